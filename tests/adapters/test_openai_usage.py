@@ -32,6 +32,26 @@ BODIES: dict[str, Any] = {
             {"cached_tokens": 2, "cache_write_tokens": 3},
         ),
         (
+            {**CHAT, "prompt_tokens_details": {"cached_tokens": 2, "cache_creation_tokens": 3}},  # LiteLLM's proxy
+            {"cached_tokens": 2, "cache_write_tokens": 3},
+        ),
+        (
+            {**CHAT, "prompt_tokens_details": {"cached_tokens": 2, "cache_creation_input_tokens": 3}},  # DashScope
+            {"cached_tokens": 2, "cache_write_tokens": 3},
+        ),
+        (  # Databricks' Claude: the input is without the cache
+            {
+                "prompt_tokens": 4,
+                "completion_tokens": 5,
+                "total_tokens": 9,
+                "cache_read_input_tokens": 2,
+                "cache_creation_input_tokens": 3,
+            },
+            {"cached_tokens": 2, "cache_write_tokens": 3, "total_tokens": 14},
+        ),
+        ({**CHAT, "input_tokens": 0, "output_tokens": 0}, {}),  # the other API's names, not filled in
+        ({**COUNTS, "prompt_tokens": 0, "completion_tokens": 0}, {}),
+        (
             {**CHAT, "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3}, "reasoning_tokens": 4},
             {"cached_tokens": 2, "cache_write_tokens": 3, "reasoning_tokens": 4},
         ),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamfold import Cost, Reply, StreamDecoder, Usage
+from streamfold.config import read_prices, read_profile
 from streamfold.types import Prices, total_cost
 from tables import each_row
 
@@ -217,6 +218,42 @@ def test_a_figure_inside_a_table() -> None:
     assert cost.amount == Decimal("0.006")
 
 
+@each_row(
+    ("usage", "amount", "upstream", "estimated"),
+    [
+        ({"cost": 0.001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.02}}, "0.021", "0.02", False),
+        (
+            {"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.0360795}},
+            "0.0360795",
+            "0.0360795",
+            False,
+        ),
+        ({"cost": 0.001, "is_byok": True, "cost_details": None}, "0.001", None, True),
+        ({"cost": 0.02, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.02}}, "0.02", None, False),
+        ({"cost": 0.02}, "0.02", None, False),
+    ],
+)
+def test_a_key_of_ones_own(usage: dict[str, Any], amount: str, upstream: str | None, estimated: bool) -> None:
+    """The figure is a fee then: what the provider behind it charges is added, or the cost is an estimate."""
+    prices = read_prices(read_profile("openrouter").prices)
+    cost = prices.of(chat(prompt_tokens=10, completion_tokens=5, **usage))
+    assert cost is not None
+    assert (cost.amount, cost.upstream) == (Decimal(amount), None if upstream is None else Decimal(upstream))
+    assert (cost.source, cost.estimated) == ("provider", estimated)
+
+
+@each_row(
+    ("tools", "estimated"),
+    [({"web_search_requests": 3}, True), ({"web_search_requests": 0}, False), ({"web_fetch_requests": 2}, False)],
+)
+def test_searches_without_a_price(tools: dict[str, int], estimated: bool) -> None:
+    """An answer that searched costs more than its tokens, and how much more isn't known; a fetched page is free."""
+    usage = anthropic(input_tokens=1000, output_tokens=5, server_tool_use=tools)
+    cost = Prices(input=3, output=15).of(usage)
+    assert cost is not None
+    assert (cost.amount, cost.estimated) == (Decimal("0.003075"), estimated)
+
+
 @given(
     counts=st.lists(st.integers(0, 10**7), min_size=3, max_size=3),
     prices=st.lists(st.floats(0, 100), min_size=3, max_size=3),
@@ -238,6 +275,8 @@ def test_costs_add_up() -> None:
     assert one + two == Cost(Decimal("0.3"), estimated=True)
     assert one + one == Cost(Decimal("0.2"), source="prices")
     assert str(one + two) == "about 0.3 USD"
+    own = Cost(Decimal("0.3"), source="prices", upstream=Decimal("0.2"))
+    assert ((one + own).upstream, (own + own).upstream) == (Decimal("0.2"), Decimal("0.4"))
     with pytest.raises(ValueError, match="USD and EUR can't be added"):
         _ = one + Cost(Decimal(1), "EUR")
 

@@ -16,14 +16,17 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     Sources: https://platform.openai.com/docs/guides/prompt-caching (`cache_write_tokens`, as OpenRouter has it),
     Moonshot (`cached_tokens` on top), https://api-docs.deepseek.com/guides/kv_cache (`prompt_cache_hit_tokens`),
     https://docs.litellm.ai/docs/completion/prompt_caching (`cache_read_input_tokens`, `cache_creation_input_tokens`,
-    which are parts of `prompt_tokens` there).
+    which are parts of `prompt_tokens` there, and `cache_creation_tokens` in the details),
+    https://help.aliyun.com/zh/model-studio/context-cache (`cache_creation_input_tokens` in the details),
+    https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html (`cache_write_input_tokens`).
     """
     read = _members(usage, "prompt_tokens_details", "input_tokens_details")
     written = _members(usage, "completion_tokens_details", "output_tokens_details")
     given, output = (
-        count_or_none(usage, "prompt_tokens", "input_tokens"),
-        count_or_none(usage, "completion_tokens", "output_tokens"),
+        _first_count(usage, "prompt_tokens", "input_tokens"),
+        _first_count(usage, "completion_tokens", "output_tokens"),
     )
+    cached, stored = _first_count(read, *_CACHE_READS), _first_count(read, *_CACHE_WRITES)
     total, reasoning = count_or_none(usage, "total_tokens"), count_or_none(written, "reasoning_tokens")
     # xAI counts reasoning beside the completion, and both in the total:
     # https://docs.x.ai/docs/key-information/consumption-and-rate-limits
@@ -32,12 +35,16 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     elif output and reasoning and reasoning > output:  # DeepInfra has it beside both (fixtures/deepinfra)
         total = total + reasoning if total == (given or 0) + output else total
         output += reasoning
+    # Databricks sends the counts of Claude, where the input is without the cache: more was read than there was.
+    if given is not None and (in_cache := (cached or 0) + (stored or 0)) > given:
+        total = total + in_cache if total == given + (output or 0) else total
+        given += in_cache
     return Usage(
         input_tokens=given,
         output_tokens=output,
         total_tokens=total,
-        cached_tokens=count_or_none(read, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
-        cache_write_tokens=count_or_none(read, "cache_write_tokens", "cache_creation_input_tokens"),
+        cached_tokens=cached,
+        cache_write_tokens=stored,
         reasoning_tokens=reasoning,
         raw=usage,
         details=_details(usage),
@@ -53,6 +60,15 @@ def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
             yield ToolRequests(str(name).removesuffix("_requests"), requests)
 
 
+def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
+    """Returns the first count that is not 0, else 0 if there is one: proxies fill the names of the other API with 0."""
+    return next((found for name in names if (found := as_count(numbers.get(name)))), count_or_none(numbers, *names))
+
+
+_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_read_tokens")
+_CACHE_WRITES = (
+    "cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens", "cache_write_input_tokens",
+)  # fmt: skip
 _SIDES = {
     "prompt_tokens_details": "input",
     "input_tokens_details": "input",
@@ -62,9 +78,8 @@ _SIDES = {
 _PREDICTED = ("accepted_prediction_tokens", "rejected_prediction_tokens")
 _FIELDS = frozenset(
     {
-        "prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens", "cached_tokens",
-        "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_write_tokens", "cache_creation_input_tokens",
-        "reasoning_tokens",
+        "prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
+        *_CACHE_READS, *_CACHE_WRITES,
     }
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import Profile, prices_in, read_prices
 from ..requests import ModelTable
-from ..types import Cost, Prices, Reply, Usage, has_other_models, hour_writes, priced_steps
+from ..types import Cost, Prices, Reply, Usage, has_other_models, has_unpriced_tools, hour_writes, priced_steps
 from ..urls import shown_url
 
 
@@ -87,6 +87,8 @@ class ProfilePricing:
             found = self._of_steps(reply) or found or self._by_package(reply.usage, self.prices, reply.model)
             if found is not None and self.batched:
                 found = _in_batch(found, reply.usage, self.prices.read.batch)
+            if found is not None and has_unpriced_tools(reply.usage):
+                found = replace(found, estimated=True)
         return replace(found, estimated=True) if found is not None and self.partial else found
 
     def _of_steps(self, reply: Reply) -> Cost | None:

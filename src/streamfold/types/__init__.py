@@ -22,7 +22,16 @@ from .content import (
     read_cache_control,
     write_part,
 )
-from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
+from .cost import (
+    Cost,
+    CostSource,
+    Prices,
+    has_other_models,
+    has_unpriced_tools,
+    hour_writes,
+    priced_steps,
+    unlisted_steps,
+)
 from .finish_reason import guess_finish_reason, is_truncated
 from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
 from .hosted_parts import Citation, GeneratedFile, HostedPart

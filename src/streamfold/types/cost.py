@@ -26,7 +26,8 @@ class Cost:
         currency: ISO 4217.
         source: None for a sum of several sources.
         date: when the prices were looked up, if known.
-        estimated: a price or a token count had to be assumed.
+        estimated: a price or a token count had to be assumed, or something that was counted has no known price.
+        upstream: the part of the amount that another provider charges to a key of your own (OpenRouter).
     """
 
     amount: Decimal
@@ -34,6 +35,7 @@ class Cost:
     source: CostSource | None = None
     date: Date | None = None
     estimated: bool = False
+    upstream: Decimal | None = None
 
     def __add__(self, other: Cost) -> Cost:
         if not isinstance(other, Cost):
@@ -46,6 +48,7 @@ class Cost:
             self.source if self.source == other.source else None,
             self.date if self.date == other.date else None,
             self.estimated or other.estimated,
+            _sum(self.upstream, other.upstream),
         )
 
     def __str__(self) -> str:
@@ -64,6 +67,9 @@ class Prices:
         tiers: other prices for requests with more input than `above` tokens.
         reported: the path of the provider's own figure in the usage object (`"cost.total"`), which wins over prices.
         reported_unit: one unit of that member, in `currency`.
+        reported_upstream: the path of what another provider charges to a key of your own, which the figure leaves out;
+            it is added where the member `own_key` is true.
+        own_key: the path of the member that says so.
         batch: the share of these prices in a batch: 0.5 is half.
         source: a link to the price list.
     """
@@ -78,6 +84,8 @@ class Prices:
     currency: str = "USD"
     reported: str | None = None
     reported_unit: float = 1.0
+    reported_upstream: str | None = None
+    own_key: str | None = None
     batch: float | None = None
     source: str | None = None
     date: Date | None = None
@@ -96,7 +104,13 @@ class Prices:
     def of(self, usage: Usage) -> Cost | None:
         """Returns the cost as the provider reports it, else tokens times prices; None if neither is known."""
         if (said := _member(usage.raw, self.reported)) is not None:
-            return Cost(_decimal(said) * _decimal(self.reported_unit), self.currency, "provider")
+            unit = _decimal(self.reported_unit)
+            if _value(usage.raw, self.own_key) is not True:
+                return Cost(_decimal(said) * unit, self.currency, "provider")
+            more = _member(usage.raw, self.reported_upstream)
+            upstream = None if more is None else _decimal(more) * unit
+            total = _decimal(said) * unit + (upstream or 0)
+            return Cost(total, self.currency, "provider", estimated=upstream is None, upstream=upstream)
         prices = self._for(usage.input_tokens or 0)
         if prices.input is None or prices.output is None or usage.input_tokens is None or usage.output_tokens is None:
             return None
@@ -110,7 +124,7 @@ class Prices:
             (hour, prices.cache_write_1h, prices.cache_write if prices.cache_write is not None else prices.input),
             (usage.output_tokens, prices.output, None),
         ]
-        amount, estimated = _decimal(self.request), _has_other_tokens(usage.raw)
+        amount, estimated = _decimal(self.request), _has_other_tokens(usage.raw) or has_unpriced_tools(usage)
         for tokens, price, assumed in parts:
             if tokens:
                 estimated = estimated or price is None
@@ -130,6 +144,10 @@ class Prices:
 _PRICES = ("input", "output", "cached_input", "cache_write", "cache_write_1h")
 
 
+def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return first if second is None else second if first is None else first + second
+
+
 def _check_price(name: str, value: Any) -> None:
     if value is None and name in (*_PRICES, "batch"):
         return
@@ -142,11 +160,23 @@ def _decimal(value: float | Decimal) -> Decimal:
     return Decimal(str(value))
 
 
-def _member(raw: Mapping[str, Any], path: str | None) -> float | None:
-    value: Any = raw
+def _value(raw: Mapping[str, Any], path: str | None) -> Any:
+    value: Any = raw if path else None
     for name in path.split(".") if path else ():
         value = value.get(name) if isinstance(value, Mapping) else None
-    return None if path is None else amount(value)
+    return value
+
+
+def _member(raw: Mapping[str, Any], path: str | None) -> float | None:
+    return amount(_value(raw, path))
+
+
+_FREE_TOOLS = ("web_fetch",)  # https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-fetch-tool#pricing
+
+
+def has_unpriced_tools(usage: Usage) -> bool:
+    """Whether tools of the provider were used that cost something beside the tokens, as searches do."""
+    return any(count for name, count in usage.tools.items() if name not in _FREE_TOOLS)
 
 
 def hour_writes(raw: Mapping[str, Any]) -> int:
