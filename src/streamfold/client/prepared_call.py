@@ -137,14 +137,16 @@ class PreparedCall:
         """Returns the call without the part of it that the server rejected; None if that can't be left out."""
         if self.rejections >= _MOST_REJECTIONS:
             return None
-        new = restrictions_from_error(error, self.adapter, self.sent)
+        new = restrictions_from_error(error, self.adapter, self.sent, self.request)
         if new is None or any(
             lesson.option == known.option for lesson in new.lessons for known in self.learned.lessons
         ):
             return None
+        if new.schemas and new.schemas <= self.learned.schemas | self.known.schemas:
+            return None
         learned = self.learned + new
         adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
-        if new.lessons and sent.body == self.sent.body:
+        if (new.lessons or new.schemas) and sent.body == self.sent.body:
             return None
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
 
@@ -153,6 +155,8 @@ class PreparedCall:
         endpoint, learned, model = self.endpoint, self.learned, self.request.model
         if learned.adapter is not None:  # what no option asked for is refused whatever the options are
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(adapter=learned.adapter))
+        if learned.schemas:  # whatever else a request asks for
+            endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(schemas=learned.schemas))
         if learned.lessons or learned.only_streams:
             options = Restrictions(learned.lessons, only_streams=learned.only_streams)
             endpoint.restrictions.add(model, self.owner, combination_of(self.request), options)
@@ -195,6 +199,8 @@ def _prepared(
     if restrictions.lessons and request.options.unsupported_options != "strict":
         request, taught = with_restrictions(request, restrictions.lessons)
         changes = [*changes, *taught]
+    if restrictions.schemas and request.options.unsupported_options != "strict":
+        request = replace(request, refused_schemas=restrictions.schemas)
     adapter = restrictions.adapter or endpoint.model(request.model).adapter
     sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
     return adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..adapters import Adapter, PreparedRequest
 from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError
-from ..requests import EFFORTS, Request, drop_forced_tool_choice, is_forced, nearest_effort
+from ..requests import (
+    EFFORTS,
+    Request,
+    drop_forced_tool_choice,
+    is_forced,
+    nearest_effort,
+    read_response_format,
+    schema_digest,
+)
 from ..types import ReplyWarning, WarningCode
 
 if TYPE_CHECKING:
@@ -193,6 +201,7 @@ Combination: TypeAlias = frozenset[tuple[str, Any]]
 _SECONDS = 3600.0
 _MOST_OWNERS = 1000  # pairs of owner and model, which come from callers
 _MOST_COMBINATIONS = 32  # of one pair
+_MOST_SCHEMAS = 1000  # of one pair
 _NUMBERS = ("temperature", "top_p", "max_output_tokens", "stop", "seed", "response_format")
 _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
 
@@ -245,18 +254,22 @@ class Restrictions:
         lessons: options that are left out or changed.
         adapter: leaves out a part that no option set; None: the usual adapter.
         only_streams: whole answers are rejected, so that they are streamed.
+        schemas: digests of schemas that are rejected, and are sent in fewer words, or not as schemas.
     """
 
     lessons: tuple[LearnedRestriction, ...] = ()
     adapter: Adapter | None = None
     only_streams: bool = False
+    schemas: frozenset[str] = frozenset()
 
     def __add__(self, other: Restrictions) -> Restrictions:
         # New lessons replace those about the same option; a name and a bound are two things.
         replaced = {(lesson.option, lesson.instead is None) for lesson in other.lessons}
         kept = [lesson for lesson in self.lessons if (lesson.option, lesson.instead is None) not in replaced]
         adapter, only_streams = other.adapter or self.adapter, self.only_streams or other.only_streams
-        return Restrictions((*kept, *other.lessons), adapter, only_streams)
+        schemas = self.schemas | other.schemas
+        schemas = schemas if len(schemas) <= _MOST_SCHEMAS else other.schemas
+        return Restrictions((*kept, *other.lessons), adapter, only_streams, schemas)
 
 
 NO_RESTRICTIONS = Restrictions()
@@ -304,23 +317,60 @@ class RestrictionCache:
 _STREAM = re.compile(r"\bstream|流式", re.IGNORECASE)
 
 
-def restrictions_from_error(error: APIError, adapter: Adapter, sent: PreparedRequest) -> Restrictions | None:
+# How servers say that they refuse a schema, and of which tool: OpenAI ("Invalid schema for function 'f'"), Anthropic
+# ("tools.0.custom.input_schema: ...", "output_config.format.schema: ...", "... grammar compilation inefficient"),
+# Moonshot ("not a valid moonshot flavored json schema"), Google ("function_declarations[0].parameters"), llama.cpp
+# ("JSON schema conversion failed"), vLLM (the grammar of a response format).
+_OF_FORMAT = re.compile(
+    r"response_?format|output_(?:config|format)|response_?(?:json_?)?schema|text\.format", re.IGNORECASE
+)
+_OF_TOOL = re.compile(
+    r"input_schema|function_?declarations?\b|tools?\W{0,2}\d*\W{0,2}(?:custom|function)\b|for function|parameters",
+    re.IGNORECASE,
+)
+_OF_SCHEMA = re.compile(r"schema|grammar|function_?declarations?\b|tools\.\d+\.custom", re.IGNORECASE)
+_NUMBER = re.compile(r"(?:tools|function_?declarations?)[.\[](\d+)", re.IGNORECASE)
+
+
+def _refused_schemas(message: str, asked: Request, sent: Request) -> frozenset[str]:
+    """Returns the digests of the schemas that a server refused, by its words."""
+    if not _OF_SCHEMA.search(message):
+        return frozenset()
+    wanted, found = read_response_format(asked.options.response_format), set[str]()
+    if wanted is not None and wanted.schema is not None and (_OF_FORMAT.search(message) or not asked.tools):
+        found.add(schema_digest(wanted.schema))
+    if not found or _OF_TOOL.search(message):
+        numbers = {int(number) for number in _NUMBER.findall(message)}
+        names = {tool.name for tool in sent.tools if f"'{tool.name}'" in message or f'"{tool.name}"' in message}
+        named = [at for at, tool in enumerate(sent.tools) if at in numbers or tool.name in names]
+        chosen = [asked.tools[at] for at in named if at < len(asked.tools)] or asked.tools
+        found |= {schema_digest(tool.parameters) for tool in chosen if tool.kind == "function"}
+    return frozenset(found)
+
+
+def restrictions_from_error(
+    error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request
+) -> Restrictions | None:
     """Returns how to send a request without the part of it that the server rejected; None if that can't be left out.
 
     Args:
         adapter: wrote the request.
         sent: the request that was rejected.
+        asked: the same before it was adapted for the endpoint.
     """
     if isinstance(error, BadRequestError) and not sent.request.stream and _STREAM.search(error.message):
         return Restrictions(only_streams=True)
     if (other := adapter.retry_without(error)) is not None:
         return Restrictions(adapter=other)
-    if not isinstance(error, UnsupportedOptionError) or error.info is None:
-        return None
     if sent.request.options.unsupported_options == "strict":
         return None
-    meaning = error.info.meaning(error.body)
-    if meaning is None:
-        return None
-    lesson = restriction_from_error(meaning, error.info.message, sent.request, json.loads(sent.body))
-    return None if lesson is None else Restrictions((lesson,))
+    if isinstance(error, UnsupportedOptionError) and error.info is not None:
+        meaning = error.info.meaning(error.body)
+        message, body = error.info.message, json.loads(sent.body)
+        lesson = restriction_from_error(meaning, message, sent.request, body) if meaning is not None else None
+        if lesson is not None:
+            return Restrictions((lesson,))
+    if type(error) is BadRequestError or isinstance(error, UnsupportedOptionError):
+        refused = _refused_schemas(error.message, asked, sent.request)
+        return Restrictions(schemas=refused) if refused else None
+    return None

@@ -41,7 +41,7 @@ from .prompt_cache import PromptCacheMonitor, has_cache_marks
 from .reasoning_state import is_reasoning_enabled
 from .request import Request, with_endpoint_defaults
 from .required_capabilities import describe_missing, is_forced, missing_capabilities
-from .schema import schema_rules
+from .schema import schema_digest, schema_rules
 from .special_token_escaping import escape_special_tokens
 from .token_estimates import estimated_tokens, least_text_tokens, text_tokens
 

@@ -31,6 +31,8 @@ from .schema import (
     drop_keywords,
     fit_schema,
     inline_refs,
+    schema_digest,
+    schema_rules,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
     given = wanted = read_response_format(request.options.response_format)
     if wanted is not None and wanted.schema is not None and form == "json_schema":
         with _not_too_deep("response_format"):
-            fitted = _format(wanted, rules, warnings)
+            fitted = None if _is_refused(wanted.schema, request) else _format(wanted, rules, warnings)
         wanted = fitted or wanted
         if fitted is None:
             form = _form_without_schema(request, wanted)
@@ -164,9 +166,13 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
             tools.append(tool)
             continue
         with _not_too_deep(f"the tool {tool.name!r}"):
-            made, changes = _fit_tool(tool, rules)
+            refused = _is_refused(tool.parameters, request)
+            made, changes = _fit_tool(tool, rules, refused=refused)
             strict = rules.schemas.strict
-            if tool.strict and strict is not None:
+            if refused and tool.strict:
+                made = replace(made, strict=None)
+                loose.append(f"tools[{at}] (its schema was refused)")
+            elif tool.strict and strict is not None:
                 held, why = _fit_strict(made, tool, strict, used, changes)
                 if why:
                     loose.append(f"tools[{at}] ({join_limited(why, '; ')})")
@@ -180,11 +186,17 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
     return tuple(tools)
 
 
-def _fit_tool(tool: Tool, rules: Rules) -> tuple[Tool, list[str]]:
+def _is_refused(schema: Mapping[str, Any], request: Request) -> bool:
+    """Returns whether the endpoint has refused a schema."""
+    return bool(request.refused_schemas) and schema_digest(schema) in request.refused_schemas
+
+
+def _fit_tool(tool: Tool, rules: Rules, *, refused: bool = False) -> tuple[Tool, list[str]]:
     """Returns a tool with its schema as the endpoint accepts it of every tool, and the changes."""
     schema, changes = _passed(tool.parameters, rules, "parameters")
-    fitted = fit_schema(schema, rules.schemas.tool)
-    if rules.schemas.tool.root_object and fitted.schema.get("type") != "object":
+    subset = schema_rules("least", None, "").tool if refused else rules.schemas.tool
+    fitted = fit_schema(schema, subset)
+    if subset.root_object and fitted.schema.get("type") != "object":
         raise ConfigError(
             f"the schema of the tool {tool.name!r} would be refused: {'; '.join(fitted.problems)}. The arguments of a"
             " tool are an object"
@@ -324,7 +336,8 @@ def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: l
     about = "Gives the final answer, in this form."
     about = f"{about} {wanted.description}" if wanted.description else about
     with _not_too_deep("response_format"):
-        answer, changes = _fit_tool(Tool(name, about, wanted.schema or {}), rules)
+        refused = _is_refused(wanted.schema or {}, request)
+        answer, changes = _fit_tool(Tool(name, about, wanted.schema or {}), rules, refused=refused)
     _report(warnings, "schema_changed", wanted.name, changes)
     tools, choice = (*request.tools, answer), request.tool_choice
     if choice == "none" or not request.tools:

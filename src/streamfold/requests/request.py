@@ -32,6 +32,7 @@ class Request:
         origin: the `origin` of messages that this endpoint wrote; None if unknown.
         names: the tools' own names by the names that they are sent under. Calls are handed out under their own names.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
+        refused_schemas: digests of schemas that the endpoint has refused (`schema_digest`).
         renames: names of members of the body, and what this model calls them instead.
         capabilities: what the model can do at this endpoint.
         family: what else is known of it there.
@@ -47,6 +48,7 @@ class Request:
     origin: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
+    refused_schemas: frozenset[str] = frozenset()
     renames: Mapping[str, str] = field(default_factory=dict)
     capabilities: Capabilities = field(default_factory=lambda: NO_FAMILY.capabilities)
     family: Family = NO_FAMILY
@@ -101,6 +103,7 @@ def with_endpoint_defaults(request: Request, model: str, defaults: Options, orig
         origin,
         request.names,
         request.answer_tool,
+        request.refused_schemas,
         request.renames,
         family.capabilities,
         family,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, TypeAlias
 
 from ...errors import ConfigError
@@ -19,6 +21,11 @@ NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "defini
 LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 SINGLE = ("items", "additionalProperties", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties")
 CONDITIONS = ("not", "if", "then", "else")
+
+
+def schema_digest(schema: Mapping[str, Any]) -> str:
+    """Returns a key by which a schema is recognised."""
+    return sha256(json.dumps(schema, sort_keys=True, default=repr).encode("utf-8", "replace")).hexdigest()
 
 
 def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
