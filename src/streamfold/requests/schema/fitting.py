@@ -316,6 +316,7 @@ class _Fitter:
                 fitting = [
                     value for value in values if _kind(value) == kind or (kind, _kind(value)) == ("number", "integer")
                 ]
+                self._changed(path, f"{keyword} without values of other types")
                 return {**node, keyword: fitting}
             if "type" not in node or len(kinds - {"null"}) > 1:
                 self._changed(path, f"{keyword} became anyOf, one for each type")
