@@ -36,7 +36,8 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
         total = total + reasoning if total == (given or 0) + output else total
         output += reasoning
     # Databricks sends the counts of Claude, where the input is without the cache: more was read than there was.
-    if given is not None and (in_cache := (cached or 0) + (stored or 0)) > given:
+    in_cache = sum(count_or_none(usage, name) or 0 for name in _CLAUDE_CACHE)
+    if given is not None and in_cache > given:
         total = total + in_cache if total == given + (output or 0) else total
         given += in_cache
     return Usage(
@@ -65,6 +66,7 @@ def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
     return next((found for name in names if (found := as_count(numbers.get(name)))), count_or_none(numbers, *names))
 
 
+_CLAUDE_CACHE = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_read_tokens")
 _CACHE_WRITES = (
     "cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens", "cache_write_input_tokens",
