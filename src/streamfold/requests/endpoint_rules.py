@@ -178,7 +178,7 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
                     loose.append(f"tools[{at}] ({join_limited(why, '; ')})")
                 made = held
         _report(warnings, "schema_changed", f"the tool {tool.name}", changes)
-        tools.append(made if made != tool else tool)
+        tools.append(made)
     if loose:
         dropped = ReplyWarning("option_dropped", f"strict was not sent for {', '.join(loose[:20])}")
         refuse_if_strict(request.options, [dropped])
@@ -201,6 +201,8 @@ def _fit_tool(tool: Tool, rules: Rules, *, refused: bool = False) -> tuple[Tool,
             f"the schema of the tool {tool.name!r} would be refused: {'; '.join(fitted.problems)}. The arguments of a"
             " tool are an object"
         )
+    if not (changes or fitted.changes or fitted.routine):
+        return tool, changes
     changes += fitted.changes if tool.model else [*fitted.changes, *fitted.routine]
     return replace(tool, parameters=fitted.schema), changes
 
@@ -271,7 +273,8 @@ def _not_too_deep(what: str) -> Iterator[None]:
 
 
 def _passed(schema: Mapping[str, Any], rules: Rules, at: str) -> Passed:
-    check_shapes(schema, at)
+    if rules.passes:
+        check_shapes(schema, at)
     made, changes = dict(schema), list[str]()
     for one in rules.passes:
         made, more = one(made, at=at)

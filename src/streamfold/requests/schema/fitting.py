@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from .json_schema import (
@@ -20,6 +21,7 @@ from .json_schema import (
     NAMED,
     SINGLE,
     Passed,
+    check_shapes,
     inline_refs,
     map_subschemas,
     resolve,
@@ -63,7 +65,7 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Fitted:
-    """A schema in a subset.
+    """A schema in a subset. It is shared: nothing of it may be changed.
 
     Attributes:
         changes: what was changed, each with its place.
@@ -81,10 +83,25 @@ class Fitted:
 def fit_schema(schema: Mapping[str, Any], subset: Subset, *, at: str = "parameters") -> Fitted:
     """Returns the schema in a subset, with every change and what is left to be refused.
 
+    Raises:
+        ConfigError: it is no JSON schema; the message begins with the path.
+
     >>> fit_schema({"type": "integer", "minimum": 1}, Subset(refused=("minimum",)))
     Fitted(schema={'type': 'integer', 'description': 'Must be at least 1.'}, \
 changes=['parameters: minimum moved into the description'], routine=[], problems=[])
     """
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError):  # it has values that are no JSON: that is found when the request is written
+        check_shapes(schema, at)
+        return _Fitter(subset, at).fit(schema)
+    return _fit_text(text, subset, at)
+
+
+@lru_cache(512)  # programs send the same tools again and again
+def _fit_text(text: str, subset: Subset, at: str) -> Fitted:
+    schema = json.loads(text)
+    check_shapes(schema, at)
     return _Fitter(subset, at).fit(schema)
 
 

@@ -13,7 +13,7 @@ from ...catalogue_path import catalogue_folder
 from ...errors import ConfigError, did_you_mean
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subset:
     """What is accepted in a schema. The defaults accept everything.
 
