@@ -461,6 +461,11 @@ def test_gmf7_gmf8_gmf9_gmf10_gmf11_schemas() -> None:
     )
     old = sent("Hi", tools=[tool], quirks={"schemas": "openapi"})["tools"][0]["functionDeclarations"][0]["parameters"]
     assert old == openapi_subset(SCHEMA)[0]
+    plain = Tool("f", "F.", {"type": "object", "properties": {"v": {"type": "array", "items": {"type": "string"}}}})
+    found = sent("Hi", tools=[plain], quirks={"schemas": "openapi"})["tools"][0]["functionDeclarations"][0][
+        "parameters"
+    ]
+    assert found == {"type": "OBJECT", "properties": {"v": {"type": "ARRAY", "items": {"type": "STRING"}}}}  # no loss
     assert old["properties"]["a"] == {"type": "STRING", "nullable": True}
     assert old["properties"]["d"] == {"type": "INTEGER", "description": "The d."}
     assert old["properties"]["e"]["enum"] == ["x"]

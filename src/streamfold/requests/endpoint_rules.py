@@ -201,7 +201,7 @@ def _fit_tool(tool: Tool, rules: Rules, *, refused: bool = False) -> tuple[Tool,
             f"the schema of the tool {tool.name!r} would be refused: {'; '.join(fitted.problems)}. The arguments of a"
             " tool are an object"
         )
-    if not (changes or fitted.changes or fitted.routine):
+    if fitted.schema == tool.parameters:
         return tool, changes
     changes += fitted.changes if tool.model else [*fitted.changes, *fitted.routine]
     return replace(tool, parameters=fitted.schema), changes
