@@ -23,6 +23,7 @@ from streamfold.cli.app import app as cli
 from streamfold.config import config_problems, read_config
 from streamfold.net import event_loop
 from streamfold.recording import Recording, ReplayTransport
+from streamfold.testing import ScriptedProvider
 from streamfold_gateway import create_app, gateway
 from streamfold_gateway.config import GatewayOptions, GatewaySettings
 from streamfold_gateway.factory import settings
@@ -99,9 +100,20 @@ async def test_an_answer_that_is_not_streamed(api: str) -> None:
     assert (one.text, one.reasoning, one.finish_reason) == (other.text, other.reasoning, other.finish_reason)
 
 
+async def test_what_was_changed_of_a_request_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A warning about an option has its detail there, which quotes nothing of the conversation."""
+    body = {"model": "main", "messages": [{"role": "user", "content": "secret"}], "temperature": 0.3}
+    app = gateway({"main": ScriptedProvider("Hi.", provider="openai:gpt-5-mini")})
+    with caplog.at_level(logging.WARNING, "streamfold.gateway"):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+    assert "main: warnings: option_dropped (gpt-5-mini fixes its sampling: temperature not sent)" in caplog.text
+    assert "secret" not in caplog.text
+
+
 @BOTH
 async def test_what_was_mended_is_said(api: str, caplog: pytest.LogCaptureFixture) -> None:
-    """In a comment of a stream and in a header of any other answer; the log has the codes alone."""
+    """In a comment of a stream and in a header of any other answer; the log quotes no answer."""
     body = call(entry(0, None, "f", '{}{"x":1}')) + fin("stop") + DONE
     with caplog.at_level(logging.WARNING, "streamfold.gateway"):
         async with behind(body, body) as client:

@@ -87,6 +87,12 @@ def log_json(outcome: RequestOutcome) -> None:
 
 log = logging.getLogger("streamfold.gateway")
 
+# Their details are about options and settings. Those of other warnings may quote the conversation.
+_WITHOUT_TEXTS = (
+    "option_dropped", "option_changed", "forced_choice_dropped", "tool_choice_changed", "response_format_changed",
+    "tool_dropped", "tool_renamed", "cache_prefix_changed", "turn_cache_failed", "usage_invalid",
+    "input_maybe_truncated",
+)  # fmt: skip
 _LONGEST = 2000  # characters of one text in the log
 
 
@@ -204,10 +210,14 @@ class RequestLog:
                 observe(outcome)
 
     def _warnings(self, warnings: Iterable[ReplyWarning]) -> None:
+        warnings = tuple(warnings)
         if codes := _codes(warnings):
-            # Their details may quote the answer; the client has them. What was given back is nothing to look after.
+            # What was given back is nothing to look after.
             level = logging.INFO if codes == ("turn_restored",) else logging.WARNING
-            self._line(level, f"warnings: {', '.join(codes)}")
+            details: dict[str, str] = {
+                warning.code: f" ({warning.detail})" for warning in warnings if warning.code in _WITHOUT_TEXTS
+            }
+            self._line(level, "warnings: " + ", ".join(f"{code}{details.get(code, '')}" for code in codes))
 
     def _line(self, level: int, text: str) -> None:
         log.log(level, "%s %s: %s", self.id, one_line(self.model), one_line(text))
