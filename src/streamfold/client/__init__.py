@@ -14,7 +14,9 @@ from .provider import Provider
 from .rejected_options import LearnedRestriction, requests_of, restriction_from_error, with_restrictions
 from .retrying import Backoff, retry_delay
 
-__all__ = ["Backoff", "read_hooks", "requests_of", "retry_delay"]
+__all__ = ["Backoff", "Endpoint", "call_api", "json_reader", "read_hooks", "requests_of", "retry_delay"]
+
+set_public_module(__name__, [globals()[name] for name in __all__])
 
 set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])
 

@@ -11,7 +11,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..errors import allowed_values_hint, did_you_mean
 from ..public_names import set_public_module
-from ..urls import variable_names
+from ..urls import shown_url, variable_names
 from .catalogue import catalogue_folder, provider_files
 from .endpoint import EndpointHeaders, ResolvedEndpoint, URLs
 from .environment import set_variable, variable_is_set, variable_value
@@ -65,12 +65,17 @@ __all__ = [
     "StrictTable",
     "Table",
     "allowed_values_hint",
+    "config_problems",
     "did_you_mean",
+    "key_lines",
     "read_config",
+    "read_profile",
     "read_settings",
     "set_variable",
+    "shown_url",
     "store_place",
     "store_url",
+    "toml_path",
     "tune_gc_for_server",
     "validated_by",
     "variable_is_set",

@@ -10,6 +10,15 @@ from .sse import EventRange, EventScanner, SSEDecoder, body_kind, event_ranges
 from .tool_call_assembly import CallMatch, IncomingCall, MatchRule
 from .tool_call_delivery import ToolNameMap
 
-__all__ = ["CallMatch", "EventRange", "EventScanner", "IncomingCall", "MatchRule", "body_kind", "event_ranges"]
+__all__ = [
+    "CallMatch",
+    "EventRange",
+    "EventScanner",
+    "IncomingCall",
+    "MatchRule",
+    "ToolNameMap",
+    "body_kind",
+    "event_ranges",
+]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -23,6 +23,7 @@ from .replay import (
 from .request_matching import RecordedRequest, ReplayMismatch
 
 __all__ = [
+    "Cut",
     "FaultTransport",
     "Match",
     "RecordTransport",
@@ -30,6 +31,8 @@ __all__ = [
     "ReplayMismatch",
     "ReplayTransport",
     "Speed",
+    "cleaned_body",
+    "open_recording",
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])
