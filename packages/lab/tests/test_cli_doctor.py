@@ -65,13 +65,25 @@ def test_everything_at_once(server: PatientServer, tmp_path: Path) -> None:
     assert len(list((tmp_path / "answers" / "chat").glob("*.sse"))) > 40
 
 
-def test_a_faulty_server_has_an_exit_code_of_its_own(server: PatientServer, tmp_path: Path) -> None:
-    """3: it was examined, and something is at fault."""
-    server.patient = Patient(ends_early=True)
+class Chatty(Patient):
+    """Writes lines into its streams that are no events."""
+
+    def _rewritten(self, event: bytes) -> bytes:
+        return b"upstream busy\n\n" + super()._rewritten(event)
+
+
+@pytest.mark.parametrize(
+    ("patient", "verdict", "code"), [(Chatty(), "fault", 3), (Patient(ends_early=True), "unfaithful", 4)]
+)
+def test_each_bad_verdict_has_an_exit_code(
+    patient: Patient, verdict: str, code: int, server: PatientServer, tmp_path: Path
+) -> None:
+    """3: something is at fault; 4: an answer isn't what it is reported to be."""
+    server.patient = patient
     done = run(server.url, "--json", cwd=tmp_path)
-    assert done.exit_code == 3
-    (card,) = json.loads(done.output)["cards"]
-    assert "fault" in [finding["verdict"] for finding in card["findings"]]
+    (card,) = json.loads(done.stdout)["cards"]
+    assert verdict in [finding["verdict"] for finding in card["findings"]]
+    assert done.exit_code == code
 
 
 @pytest.mark.thorough
@@ -146,7 +158,14 @@ def test_the_conformance_suite_for_pytest(server: PatientServer, tmp_path: Path)
     suite = "streamfold_lab.conformance.suite"
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--pyargs", suite]
     done = subprocess.run(
-        [sys.executable, *words, "--streamfold-server", server.url], cwd=tmp_path, capture_output=True, encoding="utf-8"
+        [sys.executable, *words, "--streamfold-server", server.url],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },  # in a checkout, its conftest.py is above the suite
+        capture_output=True,
+        encoding="utf-8",
     )
     assert re.search(r"1 failed, 19 passed, \d+ skipped", done.stdout), done.stdout + done.stderr
     assert "chat/call-arguments" in done.stdout

@@ -125,9 +125,9 @@ def test_a_clean_server_has_no_findings(clean: ReportCard) -> None:
     assert [setting.key for setting in clean.settings if setting.key[0] != "capabilities"] == []
     unknown = clean.with_verdict("unclear", "no", "skipped")
     assert [finding.probe for finding in unknown if finding.theme != "faithfulness"] == [
-        "reasoning", "thinking_switch", "reasoning_back", "continues", "kept_open", "caching"
+        "reasoning", "thinking_switch", "reasoning_back", "system_middle", "continues", "kept_open", "caching"
     ]  # fmt: skip
-    assert clean.requests < 200
+    assert clean.requests < 250
 
 
 def test_every_quirk_and_every_fault_can_be_planted() -> None:

@@ -8,6 +8,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+import anyio
+import httpx
 import pytest
 
 from examined import PROFILE, examine
@@ -98,6 +100,26 @@ def test_limits_are_kept(budget: Budget, saw: str) -> None:
     assert 0 < card.requests == len(patient.requests) < 18
     assert card.findings[0].verdict == "ok"
     assert saw in card.findings[-1].saw
+
+
+class Slow(Patient):
+    """Takes seven seconds for each answer."""
+
+    def client(self) -> httpx.AsyncClient:
+        async def respond(request: httpx.Request) -> httpx.Response:
+            await anyio.sleep(7)
+            return self.respond(request)
+
+        return httpx.AsyncClient(transport=httpx.MockTransport(respond))
+
+
+def test_an_examination_ends_in_time() -> None:
+    """The request that is in flight when the time is up is cut, and none is sent after it."""
+    patient = Slow()
+    card, _ = examine(patient, probes=[replace(PROBE, name=f"lines{n}") for n in range(9)], budget=Budget(seconds=30))
+    assert (card.seconds, card.requests, len(patient.requests)) == (30, 5, 4)
+    assert [finding.verdict for finding in card.findings[:2]] == ["ok", "ok"]
+    assert card.findings[-1].saw == "the budget of 30 seconds is used up"
 
 
 def test_the_plan_says_what_is_sent_and_what_it_costs() -> None:

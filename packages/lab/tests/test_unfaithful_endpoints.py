@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from scale import some
-from simulated_endpoints.honest import HONEST
+from simulated_endpoints.honest import HONEST, MORE_HONEST
 from simulated_endpoints.serving import Endpoint, serving
-from simulated_endpoints.unfaithful import UNFAITHFUL
+from simulated_endpoints.unfaithful import MORE_UNFAITHFUL, UNFAITHFUL
 from streamfold_lab.doctor import Doctor, ReportCard, read_target
 
 pytestmark = pytest.mark.slow
@@ -32,14 +32,14 @@ def each(kinds: Iterable[type[Endpoint]]) -> list[tuple[type[Endpoint], str]]:
     return [(kind, adapter) for adapter, api in APIS.items() for kind in kinds if api in kind.apis]
 
 
-@pytest.mark.parametrize(("kind", "adapter"), some(each([Endpoint, *HONEST]), 4))
+@pytest.mark.parametrize(("kind", "adapter"), some(each([Endpoint, *HONEST, *MORE_HONEST]), 4))
 def test_no_honest_server_is_accused(kind: type[Endpoint], adapter: str) -> None:
     """Whatever its habits are: nothing is unfaithful, and nothing is at fault."""
     card = examine(kind(), adapter)
     assert [(found.probe, found.saw) for found in card.with_verdict("unfaithful", "fault")] == []
 
 
-@pytest.mark.parametrize(("kind", "adapter"), some(each(UNFAITHFUL), 4))
+@pytest.mark.parametrize(("kind", "adapter"), some(each([*UNFAITHFUL, *MORE_UNFAITHFUL]), 4))
 def test_an_unfaithful_endpoint_is_found(kind: type[Endpoint], adapter: str) -> None:
     """Each is unfaithful, on every API on which it is."""
     if (kind.name, adapter) in NOT_FOUND:

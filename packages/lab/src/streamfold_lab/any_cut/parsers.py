@@ -13,7 +13,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
-from streamfold.errors import ConfigError
+from streamfold import ConfigError
 
 
 class ParsedCall(NamedTuple):

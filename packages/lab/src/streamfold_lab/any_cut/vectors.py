@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from streamfold.errors import ConfigError
+from streamfold import ConfigError
 
 
 class WantedCall(BaseModel):

@@ -10,8 +10,7 @@ import anyio
 import typer
 from rich.text import Text
 
-from streamfold._version import __version__
-from streamfold.errors import ConfigError
+from streamfold import ConfigError, __version__
 from streamfold.terminal import File, console, escape_control_characters, print_rows, print_status, reported_errors
 
 from ..any_cut import Failure, as_markdown, as_piece_parser, check_parser, dialects, find_parser, load_vectors

@@ -11,13 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from streamfold.client import Preview, Provider
-from streamfold.config import Profile, read_config
-from streamfold.errors import ConfigError, allowed_values_hint
-from streamfold.requests import Request
+from streamfold import ConfigError, Message, Preview, Provider, WarningCode
+from streamfold.adapters import Request
+from streamfold.config import allowed_values_hint, read_config, shown_url
 from streamfold.terminal import File, console, escape_control_characters, print_json, read_json, reported_errors
-from streamfold.types import Message, MessageLike, WarningCode
-from streamfold.urls import shown_url
+from streamfold.types import Profile
 
 _LONGEST = 300  # characters of one text in a body that is shown
 _KEYS = ("messages", "tools", "tool_choice", "options")
@@ -104,7 +102,7 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
     return {"messages": messages, "tools": tools, "tool_choice": choice, **options}
 
 
-def _read_message(data: Any, where: str) -> MessageLike:
+def _read_message(data: Any, where: str) -> Message | dict[str, Any]:
     try:
         return Message.from_dict(data, where=where)
     except ConfigError:

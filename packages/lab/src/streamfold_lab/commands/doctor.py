@@ -14,8 +14,7 @@ import anyio
 import typer
 from rich.text import Text
 
-from streamfold.config import Profile
-from streamfold.errors import ConfigError
+from streamfold import ConfigError, Cost
 from streamfold.terminal import (
     File,
     console,
@@ -25,7 +24,7 @@ from streamfold.terminal import (
     print_status,
     reported_errors,
 )
-from streamfold.types import Cost
+from streamfold.types import Profile
 
 from ..doctor import (
     AUTO,

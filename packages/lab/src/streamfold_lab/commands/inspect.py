@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamfold.errors import ConfigError
+from streamfold import ConfigError
 from streamfold.recording import Recording, open_recording
 from streamfold.terminal import AdapterName, DialectNames, console, print_json, reported_errors
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamfold.config import Profile
+from streamfold.types import Profile
 
 from ..doctor import AUTO, DEFAULT_BUDGET, Budget, Doctor, ReportCard, find_apis
 from .chat import CHAT

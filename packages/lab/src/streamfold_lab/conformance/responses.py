@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from streamfold.jsontext import join_surrogates
+from streamfold.adapters import join_surrogates
 
 from .rules import Rule, Stream, error_with_message, event_stream_type, named_by_type, rule_maker, wrong_sum
 

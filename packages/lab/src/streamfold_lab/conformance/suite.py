@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import anyio
 import pytest
 
-from streamfold.errors import StreamfoldError
+from streamfold import StreamfoldError
 
 from ..doctor import read_target
 from .judge import RULES, RuleResult, judge_server

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Self, TypeAlias
 
-from streamfold import Provider
-from streamfold.config import Profile
-from streamfold.requests import text_tokens
-from streamfold.types import Cost, Usage
+from streamfold import Cost, Provider, Usage
+from streamfold.limits import text_tokens
+from streamfold.types import Profile
 
 from .values import ProbeResponse
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
+from streamfold import Reply, StreamError
 from streamfold.engine import event_ranges
-from streamfold.errors import StreamError
 from streamfold.recording import Recording
-from streamfold.types import Reply
 
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, prompt_words
 from .values import ProbeResponse

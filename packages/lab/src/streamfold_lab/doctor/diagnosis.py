@@ -16,11 +16,9 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 
-from streamfold._version import __version__
-from streamfold.config import Profile, read_config, read_profile
-from streamfold.errors import APIError, APIStatusError, ConfigError, StreamError
-from streamfold.types import Timeouts
-from streamfold.urls import shown_url
+from streamfold import APIError, APIStatusError, ConfigError, StreamError, Timeouts, __version__
+from streamfold.config import read_config, read_profile, shown_url
+from streamfold.types import Profile
 
 from .budget import DEFAULT_BUDGET, Budget, WrittenRequest, prices_of
 from .examine import ProbeRunner, with_fresh_values

@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
 
-from streamfold.config import Profile
-from streamfold.errors import AuthenticationError, ConfigError, PermissionDeniedError
-from streamfold.requests import Capabilities
+from streamfold import AuthenticationError, ConfigError, PermissionDeniedError
+from streamfold.types import Capabilities, Profile
 
 from .confidence import CONFIDENCE, interval
 from .modes import differences

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from streamfold.errors import ConfigError
+from streamfold import ConfigError
 from streamfold.terminal import read_json
 
 from .values import Finding, ReportCard

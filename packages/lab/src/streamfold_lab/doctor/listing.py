@@ -8,9 +8,8 @@ from typing import Any
 
 import httpx
 
-from streamfold.config import Profile
-from streamfold.requests import NO_FAMILY
-from streamfold.types import Timeouts
+from streamfold import Timeouts
+from streamfold.types import Profile
 
 from .sending import fetched
 
@@ -101,4 +100,4 @@ def _known(name: str, profile: Profile | None) -> bool:
     if profile is None:
         return False
     named = any(table.pattern != "*" and table.fits(name) for table in profile.models)
-    return named or any(family != NO_FAMILY for family in profile.families_of(name))
+    return named or any(family != type(family)() for family in profile.families_of(name))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from streamfold.types import Reply
+from streamfold import Reply
 
+from .damage import said
 from .values import Answers, ProbeResponse
 
+_WORDS_MORE = 3  # fewer may be the end of a text that the limit cuts a little later
 COUNT_BOUND = 1.2  # factor by which the token counts of one prompt may differ between the modes
 _COUNT_SLACK = 16  # tokens that they may differ in any case
 
@@ -15,8 +18,10 @@ _COUNT_SLACK = 16  # tokens that they may differ in any case
 def differences(streamed: Answers, whole: Answers) -> set[str]:
     """Returns how answers differ that should be alike, a sentence each. Words of a text may differ, as models do."""
     pairs = [(streamed[name], whole[name]) for name in streamed if name in whole]
-    ended = [pair for pair in pairs if all(seen.fine and seen.reply.finish_reason != "length" for seen in pair)]
-    return {difference for pair in ended for difference in _differences(*pair)}
+    pairs = [pair for pair in pairs if all(seen.fine for seen in pair)]
+    ended = [pair for pair in pairs if all(seen.reply.finish_reason != "length" for seen in pair)]
+    found = {difference for pair in ended for difference in _differences(*pair)}
+    return found | {difference for pair in pairs for difference in _more_text(*pair)}
 
 
 def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
@@ -25,7 +30,9 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
     if bool(names) != bool(others):
         with_calls, without = ("in one piece", "streamed") if others else ("streamed", "in one piece")
         yield f"{streamed.ask}: calls come {with_calls}, none {without}"
-    elif sorted(names) != sorted(others) and len(names) == len(others):
+    elif len(names) != len(others):
+        yield f"{streamed.ask}: {len(names)} calls come when streamed, {len(others)} in one piece"
+    elif sorted(names) != sorted(others):
         yield f"{streamed.ask}: the calls have other names when streamed than in one piece"
     elif names and _empty_calls(first) != _empty_calls(second):
         yield f"{streamed.ask}: arguments come in one mode only"
@@ -33,6 +40,20 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
         yield f"{streamed.ask}: the same prompt has other token counts when streamed than in one piece"
     if bool(first.text.strip()) != bool(second.text.strip()) and names == others:
         yield f"{streamed.ask}: a text comes in one mode only"
+
+
+def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
+    """Returns words that the text has in one mode only, before or behind what it has in both.
+
+    A model words a text otherwise now and then, but it does not add the same words each time that one mode is used.
+    """
+    texts = {"streamed": said(streamed.text).strip(), "in one piece": said(whole.text).strip()}
+    (short_mode, short), (long_mode, long) = sorted(texts.items(), key=lambda each: len(each[1]))
+    if not short or not (long.startswith(short) or long.endswith(short)):
+        return
+    more = long.removeprefix(short) if long.startswith(short) else long.removesuffix(short)
+    if len(re.findall(r"[^\W\d_]{2,}", more)) >= _WORDS_MORE:
+        yield f"{streamed.ask}: when {long_mode}, the text has more than {short_mode}: {' '.join(more.split())!r}"
 
 
 def _names(reply: Reply) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from streamfold.config import Profile
+from streamfold.types import Profile
 
 from ..inspection import document, json_block, page_assets, page_data, page_frame
 from .profile import profile_text

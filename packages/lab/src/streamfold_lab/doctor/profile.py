@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamfold.config import Profile, config_problems, key_lines, read_config, toml_path
-from streamfold.errors import ConfigError
-from streamfold.urls import shown_url
+from streamfold import ConfigError
+from streamfold.config import config_problems, key_lines, read_config, shown_url, toml_path
+from streamfold.types import Profile
 
 from .values import ReportCard, Setting
 

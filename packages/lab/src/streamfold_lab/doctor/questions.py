@@ -9,7 +9,7 @@ from struct import pack
 from typing import Any
 from zlib import compress, crc32
 
-from streamfold.types import Tool
+from streamfold import Tool
 
 HELLO = "Say hello in one short sentence."
 LINE_WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliet"
@@ -23,7 +23,10 @@ REASON = "How much is 17 times 23? Answer with the number alone."
 ONE_CALL = "What is the weather in Paris? Use the tool get_weather."
 TWO_CALLS = "What is the weather in Paris and in London? Call get_weather twice in this turn, once for each city."
 SAY_AND_CALL = "Write one short sentence about what you will do, then get the weather in Paris with get_weather."
-NOTE_TEXT = 'a "quoted" word, a \\ backslash, {braces}, [brackets], </tags>, ünï¢ödé 👋 and\na second line'
+NOTE_TEXT = (
+    'a "quoted" word, a \\ backslash, {braces}, [brackets], </tags>, ünï¢ödé 👋 and\na second line'
+    " that is a little longer than the first one"
+)
 SAVE = (
     "Save a note with the tool save_note. Its arguments must be exactly this JSON object:\n"
     f"{dumps({'text': NOTE_TEXT}, ensure_ascii=False)}"

@@ -8,7 +8,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from streamfold.types import Reply, Tool, user
+from streamfold import Reply, Tool, user
 
 from .confidence import CONFIDENCE, interval
 from .questions import capped

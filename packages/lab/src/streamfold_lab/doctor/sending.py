@@ -8,30 +8,30 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import anyio
 import httpx
 
-from streamfold.adapters import Adapter, PreparedRequest
-from streamfold.adapters.batches import EndpointRequest
-from streamfold.client import Endpoint, call_api, json_reader
-from streamfold.config import Profile
-from streamfold.engine import StreamDecoder, ToolNameMap
-from streamfold.errors import (
+from streamfold import (
     APIConnectionError,
     APIError,
     APIStatusError,
     APITimeoutError,
     IncompleteStreamError,
     ProtocolError,
+    StreamDecoder,
     StreamError,
+    Timeouts,
     UpstreamError,
 )
-from streamfold.net import Exchange, make_client
-from streamfold.recording import Recording, recording_client
-from streamfold.requests import Request
-from streamfold.types import Timeouts
+from streamfold.adapters import Adapter, PreparedRequest, Request
+from streamfold.adapters.batches import EndpointRequest
+from streamfold.client import Endpoint, call_api, json_reader
+from streamfold.engine import ToolNameMap
+from streamfold.net import make_client
+from streamfold.recording import Recording, RecordTransport
+from streamfold.types import Profile
 
 from ..inspection import Inspection, inspect_stream
 from .budget import DEFAULT_BUDGET, Budget, Spending, WrittenRequest, prices_of
@@ -114,13 +114,12 @@ class ExaminedEndpoint:
         written = WrittenRequest.of(body, self._price)
         self.spent.requests += 1
         name = f"{self.requests:03}-{probe}-{ask.name}{'-whole' if whole else ''}"
-        client, recorder = recording_client(
-            self._client, self.folder, name=name, secrets=self.profile.resolve().secrets(), adapter=self.profile.adapter
-        )
-        network = _Network(client)
+        network = _Network(self._client)
+        secrets = self.profile.resolve().secrets()
+        recorder = RecordTransport(network, self.folder, name=name, secrets=secrets, adapter=self.profile.adapter)
         most = min(_MOST_BYTES, self.budget.bytes - self.spent.bytes)
         reader = _Reader(self._decoder(adapter, prepared.request), most, leave=ask.leave)
-        error = await self._send(network, prepared, body, reader, whole=whole)
+        error = await self._send(recorder, prepared, body, reader, whole=whole)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
         seen = ProbeResponse(
             self.requests,
@@ -144,7 +143,13 @@ class ExaminedEndpoint:
         return await fetched(self.profile, path, self._timeouts, self._client)
 
     async def _send(
-        self, network: _Network, prepared: PreparedRequest, body: Mapping[str, Any], reader: _Reader, *, whole: bool
+        self,
+        transport: RecordTransport,
+        prepared: PreparedRequest,
+        body: Mapping[str, Any],
+        reader: _Reader,
+        *,
+        whole: bool,
     ) -> APIError | None:
         """Sends a request once. Returns the error that a caller would get."""
         content = json.dumps(body, ensure_ascii=False).encode()
@@ -153,7 +158,7 @@ class ExaminedEndpoint:
         timeouts = replace(self._timeouts, total=min(left, self._timeouts.total or left))
         if whole:  # the first byte comes when a stream would be at its end
             timeouts = replace(timeouts, first_event=timeouts.total)
-        endpoint = Endpoint(self.profile, httpx.AsyncClient(transport=network, timeout=None))
+        endpoint = Endpoint(self.profile, httpx.AsyncClient(transport=transport, timeout=None))
         try:
             await call_api(endpoint, call, reader.read, timeouts=timeouts, max_retries=0)
         except APIError as error:
@@ -266,6 +271,14 @@ class _Network(httpx.AsyncBaseTransport):
         return response
 
 
+class _Exchange(Protocol):
+    """A request in flight, and its response."""
+
+    async def read(self, events: int = 0) -> bytes | None: ...
+
+    async def drain(self) -> None: ...
+
+
 @dataclass(slots=True)
 class _Reader:
     """Reads a response to its end, or leaves after its first bytes.
@@ -279,7 +292,7 @@ class _Reader:
     most: int
     leave: bool = False
 
-    async def read(self, exchange: Exchange) -> None:
+    async def read(self, exchange: _Exchange) -> None:
         """Reads a response. Raises APIError."""
         decoder, size = self.decoder, 0
         try:

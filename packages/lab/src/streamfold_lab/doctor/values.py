@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, TypeAlias
 
-from streamfold.errors import APIError
+from streamfold import APIError, Reply, WarningCode
 from streamfold.recording import Recording
-from streamfold.types import Messages, Reply, ToolLike, WarningCode
+from streamfold.types import Messages, ToolLike
 
 from ..inspection import Inspection
 

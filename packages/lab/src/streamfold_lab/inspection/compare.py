@@ -7,9 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from streamfold.deltas import CallSummary, Delta, Meta, ReasoningDelta, RefusalDelta, Sequence, TextDelta
-from streamfold.errors import ConfigError
-from streamfold.types import PartRef, ToolCallDelta
+from streamfold import ConfigError
+from streamfold.adapters import (
+    CallSummary,
+    Delta,
+    Meta,
+    ReasoningDelta,
+    RefusalDelta,
+    Sequence,
+    TextDelta,
+    ToolCallDelta,
+)
+from streamfold.types import PartRef
 
 from .sentences import delta_kind, delta_words, usage_words
 from .values import Event, Inspection

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamfold.adapters import Adapter, EncodingReport
-from streamfold.deltas import Delta
+from streamfold.adapters import Adapter, Delta, EncodingReport
 from streamfold.engine import CallMatch, IncomingCall
-from streamfold.types import ReplyWarning
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-    from streamfold.requests import Request
+    from streamfold.adapters import Request
 
 
 class Reading(NamedTuple):

@@ -16,7 +16,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from streamfold.jsontext import replace_non_finite
+from streamfold.serving import replace_non_finite
 
 # Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from streamfold.deltas import Delta, ItemSummary
+from streamfold.adapters import Delta, ItemSummary
 
 from .compare import Comparison
 from .sentences import delta_kind

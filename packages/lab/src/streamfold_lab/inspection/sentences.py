@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from streamfold.deltas import (
+from streamfold import HostedPart, Usage
+from streamfold.adapters import (
     Block,
     BlockEnd,
     BlockPiece,
     CallSummary,
     Delta,
+    ExtraPart,
     Failure,
     Finish,
     ItemSummary,
@@ -23,13 +25,13 @@ from streamfold.deltas import (
     StopSequenceHit,
     StreamEnd,
     TextDelta,
+    ToolCallDelta,
     ToolRequests,
     UsageUpdate,
     Warn,
+    str_or_none,
 )
 from streamfold.engine import CallMatch, IncomingCall
-from streamfold.jsontext import str_or_none
-from streamfold.types import ExtraPart, HostedPart, ToolCallDelta, Usage
 
 from .values import Inspection
 

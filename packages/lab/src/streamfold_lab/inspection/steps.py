@@ -9,8 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from streamfold.deltas import CallSummary, Delta, Meta, ReasoningDelta, RefusalDelta, Sequence, TextDelta
-from streamfold.types import ToolCallDelta
+from streamfold.adapters import (
+    CallSummary,
+    Delta,
+    Meta,
+    ReasoningDelta,
+    RefusalDelta,
+    Sequence,
+    TextDelta,
+    ToolCallDelta,
+)
 
 from .sentences import called, delta_kind, delta_words
 from .values import Event, FragmentPlacement, Inspection, LocatedWarning

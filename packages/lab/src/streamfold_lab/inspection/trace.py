@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from streamfold.adapters import Adapter, find_adapter
+from streamfold import Limits, Reply, StreamChunk, StreamDecoder, StreamError, WarningCode
+from streamfold.adapters import Adapter, ToolCallDelta, find_adapter
 from streamfold.engine import CallMatch as Found
-from streamfold.engine import EventRange, IncomingCall, StreamDecoder, body_kind, event_ranges
-from streamfold.engine.dialects import Dialect
-from streamfold.errors import StreamError
-from streamfold.types import Limits, Reply, StreamChunk, ToolCallDelta, ToolLike, WarningCode
+from streamfold.engine import EventRange, IncomingCall, body_kind, event_ranges
+from streamfold.types import Dialect, ToolLike
 
 from .decision_log import DecisionLog, TracedAdapter
 from .sentences import placement_words, unshown_words

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from streamfold.deltas import Delta
+from streamfold import Reply, WarningCode
+from streamfold.adapters import Delta
 from streamfold.engine import MatchRule
-from streamfold.types import Reply, WarningCode
 
 EventKind: TypeAlias = Literal[
     "event",

@@ -16,8 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from streamfold.client import Hooks
-from streamfold.errors import ConfigError
+from streamfold import ConfigError, Hooks
 
 from ..inspection import document
 from .page_access import PageAccess

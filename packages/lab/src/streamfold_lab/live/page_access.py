@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-from streamfold.urls import is_loopback
+from streamfold.net import is_loopback
 
 _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 

@@ -8,9 +8,8 @@ from itertools import pairwise
 from time import monotonic, time
 from typing import Literal, TypeAlias
 
-from streamfold.client import Hooks, RequestInfo
-from streamfold.errors import APIError
-from streamfold.types import Attempt, Reply
+from streamfold import APIError, Hooks, Reply
+from streamfold.types import Attempt, RequestInfo
 
 Ending: TypeAlias = Literal["finished", "failed", "left"]
 

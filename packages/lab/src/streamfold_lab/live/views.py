@@ -9,11 +9,9 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from streamfold import NamedTool, StreamDecoder, StreamError
 from streamfold.adapters import find_adapter
-from streamfold.engine import StreamDecoder
-from streamfold.errors import StreamError
 from streamfold.recording import Cut, Recording, cleaned_body
-from streamfold.types import NamedTool
 
 from ..inspection import inspect_stream, render_page
 from .recent_answers import WatchedAnswer

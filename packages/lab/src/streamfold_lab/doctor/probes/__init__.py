@@ -6,7 +6,7 @@ from .basics import BASICS
 from .calls import CALLS
 from .conversation import CONVERSATION
 from .errors import ERRORS
-from .faithful import FAITHFUL
+from .faithfulness import FAITHFUL
 from .schemas import SCHEMAS, STRUCTURED
 from .stream import STREAM
 from .thinking import THINKING
@@ -23,5 +23,5 @@ NOT_EXAMINED = {
     "reasoning_of_thinkers": "what models that do not think refuse is seen by asking another model, and one is asked",
 }
 
-_THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, FAITHFUL, ERRORS, STREAM)
+_THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, *FAITHFUL, ERRORS, STREAM)
 PROBES = tuple(probe for theme in _THEMES for probe in theme.probes)

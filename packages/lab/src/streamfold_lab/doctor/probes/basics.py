@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from streamfold.types import user
+from streamfold import user
 
+from ..damage import said
 from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import (
@@ -23,7 +25,7 @@ from .judging import (
 )
 
 _CHAT = ("chat", "kimi")
-_LIMIT = 12  # tokens that the probe about limits allows
+_LIMIT = 16  # tokens that the probe about limits allows; OpenAI's Responses refuse fewer
 _CUT = 24  # tokens after which an answer is cut
 
 
@@ -180,23 +182,41 @@ def _unicode(seen: ProbeResponse) -> Conclusion:
     return unclear(f"the line came back as {shown(seen.text)}")
 
 
-@BASICS.probe(
+_NEVER = "~never~"  # a stop text that the model doesn't write
+
+
+@BASICS.probe_many(
     "stop",
     "Does it stop at a stop text?",
-    ProbeRequest("count", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]'),
+    ProbeRequest("count", COUNT, options=capped(64, stop=[_NEVER, "5"]), special=f'stop: ["{_NEVER}", "5"]'),
+    ProbeRequest("one", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]', when=was_refused("count")),
     apis=("chat", "anthropic", "gemini"),
     whim=True,
-    refused=("no", ""),
 )
-def _stop(seen: ProbeResponse) -> Conclusion:
+def _stop(answers: Answers) -> Conclusion:
+    seen = next((seen for seen in answers.values() if not seen.refused), None)
+    if seen is None:
+        return Conclusion("no", refusal(answers["count"]))
     if "6" in prompt_words(seen.text) or "7" in prompt_words(seen.text):
         return Conclusion("unfaithful", f"wrote on past the stop text: {shown(seen.text, 50)}", certain=False)
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return unclear(f"did not count: {shown(seen.text, 50)}")
+    if foreign := _words_behind_numbers(seen):
+        saw = f"the text goes on where it was stopped: {shown(foreign, 60)}"
+        return Conclusion("unfaithful", saw, certain=False)
     kept = "5" in prompt_words(seen.text)
     reason = seen.reply.finish_reason
     saw = f"stopped{' and kept the stop text' if kept else ''}, finish reason {reason}"
     return Conclusion("handled" if kept or reason != "stop" else "ok", saw)
+
+
+def _words_behind_numbers(seen: ProbeResponse) -> str:
+    """Returns the words behind the last number of an answer that was stopped or cut while it counted.
+
+    The model did not write them: it had not come to its end.
+    """
+    behind = re.split(r"\d", said(seen.text))[-1].strip()
+    return behind if len(re.findall(r"[^\W\d_]{2,}", behind)) >= 3 else ""
 
 
 # The limits that are documented somewhere, from "as many as anybody sends" down: 16 (DeepSeek), 5 (Gemini), 4 (OpenAI).
@@ -226,24 +246,36 @@ def _stop_max(answers: Answers) -> Conclusion:
     return set_quirk(refusal(first), f"the others are found by the reader: stop_max = {most}", "stop_max", most)
 
 
-@BASICS.probe(
+@BASICS.probe_many(
     "length",
     "Does a cut answer say that it is cut?",
     ProbeRequest("count", COUNT, options=capped(_CUT), special=f"at most {_CUT} tokens"),
+    ProbeRequest(
+        "whole",
+        COUNT,
+        options=capped(1024),
+        special="without a small limit",
+        when=lambda so_far: so_far["count"].fine and so_far["count"].reply.finish_reason != "length",
+    ),
     whim=True,
-    refused=("fault", ""),
 )
-def _length(seen: ProbeResponse) -> Conclusion:
+def _length(answers: Answers) -> Conclusion:
+    seen, whole = answers["count"], answers.get("whole")
+    if seen.refused:
+        return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
+        if foreign := _words_behind_numbers(seen):
+            return Conclusion("unfaithful", f"the text goes on where it was cut: {shown(foreign, 60)}", certain=False)
         return Conclusion("ok", "a cut answer says so")
-    usage = seen.reply.usage
-    if usage and usage.output_tokens == _CUT and "100" not in prompt_words(seen.text):
-        raw = seen.reply.raw_finish_reason
-        saw = f"cut at {_CUT} tokens, and reported as finished ({raw})"
-        return Conclusion("fault", saw, "nobody can tell it from a whole answer")
-    if len(prompt_words(seen.text)) > 2 * _CUT:  # no tokenizer has a token for two words
-        saw = f"{len(prompt_words(seen.text))} words, and at most {_CUT} tokens were requested"
+    words, usage = prompt_words(seen.text), seen.reply.usage
+    if len(words) > 2 * _CUT:  # no tokenizer has a token for two words
+        saw = f"{len(words)} words, and at most {_CUT} tokens were requested"
         return Conclusion("unfaithful", saw, certain=False)
+    counted_whole = whole is not None and whole.fine and "100" in prompt_words(whole.text)
+    if "100" not in words and (counted_whole or (usage and usage.output_tokens == _CUT)):
+        raw = seen.reply.raw_finish_reason
+        saw = f"cut at {_CUT} tokens, and reported as finished ({raw}): {shown(seen.text, 40)}"
+        return Conclusion("unfaithful", saw, "a cut answer looks like a whole one", certain=False)
     return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
 
 

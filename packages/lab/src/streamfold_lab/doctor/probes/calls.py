@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamfold.types import NamedTool
+from streamfold import NamedTool
 
 from ..alterations import is_altered_copy
 from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped
@@ -213,23 +213,29 @@ def _long_arguments(seen: ProbeResponse) -> Conclusion:
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 
+_CUT = 16  # tokens; OpenAI's Responses refuse fewer
+
+
 @CALLS.probe(
     "cut_call",
     "Does a call that is cut by the limit say so?",
-    ProbeRequest("note", SAVE, (NOTE,), options=capped(12), special="at most 12 tokens"),
+    ProbeRequest("note", SAVE, (NOTE,), options=capped(_CUT), special=f"at most {_CUT} tokens"),
+    whim=True,
     needs="one_call",
 )
 def _cut_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused and seen.inspection:
-        return Conclusion("handled", f"a cut call ends in an error: {shown(seen.said)}", "it is not handed out")
+        return Conclusion("handled", f"a cut call ends in an error: {shown(seen.said)}", "no call is delivered")
     if seen.refused:
-        return Conclusion("fault", refusal(seen))
+        return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
-        return Conclusion("ok", "a cut call is reported as cut", "it is not handed out")
-    broken = [call for call in seen.reply.tool_calls if call.error]
-    if broken:
-        raw = seen.reply.raw_finish_reason
-        return Conclusion("fault", f"a cut call is reported as finished ({raw})", _BROKEN)
+        return Conclusion("ok", "a cut call is reported as cut", "no call is delivered")
+    usage, raw = seen.reply.usage, seen.reply.raw_finish_reason
+    if any(call.error for call in seen.reply.tool_calls):
+        return Conclusion("unfaithful", f"a cut call is reported as finished ({raw})", _BROKEN, certain=False)
+    if not seen.reply.tool_calls and usage and usage.output_tokens and usage.output_tokens >= _CUT:
+        saw = f"cut at {usage.output_tokens} tokens, and reported as finished ({raw}), without the call"
+        return Conclusion("unfaithful", saw, certain=False)
     return unclear("the call fitted into the limit" if seen.reply.tool_calls else "no call")
 
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
-from streamfold.types import assistant, image, system, user
+from streamfold import assistant, image, system, user
 
+from ..known_values import BOTH, CODE_TOKENS, FIRST_SEED, codes, sent_text
 from ..questions import DAYS, LINE, PICTURE, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
-from .judging import ProbeGroup, capability, edit_messages, edited, if_refused, refusal, set_quirk, shown, unclear
+from .judging import (
+    ProbeGroup,
+    capability,
+    edit_messages,
+    edited,
+    if_refused,
+    judge_codes,
+    refusal,
+    set_quirk,
+    shown,
+    unclear,
+)
 
 _BEGUN = "monday tuesday wednesday"
 _REST = ["thursday", "friday", "saturday", "sunday"]
@@ -27,15 +40,22 @@ def _goes_on(seen: ProbeResponse) -> bool:
 CONVERSATION = ProbeGroup("conversation")
 
 
-@CONVERSATION.probe(
+def _middle(rng: Random) -> ProbeRequest:
+    first, last = codes(rng, 2)
+    messages = [
+        user(f"The first code is {first}."), assistant("Noted."), system(f"The last code is {last}."), user(BOTH)
+    ]  # fmt: skip
+    return ProbeRequest("middle", messages, options=capped(CODE_TOKENS), fresh=_middle)
+
+
+CONVERSATION.probe(
     "system_middle",
-    "May a system message stand in the middle?",
-    ProbeRequest("middle", [user(LINE), assistant("Hello!"), system("Be brief."), user(LINE)], options=capped(48)),
+    "Does a system message in the middle arrive?",
+    _middle(FIRST_SEED),
     apis=("chat", "kimi", "responses"),
+    whim=True,
     refused=("no", "put system messages first"),
-)
-def _system(seen: ProbeResponse) -> Conclusion:
-    return Conclusion("ok", "a system message in the middle is accepted")
+)(lambda seen: judge_codes(seen, sent_text(seen), "a system message in the middle"))
 
 
 @CONVERSATION.probe(

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from streamfold.types import Messages, Reply, ToolCall, ToolLike
+from streamfold import Reply, ToolCall
+from streamfold.types import Messages, ToolLike
 
 from ..damage import reread
+from ..known_values import told_codes
 from ..questions import LINE, capped
 from ..values import Answers, Conclusion, Probe, ProbeRequest, ProbeResponse, Setting, Verdict
 
@@ -175,3 +177,22 @@ def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) 
 def unclear(saw: str) -> Conclusion:
     """Returns the outcome of a question that the model did not decide."""
     return Conclusion("unclear", saw)
+
+
+def doubtful(saw: str, does: str = "") -> Conclusion:
+    """Returns the conclusion that an answer is unfaithful, if repetitions agree."""
+    return Conclusion("unfaithful", saw, does, certain=False)
+
+
+def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
+    """Judges whether the codes of a text were read: where a model finds some of them, it would find the others too."""
+    expected = told_codes(told)
+    lost = [name for name, value in expected.items() if value not in seen.text]
+    if not lost:
+        return Conclusion("ok", f"{what}: all codes were read")
+    if seen.reply.finish_reason == "length":
+        return unclear(f"{what}: the answer was cut")
+    if len(lost) < len(expected):
+        names = " and ".join(lost)
+        return doubtful(f"{what}: the {names} code did not arrive; said {shown(seen.text, 50)}")
+    return unclear(f"{what}: said {shown(seen.text, 60)}")

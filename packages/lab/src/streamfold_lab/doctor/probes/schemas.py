@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamfold.types import Tool
+from streamfold import Tool
 
 from ..damage import said
 from ..questions import CAPITAL, HELLO, WEATHER, capped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from statistics import median
 
-from streamfold.types import WarningCode
+from streamfold import WarningCode
 
 from ..damage import Damage, damage, has_gap, repeats, said, wanted
 from ..values import Answers, Conclusion, ProbeResponse, Verdict, Way

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streamfold.types import ToolCall, assistant, tool_result, user
+from streamfold import ToolCall, assistant, tool_result, user
 
 from ..questions import ONE_CALL, PICTURE, WEATHER, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse

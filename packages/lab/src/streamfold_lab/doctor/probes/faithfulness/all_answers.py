@@ -1,0 +1,208 @@
+"""All answers of an examination together: names, counts, markup, and what belongs to another request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...confidence import CONFIDENCE, interval
+from ...known_values import CODE, sent_text
+from ...model_names import is_other_model
+from ...values import Answers, Conclusion, ProbeResponse, Verdict
+from ..judging import ProbeGroup, dialect_of, shown
+
+ALL_ANSWERS = ProbeGroup("faithfulness")
+
+
+def _numbers_of(found: Iterable[ProbeResponse]) -> tuple[int, ...]:
+    return tuple(seen.number for seen in found)
+
+
+@ALL_ANSWERS.probe_many("own_answers", "Is every answer one to its own request?", both_modes=True)
+def _own_answers(answers: Answers) -> Conclusion:
+    """A code is in the prompt of one request: an answer that has one of an earlier request was not made for its own."""
+    told: set[str] = set()
+    found: list[tuple[ProbeResponse, str]] = []
+    for seen in answers.values():
+        own = set(CODE.findall(sent_text(seen)))
+        if "previous_response_id" not in seen.sent:
+            calls = " ".join(call.raw_arguments for call in seen.reply.tool_calls)
+            found += [(seen, value) for value in CODE.findall(f"{seen.text} {calls}") if value in told - own]
+        told |= own
+    if not told:
+        return Conclusion("no", "no request had a code")
+    if found:
+        saw = f"{len({seen.number for seen, _ in found})} of {len(answers)} answers have a code of an earlier request"
+        return Conclusion(
+            "unfaithful",
+            f"{saw}: {found[0][1]}",
+            "answers come from a cache that doesn't compare all of the request, or are mixed up",
+            telling=_numbers_of(seen for seen, _ in found),
+        )
+    return Conclusion("ok", "no answer has a code of an earlier request")
+
+
+@ALL_ANSWERS.probe_many("model", "Are the answers from the model that was requested?", both_modes=True)
+def _model(answers: Answers) -> Conclusion:
+    named = [seen for seen in answers.values() if seen.fine and seen.reply.model and seen.probe != "unknown_model"]
+    others = [seen for seen in named if is_other_model(_requested_model(seen), seen.reply.model or "")]
+    if others:
+        names = ", ".join(sorted({seen.reply.model or "" for seen in others}))
+        saw = f"{len(others)} of {len(named)} answers are from {names}, and {_requested_model(others[0])} was requested"
+        return Conclusion("unfaithful", saw, telling=_numbers_of(others))
+    if not named:
+        return Conclusion("no", "the answers name no model")
+    names = ", ".join(sorted({seen.reply.model or "" for seen in named}))
+    return Conclusion("ok", f"{len(named)} answers are from {names}")
+
+
+def _requested_model(seen: ProbeResponse) -> str:
+    sent = seen.recording.sent if seen.recording else None
+    in_path = re.search(r"/models/([^/:?]+):", sent.path) if sent else None  # Gemini
+    return str(seen.sent.get("model") or (in_path[1] if in_path else ""))
+
+
+def _declared(seen: ProbeResponse) -> dict[str, Mapping[str, Any]]:
+    """Returns the tools that a request declared, in the words of any API, and their schemas."""
+    tools: dict[str, Mapping[str, Any]] = {}
+    for tool in seen.sent.get("tools", ()):
+        for each in (tool, tool.get("function") or {}, *(tool.get("functionDeclarations") or ())):
+            if "name" in each:
+                found = (each.get(name) for name in ("parameters", "input_schema", "parametersJsonSchema"))
+                tools[str(each["name"])] = next((schema for schema in found if schema), {})
+    return tools
+
+
+@ALL_ANSWERS.probe_many("call_names", "Do calls have the names of declared tools?", both_modes=True)
+def _call_names(answers: Answers) -> Conclusion:
+    with_calls = [seen for seen in answers.values() if seen.fine and seen.reply.tool_calls]
+    found = [
+        (seen, call.name) for seen in with_calls for call in seen.reply.tool_calls if call.name not in _declared(seen)
+    ]
+    if not found:
+        return Conclusion("ok" if with_calls else "no", f"{len(with_calls)} answers with calls")
+    seen, name = found[0]
+    saw = f"{len(found)} calls have a name that was not declared: {shown(name)}"
+    plain = _plain(name)
+    damaged = any(_plain(each) in plain or plain in _plain(each) for each in _declared(seen)) or _TOKENS.search(name)
+    verdict: Verdict = "unfaithful" if damaged and len(found) > 1 else "unclear"
+    return Conclusion(verdict, saw, telling=_numbers_of(seen for seen, _ in found))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+_MISFITS = 0.1  # share of calls without a required argument that a model may make by itself
+
+
+@ALL_ANSWERS.probe_many("required_arguments", "Do calls have the arguments that are required?", both_modes=True)
+def _required_arguments(answers: Answers) -> Conclusion:
+    calls = [
+        (seen, call, _declared(seen)[call.name].get("required") or ())
+        for seen in answers.values()
+        for call in seen.reply.tool_calls
+        if seen.fine and not call.error and call.name in _declared(seen)
+    ]
+    # A tool that is never called with all of them may be too much for the model.
+    can = {call.name for _, call, names in calls if all(name in call.arguments for name in names)}
+    calls = [each for each in calls if each[1].name in can]
+    found = [(seen, call, name) for seen, call, names in calls for name in names if name not in call.arguments]
+    misfits = len({(seen.number, call.id) for seen, call, _ in found})
+    if not misfits:
+        return Conclusion("ok" if calls else "no", f"{len(calls)} calls have them")
+    low, high = interval(misfits, len(calls))
+    saw = f"{misfits} of {len(calls)} calls lack one, as {found[0][1].name} lacks {found[0][2]}"
+    if low <= _MISFITS:
+        return Conclusion("unclear", saw, telling=_numbers_of(seen for seen, _, _ in found))
+    sure = f"with {CONFIDENCE:.0%} confidence, {low:.0%} to {high:.0%} of all calls do"
+    return Conclusion("unfaithful", f"{saw}; {sure}", telling=_numbers_of(seen for seen, _, _ in found))
+
+
+# Special tokens of models in an answer whose request did not have them.
+_TOKENS = re.compile(
+    r"<\|[a-z_]{2,30}\|?>|<[a-z_]{2,30}\|>|<｜[^｜<>]{2,30}｜>|\[TOOL_CALLS\]|</?tool_call>|</?function_call>"
+)
+_QUOTING = ("special_tokens", "long_result", "strings", "echo", "user_tokens", "long_arguments")  # that ask for markup
+
+
+@ALL_ANSWERS.probe_many("markup", "Is there markup in the text?", both_modes=True)
+def _markup(answers: Answers) -> Conclusion:
+    judged = [seen for seen in answers.values() if seen.fine and seen.probe not in _QUOTING]
+    found = [seen for seen in judged if _TOKENS.search(seen.text) or (_declared(seen) and _call_in_text(seen))]
+    if len(found) > 1:
+        saw = f"{len(found)} of {len(judged)} answers: {shown(found[0].text, 70)}"
+        does = "a dialect may read it: see the question about one call"
+        return Conclusion("unfaithful", saw, does, telling=_numbers_of(found))
+    return Conclusion("ok" if judged else "no", "none")
+
+
+def _call_in_text(seen: ProbeResponse) -> bool:
+    if not re.search(r"[<\[{]", seen.text):
+        return False
+    return any(dialect_of(seen, name) not in (None, "required", "named") for name in _declared(seen))
+
+
+_TOTAL = 0.1  # share by which a total may differ from the sum of its parts
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+_NOT_READ = (*_LIMITS, "stream", "stream_options", "temperature", "seed", "random_seed", "stop")  # by the model
+_SAME = 1.2  # factor by which the counts of one prompt may differ
+_SLACK = 16  # tokens by which counts may differ in any case
+
+
+@ALL_ANSWERS.probe_many("totals", "Do token counts add up?", both_modes=True)
+def _totals(answers: Answers) -> Conclusion:
+    found, counted = [], 0
+    counts: dict[str, list[tuple[int, ProbeResponse]]] = defaultdict(list)
+    for seen in answers.values():
+        usage = seen.reply.usage if seen.fine else None
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+            continue
+        counted += 1
+        if wrong := _wrong_count(seen):
+            found.append((seen, wrong))
+        if seen.probe != "cache":  # compares its counts itself
+            read = {name: value for name, value in _members(seen).items() if name not in _NOT_READ}
+            counts[json.dumps(read)].append((usage.input_tokens, seen))
+    for same in counts.values():
+        (least, _), (most, seen) = min(same, key=lambda each: each[0]), max(same, key=lambda each: each[0])
+        cached = max(each.reply.usage.cached_tokens or 0 for _, each in same if each.reply.usage)
+        if least and most > _SAME * least + _SLACK and not cached:
+            found.append((seen, f"one prompt is counted as {least} and as {most} tokens"))
+    if len(found) > 1:
+        saw = f"{len(found)} of {counted} answers do not add up: {found[0][1]}"
+        telling = _numbers_of(seen for seen, _ in found)
+        return Conclusion("unfaithful", f"{saw} (a bound of {_TOTAL:.0%})", telling=telling)
+    return Conclusion(
+        "ok" if counted else "no", f"{counted} answers have counts that add up" if counted else "no counts"
+    )
+
+
+def _wrong_count(seen: ProbeResponse) -> str:
+    """Returns what is wrong with the counts of an answer; an empty text: nothing."""
+    usage = seen.reply.usage
+    if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+        return ""
+    raw = usage.raw or {}
+    total = raw.get("total_tokens", raw.get("totalTokenCount"))
+    thought, cached = usage.reasoning_tokens or 0, usage.cached_tokens or 0
+    parts = usage.input_tokens + usage.output_tokens
+    off = isinstance(total, int) and abs(total - parts) > max(8, _TOTAL * parts) and abs(total - parts - thought) > 8
+    if off or cached > usage.input_tokens or thought > usage.output_tokens:
+        return f"{usage.input_tokens} and {usage.output_tokens} tokens, in all {total or parts}"
+    if not usage.input_tokens or (not usage.output_tokens and (seen.text.strip() or seen.reply.tool_calls)):
+        return f"{usage.input_tokens} tokens read, and {usage.output_tokens} written"
+    limit = next((value for value in map(_members(seen).get, _LIMITS) if isinstance(value, int)), None)
+    if limit and seen.reply.finish_reason == "length" and usage.output_tokens - thought > limit * (1 + _TOTAL) + 8:
+        return f"cut at {limit} tokens, and counted as {usage.output_tokens}"
+    return ""
+
+
+def _members(seen: ProbeResponse) -> dict[str, Any]:
+    """Returns the members of a request, those of Gemini's settings among them."""
+    settings = seen.sent.get("generationConfig")
+    rest = {name: value for name, value in seen.sent.items() if name != "generationConfig"}
+    return {**rest, **(settings if isinstance(settings, Mapping) else {})}

@@ -1,0 +1,170 @@
+"""Token counts: whether they fit what was sent and written, and whether a cache that is claimed is one."""
+
+from __future__ import annotations
+
+from random import Random
+
+from streamfold import system, user
+from streamfold.limits import text_tokens
+
+from ...damage import said
+from ...known_values import FIRST_SEED, GREET, code, filler, prompt_of
+from ...questions import capped
+from ...values import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..judging import ProbeGroup, doubtful
+
+COUNTS = ProbeGroup("faithfulness")
+_GROWTH = 2.5  # factor by which the count of a known English text may differ from one token for four bytes
+_RULED = 1.4  # factor by which counts may differ from those of a text of the same kind that the limit has cut
+_OVERHEAD = 500  # tokens that a chat template may add to a short prompt
+_DEFAULT = 100  # tokens of a system prompt that a chat template has where the request has none
+_KNOWN = 2_400  # characters of the known text
+_LIMIT = 100  # tokens after which a repeated text is cut
+_SAME = 1.1  # factor by which the counts of one prompt may differ
+_SLACK = 16  # tokens by which two counts may differ in any case
+
+
+def _short(rng: Random) -> ProbeRequest:
+    return ProbeRequest("short", f"Your name is {code(rng)}. {GREET}", options=capped(48), fresh=_short)
+
+
+def _with_system(rng: Random) -> ProbeRequest:
+    messages = [system("Be brief."), user(f"Your name is {code(rng)}. {GREET}")]
+    return ProbeRequest("with_system", messages, options=capped(48), special="a system message", fresh=_with_system)
+
+
+def _long(rng: Random) -> ProbeRequest:
+    prompt = f"Your name is {code(rng)}. {filler(rng, _KNOWN)} {GREET}"
+    return ProbeRequest("long", prompt, options=capped(48), special="a known text more", fresh=_long)
+
+
+def _copy(rng: Random) -> ProbeRequest:
+    prompt = f"Repeat this line exactly, and write nothing else: {filler(rng, 500)}"
+    return ProbeRequest("copy", prompt, options=capped(600), special="a known text is written", fresh=_copy)
+
+
+def _cut_copy(rng: Random) -> ProbeRequest:
+    prompt = f"Repeat this line exactly, and write nothing else: {filler(rng, 1_500)}"
+    special = f"a known text is written, at most {_LIMIT} tokens"
+    return ProbeRequest("cut_copy", prompt, options=capped(_LIMIT), special=special, fresh=_cut_copy)
+
+
+def _ruler(seen: ProbeResponse | None) -> float | None:
+    """Returns the tokens for a character of the known kind of text: a text that the limit has cut has that many tokens.
+
+    Reasoning that is neither shown nor counted makes it larger than it is.
+    """
+    if seen is None or not seen.fine or seen.reply.finish_reason != "length":
+        return None
+    text = said(seen.text).strip()
+    usage = seen.reply.usage
+    thought = (usage.reasoning_tokens if usage else None) or 0
+    if seen.reply.reasoning or len(text) < 100 or not prompt_of(seen).partition(": ")[2].startswith(text[:-8]):
+        return None
+    return max(1, _LIMIT - thought) / len(text)
+
+
+@COUNTS.probe_many(
+    "counts",
+    "Do token counts fit a known text?",
+    *(make(FIRST_SEED) for make in (_short, _with_system, _long, _copy, _cut_copy)),
+    whim=True,
+)
+def _counts(answers: Answers) -> Conclusion:
+    usages = {name: seen.reply.usage for name, seen in answers.items() if seen.fine}
+    short, long = usages.get("short"), usages.get("long")
+    if not short or not long or not short.input_tokens or not long.input_tokens:
+        return Conclusion("no", "no counts", "reply.usage is None, never an estimate")
+    known = len(prompt_of(answers["long"])) - len(prompt_of(answers["short"]))
+    growth, ruler = long.input_tokens - short.input_tokens, _ruler(answers.get("cut_copy"))
+    expected = known * (ruler or 0.25)
+    bound = f"a known text may differ by a factor of {_GROWTH}, a chat template have {_OVERHEAD} tokens"
+    if ruler is not None:
+        bound = f"a text of {1 / ruler:.1f} characters for each token was cut at {_LIMIT}; a factor of {_RULED} is fine"
+    if growth < known / 4 / _GROWTH or growth > expected * (_RULED if ruler else _GROWTH) + _SLACK:
+        saw = f"{known:,} characters more are counted as {growth:,} tokens more; about {expected:,.0f} were expected"
+        return doubtful(f"{saw} ({bound})")
+    base = short.input_tokens - text_tokens(prompt_of(answers["short"]))
+    if base > _OVERHEAD:
+        saw = f"a prompt of {len(prompt_of(answers['short']))} characters is counted as {short.input_tokens:,} tokens"
+        return doubtful(f"{saw} ({bound})", "something is put before the prompt, or counted that was not sent")
+    if (own := usages.get("with_system")) and own.input_tokens and own.input_tokens < short.input_tokens - _DEFAULT:
+        saw = f"a prompt is counted as {short.input_tokens:,} tokens, and with a system message as {own.input_tokens:,}"
+        return doubtful(f"{saw} (a template may have {_DEFAULT})", "a hidden system message is put before the prompt")
+    return _written(answers, ruler or growth / known, bound) or Conclusion(
+        "ok", f"{known:,} characters more are counted as {growth:,} tokens more"
+    )
+
+
+def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
+    """Returns what is wrong with the counts of a text that was written; None: nothing. `rate`: tokens a character."""
+    seen = answers.get("copy")
+    usage = seen.reply.usage if seen else None
+    if seen is None or not usage or not usage.output_tokens or prompt_of(seen).partition(": ")[2] not in seen.text:
+        return None
+    text = seen.text + seen.reply.reasoning
+    wanted = rate * len(text)
+    counted = usage.output_tokens - (0 if seen.reply.reasoning else usage.reasoning_tokens or 0)
+    most = wanted * (_GROWTH if seen.reply.reasoning else _RULED) + _SLACK
+    hidden = not seen.reply.reasoning and not usage.reasoning_tokens and counted > most
+    if wanted / _GROWTH - _SLACK <= counted <= (wanted * _GROWTH + 64 if hidden else most):
+        return None
+    return doubtful(
+        f"an answer of {len(text)} characters is counted as {counted:,} tokens, {wanted:,.0f} expected ({bound})"
+    )
+
+
+def _cached_prompt(rng: Random) -> ProbeRequest:
+    prompt = f"Your name is {code(rng)}. {filler(rng, 9_000)} {GREET}"
+    return ProbeRequest("first", prompt, options=capped(48), modes="streamed", patience=1, fresh=_cached_prompt)
+
+
+def _again(answers: Answers) -> ProbeRequest | None:
+    first = answers.get("first")
+    if first is None or not first.fine:
+        return None
+    return ProbeRequest("again", prompt_of(first), options=capped(48), modes="streamed")
+
+
+def _other_beginning(answers: Answers) -> ProbeRequest | None:
+    """Returns the prompt with other words at its beginning, if it was counted as cached: no prefix is the same."""
+    again = answers.get("again")
+    if again is None or not again.fine or not again.reply.usage or not again.reply.usage.cached_tokens:
+        return None
+    return ProbeRequest("changed", f"Now y{prompt_of(again)[1:]}", options=capped(48), modes="streamed")
+
+
+@COUNTS.probe_many(
+    "cache",
+    "Is a claimed cache one?",
+    _cached_prompt(FIRST_SEED),
+    ProbeRequest("again", GREET, options=capped(48), special="the same prompt again", modes="streamed", follow=_again),
+    ProbeRequest(
+        "changed", GREET, options=capped(48), special="other first words", modes="streamed", follow=_other_beginning
+    ),
+    whim=True,
+)
+def _cache(answers: Answers) -> Conclusion:
+    first, again, changed = (
+        seen.reply.usage if (seen := answers.get(name)) else None for name in ("first", "again", "changed")
+    )
+    if first is None:
+        return Conclusion("no", "no counts")
+    for usage in (first, changed):
+        size, cached = (usage.input_tokens or 0, usage.cached_tokens or 0) if usage else (0, 0)
+        if cached > max(256, size / 4):
+            return doubtful(f"of {size:,} tokens that were never sent before, {cached:,} are counted as cached")
+    if again is None:
+        return Conclusion("no", "no counts of a repeated prompt")
+    counts, cached = (first.input_tokens or 0, again.input_tokens or 0), again.cached_tokens or 0
+    if cached > counts[1]:
+        return Conclusion("unfaithful", f"{cached:,} of {counts[1]:,} tokens are counted as cached")
+    without_cached = abs(counts[0] - counts[1] - cached) <= _SLACK  # the count leaves out what came from the cache
+    if max(counts) > min(counts) * _SAME + _SLACK and not without_cached:
+        saw = (
+            f"one prompt is counted as {counts[0]:,} tokens, and sent again as {counts[1]:,}, {cached:,} of them cached"
+        )
+        return doubtful(saw)
+    if not cached:
+        return Conclusion("no", "a repeated prompt is not counted as cached")
+    return Conclusion("ok", f"sent again, {cached:,} of {counts[1]:,} tokens came from a cache")

@@ -1,0 +1,154 @@
+"""Reasoning: whether the model sees its own after a tool's result, and whether efforts have an effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from streamfold import Reply, Tool, assistant, tool_result, user
+from streamfold.limits import text_tokens
+
+from ...known_values import sent_text
+from ...questions import capped
+from ...values import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..judging import ProbeGroup, call_to, doubtful, refusal, shown, unclear
+from ..thinking import reasoning_member
+
+REASONING = ProbeGroup("faithfulness")
+
+
+_TIME = Tool("get_time", "Gets the current time.", {"type": "object", "properties": {}})
+_THINK = (
+    "Think of a number of four digits. Keep it to yourself for now. Call the tool get_time. After its result, tell me"
+    " which number you thought of, and answer with the number only."
+)
+
+
+def _thought_of(reply: Reply) -> list[str]:
+    return re.findall(r"(?<!\d)\d{4}(?!\d)", reply.reasoning or "")
+
+
+_OPAQUE = ("encrypted_content", "signature", "thoughtSignature", "reasoning_details")  # members with hidden reasoning
+_HIDDEN = "4827"  # told in the control, where the reasoning isn't shown
+
+
+def _reasoning_size(reply: Reply) -> int:
+    """Returns the size of reasoning: its tokens if they are counted, else about as many as its text has."""
+    counted = reply.usage.reasoning_tokens if reply.usage else None
+    return counted or text_tokens(reply.reasoning or "")
+
+
+def _reasoned(reply: Reply) -> bool:
+    return _reasoning_size(reply) > 0
+
+
+def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns an edit that sends the reasoning back as it came on Chat Completions, where the profile doesn't."""
+    name = reasoning_member(seen)
+
+    def edit(body: dict[str, Any]) -> dict[str, Any]:
+        if name is None or "messages" not in body:
+            return body
+        turns = [
+            {name: seen.reply.reasoning, **message} if message["role"] == "assistant" else message
+            for message in body["messages"]
+        ]
+        return {**body, "messages": turns}
+
+    return edit
+
+
+def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
+    """Returns what makes the request with the tool's result. `told`: the number stands in the text of the turn too."""
+
+    def follow(answers: Answers) -> ProbeRequest | None:
+        seen = answers.get("think")
+        call = call_to(seen.reply, "get_time") if seen and seen.fine else None
+        if seen is None or call is None or not _reasoned(seen.reply):
+            return None
+        number = next(iter(_thought_of(seen.reply)), _HIDDEN)
+        if re.search(r"\d{4}", seen.text) or (seen.reply.reasoning and number == _HIDDEN):
+            return None
+        turn = seen.reply.message
+        if told:
+            text = f"The number that I thought of is {number}."
+            turn = assistant(text, tool_calls=[call], reasoning=seen.reply.reasoning or None)
+        messages = [user(_THINK), turn, tool_result(call, "It is noon.")]
+        options = capped(512, reasoning_effort="low")
+        name = "told" if told else "recall"
+        return ProbeRequest(name, messages, (_TIME,), options=options, edit=_sent_back(seen))
+
+    return follow
+
+
+@REASONING.probe_many(
+    "reasoning_kept",
+    "Does the model see its reasoning after a tool's result?",
+    ProbeRequest("think", _THINK, (_TIME,), options=capped(768, reasoning_effort="low")),
+    ProbeRequest("recall", _THINK, (_TIME,), special="with the result of the tool", follow=_with_result(told=False)),
+    ProbeRequest("told", _THINK, (_TIME,), special="with the number in the text too", follow=_with_result(told=True)),
+    whim=True,
+    needs="one_call",
+)
+def _reasoning_kept(answers: Answers) -> Conclusion:
+    seen, after, told = (answers.get(name) for name in ("think", "recall", "told"))
+    if seen is None or not _reasoned(seen.reply):
+        return Conclusion("no", "no reasoning was shown or counted")
+    if after is None:
+        return unclear("the model did not think of a number in its reasoning alone, and call the tool")
+    if after.refused:
+        return Conclusion("no", f"the turn with its reasoning is {refusal(after)}")
+    sent = sent_text(after)
+    if not seen.reply.reasoning and not any(name in sent for name in _OPAQUE):
+        return Conclusion("no", "reasoning is hidden, and this API has nothing with which it could go back")
+    numbers = _thought_of(seen.reply)
+    if any(number in after.text for number in numbers):
+        return Conclusion("ok", "the number that stood in its reasoning alone was known after the tool's result")
+    if not numbers and re.search(r"(?<!\d)\d{4}(?!\d)", after.text):
+        return Conclusion("ok", "after the tool's result it had a number; its reasoning is hidden")
+    had = numbers[0] if numbers else "a number"
+    saw = f"the reasoning had {had}, and after the tool's result it said {shown(after.text, 50)}"
+    known = next(iter(numbers), _HIDDEN)
+    return doubtful(saw) if told and known in told.text else unclear(saw)
+
+
+_LEVELS = ("none", "low", "high")
+_PUZZLE = "How many prime numbers are there between 10 and 60? Answer with the number alone."
+
+
+def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:
+    """Writes Gemini's budget of 0: it has no level for "none", so that the lowest one is sent instead."""
+    settings = body.get("generationConfig")
+    if settings is None:
+        return body
+    return {**body, "generationConfig": {**settings, "thinkingConfig": {"thinkingBudget": 0}}}
+
+
+_MORE = 1.15  # factor by which reasoning of a high effort is longer than that of a low one
+
+
+@REASONING.probe_many(
+    "efforts",
+    "Does more effort bring more reasoning?",
+    *(
+        ProbeRequest(level, _PUZZLE, options=capped(1024, reasoning_effort=level), edit=edit)
+        for level, edit in zip(_LEVELS, (_without_thinking, None, None), strict=True)
+    ),
+    whim=True,
+)
+def _efforts(answers: Answers) -> Conclusion:
+    none, low, high = (answers.get(level) for level in _LEVELS)
+    if low is None or high is None or low.refused or high.refused:
+        return Conclusion("no", refusal(low) if low and low.refused else "not all efforts are accepted")
+    if low.sent == high.sent:
+        return Conclusion("no", "efforts are not sent to this model")
+    sizes = [_reasoning_size(seen.reply) for seen in (low, high)]
+    if not all(sizes):
+        return Conclusion("no", "no reasoning was shown or counted")
+    saw = f"reasoning of {sizes[0]} with low effort, {sizes[1]} with high effort"
+    if sizes[1] > _MORE * sizes[0]:
+        return Conclusion("ok", saw)
+    if none is not None and none.fine and none.sent != low.sent and _reasoning_size(none.reply) > sizes[0] / _MORE:
+        return doubtful(f"{saw}, {_reasoning_size(none.reply)} with none: accepted, and without effect")
+    return unclear(f"{saw}: the model may have one level")
