@@ -246,10 +246,8 @@ def test_every_module_says_why_it_exists(module: str) -> None:
 
 
 REPOSITORY = Path(__file__).parents[2]
-SOURCES = {  # of the distributions beside `streamfold`; the lab also uses what is private, and says so
-    path.relative_to(REPOSITORY).as_posix(): path
-    for path in sorted(REPOSITORY.glob("packages/*/src/**/*.py"))
-    if "lab" not in path.parts
+SOURCES = {  # of the distributions beside `streamfold`
+    path.relative_to(REPOSITORY).as_posix(): path for path in sorted(REPOSITORY.glob("packages/*/src/**/*.py"))
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamfold import ReplyWarning
 from streamfold.adapters import Adapter, Delta, EncodingReport
 from streamfold.engine import CallMatch, IncomingCall
 
