@@ -11,7 +11,6 @@ import pytest
 from commands import Done, start
 from commands import run as run_in
 from streamfold import Message, image, user
-from streamfold.config.catalogue import provider_files
 from streamfold.errors import ConfigError
 from streamfold_lab.commands.compare_providers import read_conversation
 
@@ -147,7 +146,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
          "error: CONVERSATION: unknown key 'msgs'. Allowed: messages, tools, tool_choice, options"),
         ([{"role": "user", "content": "Hi."}], ["-p", "openai"], 'error: no model for "openai": write "openai:MODEL"'),
         ([{"role": "user", "content": "Hi."}], ["-p", "kimmi:m"],
-         "error: unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: " + ", ".join(provider_files())),
+         "error: unknown provider 'kimmi' (did you mean 'kimi'?)"),
     ],
 )  # fmt: skip
 def test_bad_usage(tmp_path: Path, data: Any, words: list[str], wanted: str) -> None:
