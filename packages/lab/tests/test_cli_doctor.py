@@ -41,6 +41,7 @@ def run(*words: str, cwd: Path, command: str = "doctor") -> Any:
     return done
 
 
+@pytest.mark.slow
 def test_everything_at_once(server: PatientServer, tmp_path: Path) -> None:
     """One run prints a table, and writes the profile, the report card and the recordings."""
     server.patient = Patient(quirks=ChatQuirks(seed_field="random_seed"))
@@ -139,6 +140,7 @@ def test_a_table_that_is_there_is_updated(server: PatientServer, tmp_path: Path)
     assert (again.exit_code, file.read_text("utf-8").splitlines()) == (0, lines)
 
 
+@pytest.mark.slow
 def test_conformance(server: PatientServer, tmp_path: Path) -> None:
     """0: all rules are kept; 3: one is broken, and the answer that breaks it is named."""
     done = run(server.url, cwd=tmp_path, command="conformance")

@@ -154,6 +154,7 @@ def test_the_head_and_the_error_have_rules(adapter: str) -> None:
     assert "error-object" in broken(adapter, [seen(adapter, 1, ERRORS[adapter], status=500)])
 
 
+@pytest.mark.slow
 def test_a_server_is_judged_by_its_answers() -> None:
     """A clean server keeps all rules; what it breaks is named with the answer that shows it."""
     card, _ = examine(Patient())

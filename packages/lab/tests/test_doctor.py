@@ -139,6 +139,7 @@ def test_every_quirk_and_every_fault_can_be_planted() -> None:
     } - {"Fault"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(list(QUIRKS), 5))
 def test_a_planted_quirk_is_found(name: str, clean: ReportCard) -> None:
     """The profile gets exactly the quirk that was planted."""
@@ -149,6 +150,7 @@ def test_a_planted_quirk_is_found(name: str, clean: ReportCard) -> None:
     assert [finding.probe for finding in card.with_verdict("fault")] == []
 
 
+@pytest.mark.slow
 @each_row("most", some([1, 2, 3, 4, 5, 9, 16, 17], 3))
 def test_the_number_of_stop_texts_is_one_that_is_accepted(most: int) -> None:
     """The most that it takes, of those that servers are known to have; more are never sent."""
@@ -167,6 +169,7 @@ def test_a_planted_fault_is_named(name: str, times: int | None, clean: ReportCar
     assert wrong & names == {probe}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", some(["hermes", "kimi", "deepseek", "mistral", "llama3", "think"], 3))
 def test_the_dialect_is_found(dialect: str) -> None:
     """A server that leaves calls or reasoning in the text gets the dialect that reads them."""
@@ -185,6 +188,7 @@ def _threes(rng: random.Random) -> Iterator[list[Plant]]:
         yield three
 
 
+@pytest.mark.slow
 def test_three_at_once_are_found() -> None:
     """Of what is planted three at a time, at least 95 % is named."""
     planted, found = 0, 0
@@ -203,6 +207,7 @@ def test_three_at_once_are_found() -> None:
     assert found >= 0.95 * planted, missed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(list(QUIRKS), 2))
 def test_the_written_profile_fits(name: str, tmp_path: Path) -> None:
     """The profile passes `config check`, the same probes find it right, and nothing that fails is left."""
@@ -229,6 +234,7 @@ def test_no_key_is_in_the_output(tmp_path: Path) -> None:
     assert patient.requests
 
 
+@pytest.mark.slow
 def test_cards_can_be_read_and_compared(clean: ReportCard) -> None:
     """A card survives JSON, is equal to itself, and tells what another version of the server does differently."""
     (read,) = cards_from(cards_to_dict([clean]))
@@ -239,6 +245,7 @@ def test_cards_can_be_read_and_compared(clean: ReportCard) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_second_run_is_equal_apart_from_times(clean: ReportCard) -> None:
     """The same server gives the same card for the same seed."""
     again, _ = examine(Patient(), seed=SEED)
@@ -285,6 +292,7 @@ class Empty(Patient):
         return [(name, "{}" if self.asked % 2 else arguments) for name, arguments in super()._calls(body)]
 
 
+@pytest.mark.slow
 def test_calls_without_arguments_are_no_text() -> None:
     """They came as calls: no dialect is written into the profile, however often the arguments are missing."""
     card, profile = examine(Empty())

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"
         [("chat", True), ("responses", False), ("anthropic", True)],
     ),
 )
+@pytest.mark.slow
 def test_the_gateway_keeps_all_rules(adapter: str, thinks: bool) -> None:
     """What it writes is as the documentation of each API says, and its findings are those of the server behind it."""
     card = examine_gateway(adapter, Patient(thinks=thinks))
@@ -52,6 +53,7 @@ FAULTS: list[tuple[Fault, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapter", ["responses", "anthropic", "gemini"])
 @pytest.mark.parametrize(("fault", "probe"), some(FAULTS, 3))
 def test_faults_are_named_on_every_api(adapter: str, fault: Fault, probe: str) -> None:
