@@ -89,7 +89,7 @@ def _one_call(seen: ProbeResponse) -> Conclusion:
 def _required(answers: Answers) -> Conclusion:
     if answers["required"].refused:
         why, calm = refusal(answers["required"]), answers.get("disable_reasoning")
-        if calm and calm.fine and calm.reply.tool_calls:
+        if calm and calm.fine and calm.reply.tool_calls and "messages" in calm.sent:  # Chat and Messages have the quirk
             does = '"auto" is sent while the model thinks, with a warning: forced_while_thinking = false'
             return set_quirk(why, does, "forced_while_thinking", False)
         does = '"auto" is sent instead, with a warning'
@@ -114,6 +114,8 @@ def _required(answers: Answers) -> Conclusion:
     refused=("no", "requests that name a tool fail"),
 )
 def _named(seen: ProbeResponse) -> Conclusion:
+    if not any("get_time" in str(seen.sent.get(member)) for member in ("tool_choice", "toolConfig")):
+        return Conclusion("no", "the server refuses forced calls", '"auto" is sent instead, with a warning')
     names = [call.name for call in seen.reply.tool_calls]
     if names and set(names) == {"get_time"}:
         return Conclusion("ok", "called the tool that was named")

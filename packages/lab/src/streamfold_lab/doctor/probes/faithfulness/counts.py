@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from streamfold import system, user
+from streamfold import assistant, system, user
 from streamfold.limits import text_tokens
 
 from ...damage import said
@@ -38,6 +38,11 @@ def _long(rng: Random) -> ProbeRequest:
     return ProbeRequest("long", prompt, options=capped(48), special="a known text more", fresh=_long)
 
 
+def _with_history(rng: Random) -> ProbeRequest:
+    messages = [user(f"{filler(rng, _KNOWN)} {GREET}"), assistant("Hello!"), user(f"Your name is {code(rng)}. {GREET}")]
+    return ProbeRequest("with_history", messages, options=capped(48), special="an earlier turn", fresh=_with_history)
+
+
 def _copy(rng: Random) -> ProbeRequest:
     prompt = f"Repeat this line exactly, and write nothing else: {filler(rng, 500)}"
     return ProbeRequest("copy", prompt, options=capped(600), special="a known text is written", fresh=_copy)
@@ -67,7 +72,7 @@ def _ruler(seen: ProbeResponse | None) -> float | None:
 @COUNTS.probe_many(
     "counts",
     "Do token counts fit a known text?",
-    *(make(FIRST_SEED) for make in (_short, _with_system, _long, _copy, _cut_copy)),
+    *(make(FIRST_SEED) for make in (_short, _with_system, _long, _with_history, _copy, _cut_copy)),
     whim=True,
 )
 def _counts(answers: Answers) -> Conclusion:
@@ -84,6 +89,12 @@ def _counts(answers: Answers) -> Conclusion:
     if growth < known / 4 / _GROWTH or growth > expected * (_RULED if ruler else _GROWTH) + _SLACK:
         saw = f"{known:,} characters more are counted as {growth:,} tokens more; about {expected:,.0f} were expected"
         return doubtful(f"{saw} ({bound})")
+    earlier = usages.get("with_history")
+    if earlier and earlier.input_tokens and earlier.input_tokens - short.input_tokens < growth / _GROWTH:
+        saw = (
+            f"a prompt is counted as {short.input_tokens:,} tokens, and behind an earlier turn of {known:,} characters"
+        )
+        return doubtful(f"{saw} as {earlier.input_tokens:,} ({bound})", "the history is not counted, or not read")
     base = short.input_tokens - text_tokens(prompt_of(answers["short"]))
     if base > _OVERHEAD:
         saw = f"a prompt of {len(prompt_of(answers['short']))} characters is counted as {short.input_tokens:,} tokens"
