@@ -330,8 +330,8 @@ async def test_fallbacks_and_tool_runs() -> None:
         check(await watched(model.chat_stream("Hello", [write_files])))
     scripted = ScriptedProvider(scripted_call("write_files", files=[], count=1), "Done.")
     async with scripted, run_tools(scripted, "Hello", [write_files], partial_tool_calls=True) as run:
-        written = [chunk.details.tool async for chunk in run if chunk.details is not None and chunk.silent]
-    assert set(written) == {"write_files"}
+        grown = [chunk.details.call async for chunk in run if chunk.details and chunk.details.call]
+    assert {call.tool for call in grown} == {"write_files"}
     scripted = ScriptedProvider(
         *[scripted_call("write_files", files=[{"content": "x"}], count=at) for at in (1, 2)], "Done."
     )

@@ -197,10 +197,8 @@ def test_a_custom_call_of_chat_completions_is_shown_as_it_is_written() -> None:
     chunks = reader.feed(chat_piece(head) + chat_piece({"index": 0, "custom": {"input": "ect 1"}}))
     assert reader.partial_tool_calls == (PartialToolCall("sql", "select 1", "custom"),)
     assert (reader.partial_tool_calls[0].value, reader.calls_begun) == ({"input": "select 1"}, 1)
-    grown = [
-        (one.details.call, one.details.tool, one.details.text) for one in chunks if one.details and one.details.tool
-    ]
-    assert grown == [(0, "sql", "sel"), (0, "sql", "ect 1")]
+    grown = [one.details.call for one in chunks if one.details and one.details.call]
+    assert [(call.number, call.tool, call.text) for call in grown] == [(0, "sql", "sel"), (0, "sql", "ect 1")]
     [behind] = reader.feed(f"data: {json.dumps(text)}\n\n".encode())
     assert (behind.delta, behind.preceding_calls) == ("Hi", 1)
     reader.feed(chat_piece(finish="tool_calls") + b"data: [DONE]\n\n")

@@ -322,11 +322,11 @@ class ChatStream(AsyncIteration, AsyncContext):
         call = details.call
         if call is not None:
             if self._watchers is not None:
-                self._watchers.feed_call(call, details)
+                self._watchers.feed_call(call)
             if self.yields_call_deltas:
-                text = self._partial_calls[call][1] if call in self._partial_calls else []
-                text.append(details.text)
-                self._partial_calls[call] = (details.tool or "", text, details.kind)
+                text = self._partial_calls[call.number][1] if call.number in self._partial_calls else []
+                text.append(call.text)
+                self._partial_calls[call.number] = (call.tool or "", text, call.kind)
         return self.yields_call_deltas or details.is_for_all
 
     async def _rest(self) -> Reply:

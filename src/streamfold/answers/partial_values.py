@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeAlias, 
 
 from ..errors import ConfigError
 from ..jsontext import partial_value
-from ..types import ChunkDetails, IncrementalJSON, PartialUpdate, PathPattern, StreamChunk, path_pattern
+from ..types import IncrementalJSON, PartialUpdate, PathPattern, StreamChunk, ToolCallUpdate, path_pattern
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -220,28 +220,27 @@ class Watchers:
             self._feed_answer(chunk.delta)
         if not chunk.finished:
             return
-        numbers = [fragment.index or 0 for fragment in chunk.call_deltas]
+        numbers = () if chunk.details is None else chunk.details.call_numbers
         for position, call in enumerate(chunk.tool_calls or ()):
             number = numbers[position] if numbers else position
             if number not in self._calls:  # it came whole
                 self._begin(call.name, number).feed(call.raw_arguments)
 
-    def feed_call(self, call: int, written: ChunkDetails) -> None:
+    def feed_call(self, call: ToolCallUpdate) -> None:
         """Calls the functions for the next piece of a call. One whose place is not known yet is read at the end."""
-        if not written.placed:
+        if not call.in_order:
             return
-        watched = self._calls.get(call)
+        watched = self._calls.get(call.number)
         if watched is None:
-            text = written.text
-            if written.tool == "" or not text:
-                self._unnamed_pieces.setdefault(call, []).append(text)
+            if call.tool == "" or not call.text:
+                self._unnamed_pieces.setdefault(call.number, []).append(call.text)
                 return
-            text = "".join([*self._unnamed_pieces.pop(call, ()), text])
-            self._is_call = self._is_call or written.tool is None
-            watched = self._calls[call] = self._begin(written.tool, call)
+            text = "".join([*self._unnamed_pieces.pop(call.number, ()), call.text])
+            self._is_call = self._is_call or call.tool is None
+            watched = self._calls[call.number] = self._begin(call.tool, call.number)
             watched.feed(text)
-        elif written.text:
-            watched.feed(written.text)
+        elif call.text:
+            watched.feed(call.text)
 
     def _begin(self, tool: str | None, call: int | None) -> _Watched:
         watches = [watch for watch in self._watches if watch.tool in (None, tool)]

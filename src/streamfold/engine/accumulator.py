@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from ..deltas import (
@@ -45,11 +46,11 @@ from ..types import (
     ReplyWarning,
     StreamChunk,
     ToolCallDelta,
+    ToolCallUpdate,
     Usage,
     WarningCode,
 )
 from .blocks import BlockAssembler
-from .call_deltas import CallDeltas
 from .output_items import HostedToolTracker, in_order
 from .tool_call_assembly import CallMatch, IncomingCall, Listener, ToolCallAssembler
 from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
@@ -216,7 +217,8 @@ class PartialCalls:
         name = self._own.get(name, name)
         self._calls.setdefault(number, (name, []))[1].append(text)
         if self.makes_chunks:
-            self._chunks.append(StreamChunk(details=ChunkDetails(call=number, tool=name, text=text)))
+            update = ToolCallUpdate(number, name, text, is_certain=False)
+            self._chunks.append(StreamChunk(details=ChunkDetails(call=update)))
 
     def take_chunks(self) -> list[StreamChunk]:
         """Returns the chunks since the last call."""
@@ -264,7 +266,8 @@ class StreamAccumulator:
         self._names = names or ToolNameMap()
         self._listener = listener
         self._shows_refusals = partial_tool_calls
-        self._fragments = CallDeltas(tool_names, self._names) if partial_tool_calls and tool_choice != "none" else None
+        self._tools = frozenset(tool_names)
+        self._positions = CallPositions() if partial_tool_calls and tool_choice != "none" else None
         self._text = TextBuffer(limits.text_chars, "text_chars")
         self._reasoning = TextBuffer(limits.reasoning_chars, "reasoning_chars")
         self._refusal = TextBuffer(limits.other_chars, "other_chars")
@@ -330,7 +333,7 @@ class StreamAccumulator:
                 self._listener(placed)
             if placed and placed.opened:
                 self._calls_begun, self._late = len(self.calls), True
-            return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
+            return self._call_chunk(placed, self._positions) if placed and self._positions else None
         return self._feed_rare(delta)
 
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
@@ -362,7 +365,7 @@ class StreamAccumulator:
                     self._extras[name] = list(value)
                 else:
                     self._extras.setdefault(name, []).append(value)
-                    if name == "output" and self._fragments:
+                    if name == "output" and self._positions:
                         self._begun = True
                         return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), item=value))
             case Warn(code, detail):
@@ -538,33 +541,74 @@ class StreamAccumulator:
         reply.answer, reply.tool_calls, reply.finish_reason = answer, delivered, reason
         self._reply, self.finished = reply, True
         last = (text, delivered or None, True, reasoning, reason, reply.usage)
-        ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else ()
-        return StreamChunk(*last, self._place(ends) if self._late else None)
+        if not self._late:
+            return StreamChunk(*last)
+        details = self._place()
+        if self._positions:
+            numbers = {call.id: number for call, number in zip(calls, self._positions.numbers(opened), strict=True)}
+            later = count(len(self.calls))
+            details.call_numbers = tuple(numbers[call.id] if call.id in numbers else next(later) for call in delivered)
+        return StreamChunk(*last, details)
 
-    def _place(
-        self, fragments: tuple[ToolCallDelta, ...] | Callable[[], tuple[ToolCallDelta, ...]] = ()
-    ) -> ChunkDetails:
-        return ChunkDetails(self._calls_begun, self._take_marks(), fragments)
+    def _place(self) -> ChunkDetails:
+        return ChunkDetails(self._calls_begun, self._take_marks())
 
-    def _writing_chunk(self, placed: CallMatch, fragments: CallDeltas) -> StreamChunk | None:
-        """Returns the chunk for a call that grew; None if the part only repeats."""
-        part, call = placed.part, placed.call
-        if placed.opened:
-            fragments.begin(call, None if self.blocks else self._places)
+    def _call_chunk(self, match: CallMatch, positions: CallPositions) -> StreamChunk | None:
+        """Returns the chunk for a call that began or grew; None if the part only repeats."""
+        part, call = match.part, match.call
+        if match.opened:
+            positions.add(call, None if self.blocks else self._places)
         elif part.whole or not part.arguments:
             return None
-        text = "" if part.whole else part.arguments
-        name = None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name)
-        shown, in_order = fragments.after(call, part), fragments.is_in_order(call)
-        details = ChunkDetails(
-            self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=in_order, kind=_kind(call)
+        update = ToolCallUpdate(
+            call.number,
+            None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name),
+            "" if part.whole else part.arguments,
+            call.id,
+            _kind(call),
+            call.extra,
+            part.item,
+            positions.is_in_order(call),
+            not self._tools or call.name in self._tools,
         )
-        return StreamChunk("", None, False, "", None, None, details)
+        return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), update))
 
     def _take_marks(self) -> tuple[ExtraPart, ...]:
         marks, self._marks = tuple(self._marks), []
         self._late = self._calls_begun > 0
         return marks
+
+
+class CallPositions:
+    """Tells which calls already have their final position among the calls of the answer.
+
+    Calls are delivered in the order of `ToolCallAssembler.finish`. Where a call with a lower index may still come, the
+    positions of the rest are known only at the end.
+    """
+
+    def __init__(self) -> None:
+        self._indices: set[int] | None = set()  # of the calls so far; None: the order is that of appearance
+        self._unplaced: int | None = None  # the number of the first call whose position is known only at the end
+
+    def add(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
+        """Adds a new call. `others` are the positions of other parts; None if calls are numbered by appearance."""
+        if self._indices is None or self._unplaced is not None:
+            return
+        if call.index is None or call.index in self._indices:
+            self._indices = None
+            return
+        if others is not None and not all(at in self._indices or at in others for at in range(call.index)):
+            self._unplaced = call.number
+        self._indices.add(call.index)
+
+    def is_in_order(self, call: IncomingCall) -> bool:
+        """Returns whether the number of a call is its final position."""
+        return self._unplaced is None or call.number < self._unplaced
+
+    def numbers(self, delivered: Sequence[IncomingCall]) -> list[int]:
+        """Returns the numbers of the delivered calls: those without a position before get the next free ones."""
+        later = count(self._unplaced or 0)
+        return [call.number if self.is_in_order(call) else next(later) for call in delivered]
 
 
 def _kind(call: IncomingCall) -> CallKind:

@@ -11,12 +11,13 @@ from ..deltas import Delta, Failure, Finish, RefusalDelta, Warn
 from ..errors import ErrorInfo, IncompleteStreamError, ProtocolError, StreamError
 from ..jsontext import replace_non_finite
 from ..types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage
+from .call_deltas import CallDeltas
 from .reply_deltas import chunk_deltas, end_deltas, keep_call_kinds, without_non_finite
 from .stream_serializer import AnswerWriter, is_complete_object
 
 # The order of an answer's parts, for everybody who writes it again: text that came after a call stays after it.
 # Text, reasoning and the fragments of calls pass through as they come. A call of which nothing may be written yet
-# (see `engine/call_deltas.py`) comes whole, at the end, and everything that came after its beginning waits for it.
+# (see `call_deltas.py`) comes whole, at the end, and everything that came after its beginning waits for it.
 # Many readers go one by one: where a call begins, the one before it is complete. So calls with interleaved
 # fragments are written one behind the other: the first one live, the fragments of the next one when the first is
 # complete. The end of a call, its last bracket, is written before anything else that comes, or at the end of the
@@ -34,6 +35,7 @@ class DeltaOrder:
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
         self._keeps_ends = keeps_ends
         self._whole_calls = whole_calls
+        self._fragments = CallDeltas()
         self._late: list[tuple[int, Delta]] = []  # what waits, each with the number of calls that come before it
         self._passed = 0  # how many calls have been seen, and are written at the end
         self._next = 0  # the first call that has not begun
@@ -50,14 +52,14 @@ class DeltaOrder:
         """Returns what can be written now."""
         out: list[Delta] = []
         grown = None if chunk.details is None else chunk.details.call
-        place = chunk.preceding_calls if grown is None else grown
+        place = chunk.preceding_calls if grown is None else grown.number
         for mark in map(_finite, chunk.marks):
             if self._late or 0 < place <= self._passed:
                 self._late.append((place, mark))
             else:  # of what has been written: it does not wait for the calls
                 out.append(mark)
         if self._whole_calls and grown is not None:
-            self._passed = max(self._passed, grown + 1)
+            self._passed = max(self._passed, grown.number + 1)
         if chunk.item is not None:
             self._add(chunk.preceding_calls, ExtraPart("output", replace_non_finite(chunk.item)), out)
         self.refused += chunk.refusal
@@ -66,9 +68,10 @@ class DeltaOrder:
         if self._whole_calls:
             return out
         if chunk.finished:
-            self._ends = {end.id: end for end in chunk.call_deltas}
+            numbers = () if chunk.details is None else chunk.details.call_numbers
+            self._ends = {end.id: end for end in self._fragments.finish(chunk.tool_calls or (), numbers)}
             return out
-        for fragment in chunk.call_deltas:
+        for fragment in self._fragments.feed(grown) if grown else ():
             if fragment.extra:
                 fragment = replace(fragment, extra=replace_non_finite(fragment.extra))
             self._add(fragment.index or 0, fragment, out)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorInfo, TimeoutPhase
 from ..public_names import set_public_module
-from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta
+from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta, ToolCallUpdate
 from .content import (
     AudioPart,
     CacheMark,
@@ -145,6 +145,7 @@ __all__ = [
     "TextPart",
     "TimeoutOptions",
     "TimeoutPhase",
+    "ToolCallUpdate",
     "ToolLike",
     "Watcher",
 ]

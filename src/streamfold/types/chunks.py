@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import PicklableSlots
 from .hosted_parts import HostedPart
-from .pydantic_support import PydanticField, wrapping_schema
+from .pydantic_support import PydanticField
 from .replies import FinishReason
 from .tool_calls import CallKind, ToolCall
 from .usage import Usage
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler
-    from pydantic_core import CoreSchema
-    from pydantic_core.core_schema import SerializationInfo
 
 
 class PartRef(NamedTuple):
@@ -83,69 +77,54 @@ class ExtraPart(PydanticField, PicklableSlots):
     place: int | None = field(default=None, compare=False)
 
 
-class ChunkDetails:
-    """What a chunk carries beside text. Immutable by convention; its position does not count for equality.
+@dataclass(slots=True)
+class ToolCallUpdate(PydanticField, PicklableSlots):
+    """A tool call that the model is writing began or grew.
+
+    Attributes:
+        number: the position of the call in the order in which calls began.
+        tool: the tool's own name, or `""` before it is known; None for a call that carries the answer itself.
+        text: the next piece of the arguments.
+        id, extra, item: see `ToolCallDelta`.
+        in_order: `number` is the final position of the call.
+        is_certain: False if the tool isn't declared, or a dialect is still reading the call.
+    """
+
+    number: int
+    tool: str | None = ""
+    text: str = ""
+    id: str = ""
+    kind: CallKind = "function"
+    extra: dict[str, Any] | None = None
+    item: str | None = None
+    in_order: bool = True
+    is_certain: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class ChunkDetails(PydanticField, PicklableSlots):
+    """Content of a chunk beside text. Immutable by convention. Its position doesn't count for equality.
 
     Attributes:
         preceding_calls: how many tool calls had begun before this step.
+        marks: see `StreamChunk`.
+        call: a tool call that began or grew.
+        call_numbers: on the finished chunk, with the option `partial_tool_calls`: `ToolCallUpdate.number` of each of
+            its `tool_calls`.
         item: a complete part of the answer that is neither text nor a call.
-        call: the number of the call that grew, in the order in which calls began.
-        tool: the name of its tool; None for a call that carries the answer itself.
-        text: the next piece of its arguments.
+        hosted: see `StreamChunk`.
         part: the part of the text, where several overlap.
-        placed: whether `call` is the final position of the call.
-        refusal: the next piece of a refusal, with the option `call_deltas`.
+        refusal: the next piece of a refusal, with the option `partial_tool_calls`.
     """
 
-    __slots__ = (
-        "_fragments",
-        "call",
-        "hosted",
-        "item",
-        "kind",
-        "marks",
-        "part",
-        "placed",
-        "preceding_calls",
-        "refusal",
-        "text",
-        "tool",
-    )
-
-    def __init__(
-        self,
-        preceding_calls: int = 0,
-        marks: tuple[ExtraPart, ...] = (),
-        fragments: tuple[ToolCallDelta, ...] | Callable[[], tuple[ToolCallDelta, ...]] = (),
-        call: int | None = None,
-        tool: str | None = None,
-        text: str = "",
-        item: Any = None,
-        placed: bool = True,
-        hosted: tuple[HostedPart, ...] = (),
-        kind: CallKind = "function",
-        part: PartRef | None = None,
-        refusal: str = "",
-    ) -> None:
-        self.preceding_calls = preceding_calls
-        self.marks = marks
-        self._fragments = fragments
-        self.call = call
-        self.tool = tool
-        self.text = text
-        self.item = item
-        self.placed = placed
-        self.hosted = hosted
-        self.kind = kind
-        self.part = part
-        self.refusal = refusal
-
-    @property
-    def call_deltas(self) -> tuple[ToolCallDelta, ...]:
-        """See `StreamChunk.call_deltas`. Made on demand, because most readers only show the text."""
-        if callable(self._fragments):
-            self._fragments = self._fragments()
-        return self._fragments
+    preceding_calls: int = 0
+    marks: tuple[ExtraPart, ...] = ()
+    call: ToolCallUpdate | None = None
+    call_numbers: tuple[int, ...] = ()
+    item: Any = None
+    hosted: tuple[HostedPart, ...] = ()
+    part: PartRef | None = None
+    refusal: str = ""
 
     @property
     def silent(self) -> bool:
@@ -154,62 +133,22 @@ class ChunkDetails:
 
     @property
     def is_for_all(self) -> bool:
-        """Whether readers without the option `call_deltas` get the chunk."""
+        """Whether readers without the option `partial_tool_calls` get the chunk."""
         return bool(self.hosted) or not self.silent
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(value: Any, inner: Callable[[Any], _Written]) -> ChunkDetails:
-            return value if isinstance(value, cls) else inner(value).details()
-
-        def write(value: ChunkDetails, inner: Callable[[_Written], Any], info: SerializationInfo) -> Any:
-            return inner(_Written(*value.__reduce__()[1]))
-
-        return wrapping_schema(read, write, handler.generate_schema(_Written))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The fragments depend on what was shown before, so a copy has the same ones and makes none.
-        place, written = (
-            (self.preceding_calls, self.marks, self.call_deltas),
-            (self.call, self.tool, self.text, self.item),
-        )
-        return ChunkDetails, (*place, *written, self.placed, self.hosted, self.kind, self.part, self.refusal)
 
     def __eq__(self, other: object) -> bool:
         if other is None:  # of a chunk without details
             return not self.silent
         if not isinstance(other, ChunkDetails):
             return NotImplemented
-        return self._shown == other._shown
-
-    @property
-    def _shown(self) -> tuple[Any, ...]:
-        return self.call, self.tool, self.text, self.item, self.hosted, self.refusal
+        return (self.call, self.item, self.hosted, self.refusal) == (
+            other.call,
+            other.item,
+            other.hosted,
+            other.refusal,
+        )
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        names = [name for name in _Written.__slots__ if name != "partial_tool_calls"]
-        return f"ChunkDetails({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-
-@dataclass(slots=True)
-class _Written(PydanticField):
-    preceding_calls: int = 0
-    marks: tuple[ExtraPart, ...] = ()
-    call_deltas: tuple[ToolCallDelta, ...] = ()
-    call: int | None = None
-    tool: str | None = None
-    text: str = ""
-    item: Any = None
-    placed: bool = True
-    hosted: tuple[HostedPart, ...] = ()
-    kind: CallKind = "function"
-    part: PartRef | None = None
-    refusal: str = ""
-
-    def details(self) -> ChunkDetails:
-        return ChunkDetails(*(getattr(self, name) for name in self.__slots__))
 
 
 @dataclass(slots=True)
@@ -254,11 +193,6 @@ class StreamChunk(PicklableSlots):
         return () if self.details is None else self.details.marks
 
     @property
-    def call_deltas(self) -> tuple[ToolCallDelta, ...]:
-        """Fragments of calls that can be written at once, with the option `call_deltas`."""
-        return () if self.details is None else self.details.call_deltas
-
-    @property
     def part(self) -> PartRef | None:
         """See `ChunkDetails`."""
         return None if self.details is None else self.details.part
@@ -270,7 +204,7 @@ class StreamChunk(PicklableSlots):
 
     @property
     def item(self) -> Any:
-        """A complete part of the answer that is neither text nor a call, with the option `call_deltas`."""
+        """A complete part of the answer that is neither text nor a call, with the option `partial_tool_calls`."""
         return None if self.details is None else self.details.item
 
     @property
@@ -287,7 +221,8 @@ class StreamChunk(PicklableSlots):
         if self.hosted:
             return f"StreamChunk(hosted={self.hosted!r})"
         if self.details is not None and self.silent:
-            written = f"call={self.details.call}, tool={self.details.tool!r}, text={self.details.text!r}"
-            return f"StreamChunk({written if self.item is None else f'item={self.item!r}'})"
+            return (
+                f"StreamChunk(call={self.details.call!r})" if self.item is None else f"StreamChunk(item={self.item!r})"
+            )
         names = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
         return f"StreamChunk({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"

@@ -15,8 +15,8 @@ from .patchers.base import StreamPatcher
 class StreamRewriter:
     """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.
 
-    Text and calls go out as they come (see `engine/call_deltas.py` for what waits). An answer that breaks off, or that
-    can't be read, ends with the error of the API that is written; `error` has it.
+    Text and calls are written as they arrive (`ReplyWriter` says what waits). An answer that breaks off or can't be
+    read ends with the error of the API that is written; `error` has it.
 
     Args:
         adapter: the wire format that is read.
