@@ -247,7 +247,6 @@ class StreamAccumulator:
     Attributes:
         identified: id, model and time are known, so another `Meta` adds nothing.
         stopped: the answer was ended at a stop sequence, not by the server.
-        behind_reason: the current delta came after a finish reason, whose own delta may be fed later.
     """
 
     def __init__(
@@ -288,7 +287,7 @@ class StreamAccumulator:
         self._warnings = WarningList(limits.warnings, listener)
         self.warn = self._warnings.add
         self._reply: Reply | None = None
-        self.finished = self.identified = self.behind_reason = self.stopped = False
+        self.finished = self.identified = self.stopped = False
         self.blocks = BlockAssembler()
 
     @property
@@ -327,7 +326,7 @@ class StreamAccumulator:
         if type(delta) is ToolCallDelta:
             self._begun = True
             placed = self.calls.feed(delta)
-            if placed and self.behind_reason:
+            if placed and self._finish is not None and not delta.held:
                 placed.call.late = True
             if self._listener and placed:
                 self._listener(placed)
@@ -343,6 +342,8 @@ class StreamAccumulator:
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
+                self.calls.confirm()  # everything before it is the model's own
+                self.blocks.confirm(stopped=delta.reason == "stop")
             case RefusalDelta(text, part):
                 shown = self._refusal.add(text)
                 if shown and self._shows_refusals:
@@ -387,11 +388,6 @@ class StreamAccumulator:
                 return self._stop(text)
         self._begun = True
         return None
-
-    def confirm(self) -> None:
-        """Notes a finish reason: everything before it is the model's own."""
-        self.behind_reason = True
-        self.calls.confirm()
 
     def count_whole(self, deltas: Iterable[Delta]) -> None:
         """Counts what an answer in one piece has used, before its text, which may end at a stop sequence."""
@@ -450,6 +446,10 @@ class StreamAccumulator:
             extras={name: list(values) for name, values in self._extras.items()},
             reasoned=self._reasoned,
         )
+
+    @property
+    def has_finish_reason(self) -> bool:
+        return self._finish is not None
 
     @property
     def calls_begun(self) -> int:

@@ -128,13 +128,9 @@ class BlockAssembler:
         for block in self._blocks:
             block.late = False
 
-    def settle(self, *, late: bool) -> list[Delta]:
-        """Returns what was held back, at the end of the answer: of late calls, or everything else."""
-        out: list[Delta] = []
-        for block in self._blocks:
-            if block.late == late:
-                out += self._count(block, ended=True)
-        return out if late else [*out, *self.settle_texts()]
+    def settle(self) -> list[Delta]:
+        """Returns what was held back, at the end of the answer."""
+        return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
@@ -290,12 +286,13 @@ class BlockAssembler:
         else:
             text = call.arguments
         done = block.closed or None  # by which a call without arguments is known to be whole
+        if not (block.begun.held or text or (done and not brought)):
+            return []
+        part = ToolCallDelta(block.number, arguments=text, markup=call.markup, ended=done)
+        part.held = ended and not block.late
         if block.begun.held:
-            number, markup = block.number, call.markup
-            return [ToolCallDelta(number, call.id, call.name, text, False, call.extra, None, markup, done)]
-        if text or (done and not brought):
-            return [ToolCallDelta(block.number, arguments=text, markup=call.markup, ended=done)]
-        return []
+            part.id, part.name, part.extra = call.id, call.name, call.extra
+        return [part]
 
 
 @contextmanager

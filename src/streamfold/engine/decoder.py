@@ -196,7 +196,7 @@ class StreamDecoder:
     def broken_off_at(self) -> tuple[str, int] | None:
         """The id of an answer whose rest is still to come, and the number of its last event, if both are known."""
         number, answer_id = self._pipeline.numbers.last, self._fold.meta.id
-        if self.done or self._pipeline.has_finish_reason or number is None or not answer_id:
+        if self.done or self._fold.has_finish_reason or number is None or not answer_id:
             return None
         return answer_id, number
 
@@ -318,7 +318,7 @@ class StreamDecoder:
         return data
 
     def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
-        if not self._pipeline.has_finish_reason:
+        if not self._fold.has_finish_reason:
             body = event.data[: self._limits.error_body_bytes]
             raise ProtocolError(f"an event can't be read ({why}): {excerpt(event.data)}", body=body) from why
         self._fold.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
@@ -361,7 +361,7 @@ class StreamDecoder:
             with suppress(ValueError):
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
             self._pipeline.feed(deltas, data, chunks)
-            if not self._pipeline.has_finish_reason:
+            if not self._fold.has_finish_reason:
                 self._pipeline.feed_cut(self._text_of(type(event)(event.event, cut if deltas else event.data)), chunks)
             return
         self._pipeline.feed(deltas, data, chunks)

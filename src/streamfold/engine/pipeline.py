@@ -69,12 +69,10 @@ class Pipeline:
         self._message: str | None = None
         self._meta: Delta | None = None
         self.numbers = EventDeduplicator()
-        self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
         self._has_items = False  # some have come that are no texts and no calls, or are done
         self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
-        self._passes = dialect is None  # deltas are folded as they are
-        self.has_finish_reason = False
+        self._passes = dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Appends the chunks of one event. `data` is its payload, used to detect repetitions.
@@ -228,15 +226,9 @@ class Pipeline:
         """Ends the text: releases what the dialect held back, and warns of leaked markup."""
         if self.numbers.unreliable:
             self._fold.calls.unmark_gap()
-        behind, self._fold.behind_reason = self._fold.behind_reason, False
         self._show_texts(self._parts.release(), chunks)
-        if self._fold.blocks:
-            self.feed(self._fold.blocks.settle(late=False), "", chunks)
-            self._fold.behind_reason = behind
-            self.feed(self._fold.blocks.settle(late=True), "", chunks)
-        self._fold.behind_reason = behind and self._has_late_text
+        self.feed(self._fold.blocks.settle(), "", chunks)
         self._fold_all(self._held_back(), chunks)
-        self._fold.behind_reason = behind
         if leak := leak_warning(self._fold.lane(TextDelta).text, self._read, self._context):
             self._fold.warn("leaked_markup", leak)
 
@@ -257,20 +249,16 @@ class Pipeline:
             self._warn_if_late(delta)
         if isinstance(delta, Finish):
             self._show_texts(self._parts.release(), chunks)
-            self.has_finish_reason = True
-            self._fold.confirm()
-            self._fold.blocks.confirm(stopped=delta.reason == "stop")
             self._finished = not delta.more
             self._passes = self._passes and delta.more
-            if self._dialect is not None or delta.more:
-                self._finishes.append(delta)
-                return
+            self._fold.feed(delta)
+            return
         if isinstance(delta, (StreamEnd, Failure)):
             self.end(chunks)
         if self._dialect is not None:
             if isinstance(delta, (TextDelta, ReasoningDelta, RefusalDelta)):
                 self._raw_lane(type(delta)).add(delta.text)
-                self._has_late_text = self._has_late_text or self.has_finish_reason
+                self._has_late_text = self._has_late_text or self._fold.has_finish_reason
             self._fold_all(self._dialect.feed(delta), chunks)
             if self._drafts and (drawn := self._drafts.take_chunks()) and not self._fold.calls_begun:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count
@@ -290,10 +278,10 @@ class Pipeline:
 
     def _held_back(self) -> Iterator[Delta]:
         dialect, self._dialect = self._dialect, None
-        if dialect is not None:
-            yield from dialect.finish()
-        finishes, self._finishes = self._finishes, []
-        yield from finishes
+        for delta in dialect.finish() if dialect else ():
+            if isinstance(delta, ToolCallDelta):
+                delta.held = not self._has_late_text
+            yield delta
 
 
 def is_progress(deltas: list[Delta]) -> bool:

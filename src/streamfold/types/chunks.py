@@ -42,6 +42,7 @@ class ToolCallDelta(PydanticField, PicklableSlots):
         ended: the server says that the call is complete (True) or incomplete (False).
         begins: the server says that the call begins here.
         custom: the arguments are free text.
+        held: it came before the last finish reason, and was held back until the end of the stream.
     """
 
     index: int | None = None
@@ -55,6 +56,7 @@ class ToolCallDelta(PydanticField, PicklableSlots):
     ended: bool | None = None
     begins: bool = False
     custom: bool = False
+    held: bool = False
 
     @property
     def is_empty(self) -> bool:
