@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror import check_response_events, emit, emitter, openai_response, payloads
+from mirror import check_response_events, emit, openai_response, payloads, serializer
 from scale import examples
 from streamfold import ConfigError, NamedTool
 from streamfold.adapters import EncodingReport
@@ -349,7 +349,7 @@ def test_a_custom_call_that_comes_in_pieces(text: str, cuts: list[int], escaped:
 
 def test_a_patch_shows_while_it_is_written() -> None:
     """The first line is out before the last one has come."""
-    made = emitter("responses", tools=parsed(CUSTOM).tools)
+    made = serializer("responses", tools=parsed(CUSTOM).tools)
     begun = made.feed(ToolCallDelta(0, "c-1", "apply_patch", '{"input":"*** Begin Patch\\n*** Upd'))
     assert payloads(begun)[-1]["delta"] == "*** Begin Patch\n*** Upd"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, fold, fold_error
-from mirror import comments, emit, emit_reply, emitter, openai_chat, payloads, read, whole
+from mirror import comments, emit, emit_reply, openai_chat, payloads, read, serializer, whole
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -290,7 +290,7 @@ def test_a_completion() -> None:
 
 def test_an_error_ends_the_stream() -> None:
     """As an event with an error object; nothing that looks like an end in order comes after it."""
-    made = emitter("chat")
+    made = serializer("chat")
     body = made.feed(TextDelta("Hel")) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
     assert payloads(body)[-1] == {
         "error": {"message": "overloaded", "type": "server_error", "param": None, "code": "busy", "status": 503}
@@ -322,7 +322,7 @@ ERRORS: list[tuple[Any, ErrorInfo]] = [
 def test_each_error_keeps_its_kind(error: Any, info: ErrorInfo, api: str) -> None:
     """The message, the words that classify it, and whether to ask again come through."""
     assert error_delta(error) == Failure(info)
-    again = fold_error(emitter(api).feed(Failure(info)), adapter=api)
+    again = fold_error(serializer(api).feed(Failure(info)), adapter=api)
     assert isinstance(again, UpstreamError)
     assert (again.message, again.retryable) == (error.message, error.retryable or info.retryable)
 
@@ -351,23 +351,23 @@ def test_warnings_are_comments(api: str) -> None:
 @each_row("delta", [ToolCallDelta(None, "a", "f", "{}"), TextDelta("x", whole=True)])
 def test_what_was_not_sorted_is_refused(api: str, delta: Delta) -> None:
     """A caller that forgot the engine is told so, and does not write nonsense."""
-    with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
-        emitter(api).feed(delta)
+    with pytest.raises(TypeError, match="serializers take what the engine has sorted"):
+        serializer(api).feed(delta)
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_a_name_in_pieces_is_refused(api: str) -> None:
     """What was written of a name can't be taken back: the engine joins it first. The same name again says nothing."""
-    made = emitter(api)
+    made = serializer(api)
     body = made.feed_all([ToolCallDelta(0, "a", "get_", ""), ToolCallDelta(0, name="get_", arguments="{}")])
-    with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
+    with pytest.raises(TypeError, match="serializers take what the engine has sorted"):
         made.feed(ToolCallDelta(0, name="weather"))
     assert body.count(b'"get_"') == 1
 
 
 def test_ids_of_the_answer() -> None:
     """A `Meta` before anything is written says who is speaking; later ones, and empty members, change nothing."""
-    made = emitter("chat", include_usage=False)
+    made = serializer("chat", include_usage=False)
     body = made.feed_all(
         [Meta(None, "k2", "x"), Meta("c1", None, 3.5), TextDelta("Hi"), Meta("c2", "other", 4), StreamEnd()]
     )

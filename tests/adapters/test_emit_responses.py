@@ -12,10 +12,10 @@ from mirror import (
     check_response_events,
     emit,
     emit_reply,
-    emitter,
     openai_response,
     payloads,
     read,
+    serializer,
     types,
 )
 from sdks import openai
@@ -280,7 +280,7 @@ def test_an_answer_that_was_cut(reason: Any, why: str) -> None:
 
 def test_an_error_closes_nothing() -> None:
     """Open items are incomplete and not done, because clients keep what is done; then the response has failed."""
-    made = emitter("responses")
+    made = serializer("responses")
     said: list[Delta] = [ToolCallDelta(0, "a", "f", '{"x'), TextDelta("Hi")]
     body = made.feed_all(said) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
     assert types(body) == [*BEGIN, *CALL, *MESSAGE, "error", "failed"]
@@ -295,7 +295,7 @@ def test_an_error_closes_nothing() -> None:
 
 def test_an_error_before_anything() -> None:
     """It is a response too, and an event for which OpenAI's client raises an error."""
-    body = emitter("responses").feed(Failure(ErrorInfo("no", None, "rate_limit_exceeded", 429)))
+    body = serializer("responses").feed(Failure(ErrorInfo("no", None, "rate_limit_exceeded", 429)))
     assert types(body) == [*BEGIN, "error", "failed"]
     check_open_responses(body)
     with pytest.raises(openai.APIError, match=r"^no$") as caught:

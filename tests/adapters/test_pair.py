@@ -1,5 +1,5 @@
-"""The pair: what we write we read, on both APIs. Answers through emitters and decoders, requests through encoders and
-parsers, and OpenAI's own client reads what we write as we do."""
+"""The pair: what we write we read, on both APIs. Answers through serializers and decoders, requests through encoders
+and parsers, and OpenAI's own client reads what we write as we do."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from mirror import (
     emit,
     emit_chunks,
     emit_reply,
-    emitter,
     facts,
     on,
     openai_chat,
     openai_response,
     read,
+    serializer,
     whole,
 )
 from planned_calls import planned_calls
@@ -197,7 +197,7 @@ def test_a_recorded_answer_written_again(name: str, api: str) -> None:
     """Every fixture, emitted as chunks and a reply on either API, is read back as what it was, at any cut."""
     _, chunks, outcome = play(name)
     if isinstance(outcome, StreamError):
-        made = emitter(api)
+        made = serializer(api)
         body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks]) + made.feed(error_delta(outcome))
         check_error(api, body, outcome)
         return
@@ -257,7 +257,7 @@ def test_a_recorded_answer_as_one_body(name: str) -> None:
         return
     body = json_text(whole("chat", outcome, id=outcome.id or "id_0", model=outcome.model or "m", created=1)).encode()
     assert facts(read("chat", body)) == facts(read("chat", emit_reply("chat", outcome, id="id_0")))
-    made = emitter("responses", id="id_0", mend_finish=True)
+    made = serializer("responses", id="id_0", mend_finish=True)
     assert isinstance(made, ResponsesSerializer)
     streamed = emit_reply("responses", outcome, id="id_0", mend_finish=True)
     emit_into(made, outcome)

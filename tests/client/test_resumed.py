@@ -23,7 +23,7 @@ STORED = {"store": True}
 
 def written() -> list[bytes]:
     """A response with reasoning, text and two calls, as its events."""
-    emitter = ResponsesSerializer(id="resp_1", model="m", created=1)
+    serializer = ResponsesSerializer(id="resp_1", model="m", created=1)
     deltas: list[Any] = [
         ReasoningDelta("I "),
         ReasoningDelta("think."),
@@ -38,7 +38,7 @@ def written() -> list[bytes]:
     ]
     deltas += [ToolCallDelta(1, arguments=": 2}"), ToolCallDelta(1, arguments='{"at": 2}', whole=True)]
     end = [Usage(5, 7, 12), Finish("tool_calls", "completed")]
-    data = emitter.begin() + emitter.feed_all([*deltas, *end]) + emitter.finish()
+    data = serializer.begin() + serializer.feed_all([*deltas, *end]) + serializer.finish()
     return [block + b"\n\n" for block in data.split(b"\n\n") if block]
 
 

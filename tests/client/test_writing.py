@@ -18,7 +18,7 @@ from pydantic import BaseModel
 import scale
 from answering_provider import provider
 from folding import DONE, call, entry, fin, text
-from mirror import emitter
+from mirror import serializer
 from streamfold import (
     ChatStream,
     ConfigError,
@@ -84,7 +84,7 @@ def written(api: str) -> list[bytes]:
         place = {"name": "write_files", "id": "call_1"}
         parts = [{"functionCall": {**place, "args": ARGUMENTS}}]
         return [_gemini({"content": {"role": "model", "parts": parts}}), _gemini({"finishReason": "STOP"})]
-    made = emitter({"kimi": "chat"}.get(api, api))
+    made = serializer({"kimi": "chat"}.get(api, api))
     return [*(made.feed(delta) for delta in [*deltas, Finish("tool_calls", "tool_calls")]), made.finish()]
 
 

@@ -137,8 +137,12 @@ def test_steps_that_the_top_level_counts() -> None:
 def test_a_compaction_behind_the_gateway() -> None:
     """A client of the Messages API gets the top level as it was, which it takes for the size of the context."""
     usage = billed(step("compaction", 100, 0, 131), step("message", 229, 0, 5))
-    emitter = AnthropicSerializer(id="m", model="c", created=1)
-    data = emitter.begin() + emitter.feed_all([TextDelta("Hi"), usage, Finish("stop", "end_turn")]) + emitter.finish()
+    serializer = AnthropicSerializer(id="m", model="c", created=1)
+    data = (
+        serializer.begin()
+        + serializer.feed_all([TextDelta("Hi"), usage, Finish("stop", "end_turn")])
+        + serializer.finish()
+    )
     events = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: ")]
     (written,) = [said for said in events if said["type"] == "message_delta"]
     assert written["usage"]["input_tokens"] == 229

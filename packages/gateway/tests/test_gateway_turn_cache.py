@@ -209,9 +209,9 @@ async def test_callers_are_kept_apart() -> None:
 async def test_end_users_of_one_key_are_kept_apart(path: str, named: dict[str, Any]) -> None:
     """What the model thought for one user of a key is not sent for another, whichever field of which API names them."""
     bodies: list[str] = []
-    emitter = ChatSerializer(id="a", model="m", created=1)
+    serializer = ChatSerializer(id="a", model="m", created=1)
     said = [ReasoningDelta("4711"), TextDelta("Hello!"), Finish("stop", "stop")]
-    answer = b"".join([emitter.begin(), emitter.feed_all(said), emitter.finish()])
+    answer = b"".join([serializer.begin(), serializer.feed_all(said), serializer.finish()])
 
     def provider(request: httpx.Request) -> httpx.Response:
         bodies.append(request.content.decode())

@@ -46,8 +46,8 @@ async def running(file: Path) -> AsyncIterator[tuple[str, Process]]:
 async def never_ends(connection: Connection) -> None:
     """Says five words, and then nothing more."""
     await connection.request()
-    emitter = ChatSerializer(id="a", model="m", created=1)
-    pieces = [emitter.begin(), *(emitter.feed(TextDelta(f"word {at} ")) for at in range(5))]
+    serializer = ChatSerializer(id="a", model="m", created=1)
+    pieces = [serializer.begin(), *(serializer.feed(TextDelta(f"word {at} ")) for at in range(5))]
     await connection.send(STREAM, *(framed(piece) for piece in pieces if piece))
     await connection.gone()
 

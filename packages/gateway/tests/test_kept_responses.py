@@ -74,7 +74,7 @@ class Upstream:
 
 def answer(*, calls: bool = False) -> list[bytes]:
     """An answer of reasoning, text and perhaps a call, cut into its events."""
-    emitter = ChatSerializer(id="a", model="m", created=1, include_usage=True)
+    serializer = ChatSerializer(id="a", model="m", created=1, include_usage=True)
     deltas: list[Any] = [
         ReasoningDelta("I think. "),
         ReasoningDelta("So."),
@@ -87,8 +87,12 @@ def answer(*, calls: bool = False) -> list[bytes]:
             ToolCallDelta(0, arguments="1}"),
         ]
     end = Finish("tool_calls", "tool_calls") if calls else Finish("stop", "stop")
-    pieces = [emitter.begin(), *(emitter.feed(delta) for delta in deltas), emitter.feed_all([Usage(3, 4, 7), end])]
-    return [piece for piece in [*pieces, emitter.finish()] if piece]
+    pieces = [
+        serializer.begin(),
+        *(serializer.feed(delta) for delta in deltas),
+        serializer.feed_all([Usage(3, 4, 7), end]),
+    ]
+    return [piece for piece in [*pieces, serializer.finish()] if piece]
 
 
 @pytest.fixture(params=pick(["memory", "sqlite"], ["sqlite"]), autouse=True)

@@ -134,7 +134,7 @@ def test_the_end_is_stop(api: str) -> None:
 
 @ON_BOTH
 def test_one_guard_for_every_way_in(api: str) -> None:
-    """Calls in pieces, whole ones and those of a reply are all kept back by the emitter itself."""
+    """Calls in pieces, whole ones and those of a reply are all kept back by the serializer itself."""
     pieces: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, arguments="}"), CALLED]
     whole: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{}", whole=True), CALLED]
     decode = StreamDecoder("chat")  # which was not told

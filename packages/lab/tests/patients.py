@@ -192,20 +192,20 @@ class Patient:
 
     def _events(self, body: dict[str, Any]) -> Iterator[bytes]:
         asked = bool((body.get("stream_options") or {}).get("include_usage"))
-        emitter = ChatSerializer(id=f"chatcmpl-1{self.echo}", model="patient-1", created=1, include_usage=asked)
+        serializer = ChatSerializer(id=f"chatcmpl-1{self.echo}", model="patient-1", created=1, include_usage=asked)
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or 10_000
-        yield emitter.begin()
+        yield serializer.begin()
         tokens = 0
         for delta in self._deltas(body):
             if isinstance(delta, TextDelta | ReasoningDelta) or (isinstance(delta, ToolCallDelta) and delta.arguments):
                 tokens += 1
                 if tokens > limit:
-                    yield emitter.feed(Finish("stop", "stop") if self.ends_early else Finish("length", "length"))
+                    yield serializer.feed(Finish("stop", "stop") if self.ends_early else Finish("length", "length"))
                     break
-            yield from re.findall(rb"[^\n]*\n\n", self._rewritten(emitter.feed(delta)))
+            yield from re.findall(rb"[^\n]*\n\n", self._rewritten(serializer.feed(delta)))
         read = len(json.dumps([body["messages"], body.get("tools", [])])) // 4
-        emitter.feed(Usage(read, tokens, read + tokens))
-        yield from re.findall(rb"[^\n]*\n\n", emitter.finish())
+        serializer.feed(Usage(read, tokens, read + tokens))
+        yield from re.findall(rb"[^\n]*\n\n", serializer.finish())
 
     def _rewritten(self, event: bytes) -> bytes:
         """Writes reasoning as this server does."""

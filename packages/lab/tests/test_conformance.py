@@ -1,4 +1,4 @@
-"""The conformance kit: what our own emitters write breaks no rule, and each rule notices when it is broken."""
+"""The conformance kit: what our own serializers write breaks no rule, and each rule notices when it is broken."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def broken(adapter: str, answers: Sequence[ProbeResponse]) -> dict[str, str]:
 
 @pytest.mark.parametrize("adapter", ERRORS)
 def test_what_we_write_breaks_no_rule(adapter: str) -> None:
-    """Every rule can be judged by the answers of our own emitters, and is kept by them."""
+    """Every rule can be judged by the answers of our own serializers, and is kept by them."""
     answers = [seen(adapter, number, written(adapter, turn)) for number, turn in enumerate(TURNS.values(), 1)]
     answers.append(seen(adapter, len(answers) + 1, ERRORS[adapter], status=400))
     ruling = judge(ReportCard("server", "http://server.test/v1", adapter, "m", answers=tuple(answers)))

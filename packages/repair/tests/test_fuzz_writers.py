@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mirror import emitter
+from mirror import serializer
 from repaired_clients import ask
 from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
@@ -242,7 +242,7 @@ def written(api: str, target: str, body: bytes, rng: Random) -> tuple[bytes, Str
     if target == REPAIR:
         repair = RepairSettings(fragments=rng.random() < 0.8).stream(api, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
-    rewriter = StreamRewriter(api, emitter(target), partial_tool_calls=rng.random() < 0.8)
+    rewriter = StreamRewriter(api, serializer(target), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error
 
 

@@ -12,7 +12,7 @@ import pytest
 import scale
 from folding import random_cut
 from made_hosted import MAKERS
-from mirror import emitter, read
+from mirror import read, serializer
 from streamfold import HostedPart, Message, Provider, Reply, StreamDecoder, user
 from streamfold.serving.reply_deltas import reply_deltas
 from streamfold_repair.rewriter import StreamRewriter
@@ -122,10 +122,10 @@ def test_it_is_the_same_when_it_is_written_again(api: str) -> None:
         rng = Random(seed)
         body = MAKERS[api](rng).body
         reply = read(api, body)
-        for writer in (StreamRewriter(api, emitter(api)), RepairSettings().stream(api, {})):
+        for writer in (StreamRewriter(api, serializer(api)), RepairSettings().stream(api, {})):
             out = b"".join([writer.feed(piece) for piece in random_cut(body, rng)]) + writer.close()
             assert everything(read(api, out)) == everything(reply), seed
         if api == "responses":
-            made = emitter(api)
+            made = serializer(api)
             out = made.feed_all(reply_deltas(reply)) + made.finish()
             assert everything(read(api, out)) == everything(reply), seed

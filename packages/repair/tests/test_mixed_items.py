@@ -12,7 +12,7 @@ from httpx_sse import ServerSentEvent
 import scale
 from folding import random_cut
 from made_hosted import responses_stream
-from mirror import emit, emitter, payloads, read
+from mirror import emit, payloads, read, serializer
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.serving.reply_deltas import has_items, reply_deltas
@@ -99,9 +99,9 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
         body = responses_stream(rng, items)
         reply = original(body)
         assert has_items(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
-        made = StreamRewriter("responses", emitter("responses"))
+        made = StreamRewriter("responses", serializer("responses"))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
-        whole = emitter("responses", mend_finish=True)
+        whole = serializer("responses", mend_finish=True)
         again = whole.feed_all(reply_deltas(reply)) + whole.finish()
         for written in (out, again):
             assert facts(payloads(written)[-1]["response"]["output"]) == facts(items), seed
@@ -116,7 +116,7 @@ def test_items_of_every_kind_on_other_apis(api: str) -> None:
         rng = Random(seed)
         body = responses_stream(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
         reply = original(body)
-        made = StreamRewriter("responses", emitter(api, mend_finish=True))
+        made = StreamRewriter("responses", serializer(api, mend_finish=True))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         found = read(api, out)
         calls = [(call.kind, call.name, call.arguments) for call in reply.tool_calls if call.kind in kinds]

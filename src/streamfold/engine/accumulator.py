@@ -297,7 +297,7 @@ class StreamAccumulator:
             raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been returned")
         return self._reply
 
-    def lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
+    def buffer(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
         return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
     def feed(self, delta: Delta) -> StreamChunk | None:
@@ -509,7 +509,7 @@ class StreamAccumulator:
         called = self.calls.finish() if finish is None or not finish.cut else ()
         calls = (call for call in called if call.id or call.name or call.text_so_far)
         blocks = self.blocks.content({}) if self.blocks else []
-        return self._has_parts or any(lane.raw for lane in lanes) or any(calls) or any(map(_says_something, blocks))
+        return self._has_parts or any(buffer.raw for buffer in lanes) or any(calls) or any(map(_says_something, blocks))
 
     def _stop(self, text: str) -> StreamChunk:
         if begun := [call.name or call.id for call in self.calls.finish()]:

@@ -130,7 +130,7 @@ class StreamDecoder:
             dialect = find_dialect(dialect, context)
         if stop:
             dialect = DialectChain([dialect, StopSequences(stop)]) if dialect else StopSequences(stop)
-        self._fold = StreamAccumulator(
+        self._accumulator = StreamAccumulator(
             tool_names=[tool.name for tool in read_tools],
             tool_choice=choice,
             limits=self._limits,
@@ -139,7 +139,7 @@ class StreamDecoder:
             partial_tool_calls=partial_tool_calls,
         )
         self._pipeline = Pipeline(
-            self._fold,
+            self._accumulator,
             dialect,
             read=read,
             limits=self._limits,
@@ -158,45 +158,45 @@ class StreamDecoder:
     @property
     def finished(self) -> bool:
         """Whether the finished chunk has been returned."""
-        return self._fold.finished
+        return self._accumulator.finished
 
     @property
     def stopped(self) -> bool:
         """Whether the answer was ended at one of the texts of `stop`: more may be on its way."""
-        return self._fold.stopped
+        return self._accumulator.stopped
 
     @property
     def done(self) -> bool:
         """Whether nothing that may still come can matter: the answer is finished, or an error waits to be raised."""
-        return self._fold.finished or self._error is not None
+        return self._accumulator.finished or self._error is not None
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far; at the end those of the reply."""
-        return self._fold.warnings
+        return self._accumulator.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing; none when the answer is finished."""
-        if self._fold.finished:
+        if self._accumulator.finished:
             return ()
-        return self._fold.partial_tool_calls or self._drafts.partial_tool_calls
+        return self._accumulator.partial_tool_calls or self._drafts.partial_tool_calls
 
     @property
     def meta(self) -> Meta:
         """Id, model and time of the answer, as far as the server has named them."""
-        return self._fold.meta
+        return self._accumulator.meta
 
     @property
     def calls_begun(self) -> int:
         """How many tool calls have begun."""
-        return self._fold.calls_begun
+        return self._accumulator.calls_begun
 
     @property
     def broken_off_at(self) -> tuple[str, int] | None:
         """The id of an answer whose rest is still to come, and the number of its last event, if both are known."""
-        number, answer_id = self._pipeline.numbers.last, self._fold.meta.id
-        if self.done or self._fold.has_finish_reason or number is None or not answer_id:
+        number, answer_id = self._pipeline.numbers.last, self._accumulator.meta.id
+        if self.done or self._accumulator.has_finish_reason or number is None or not answer_id:
             return None
         return answer_id, number
 
@@ -208,11 +208,11 @@ class StreamDecoder:
     @property
     def reply(self) -> Reply:
         """The whole answer. Raises StreamfoldError before the finished chunk."""
-        return self._fold.reply
+        return self._accumulator.reply
 
     def partial(self) -> Reply:
         """Returns what has come of the answer so far."""
-        return self._fold.partial()
+        return self._accumulator.partial()
 
     def feed(self, data: bytes) -> list[StreamChunk]:
         """Returns the chunks that `data` completes, however the body was cut.
@@ -227,7 +227,7 @@ class StreamDecoder:
         if self._closed:
             raise StreamfoldError("feed() after close(): a decoder reads one answer")
         chunks: list[StreamChunk] = []
-        if self._fold.finished:
+        if self._accumulator.finished:
             return chunks
         try:
             if self._sse is None and self._plain is None:
@@ -256,7 +256,7 @@ class StreamDecoder:
         """
         self._raise_pending()
         chunks: list[StreamChunk] = []
-        if not self._closed and not self._fold.finished:
+        if not self._closed and not self._accumulator.finished:
             try:
                 self._finish(interrupted, chunks)
             except StreamError as error:
@@ -279,7 +279,8 @@ class StreamDecoder:
         return chunks
 
     def _read(self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk]) -> None:
-        fold, decode, take, transcript = self._fold, self._adapter.decode, self._pipeline.feed, self._transcript
+        accumulator, decode, transcript = self._accumulator, self._adapter.decode, self._transcript
+        feed = self._pipeline.feed
         for event in sse.feed(data):
             payload = event.data
             transcript.append(payload)
@@ -296,8 +297,8 @@ class StreamDecoder:
                 continue
             if is_progress(deltas):
                 self.events += 1
-            take(deltas, payload, chunks)
-            if fold.finished:
+            feed(deltas, payload, chunks)
+            if accumulator.finished:
                 return
 
     def _begin(self, data: bytes) -> bytes:
@@ -318,10 +319,10 @@ class StreamDecoder:
         return data
 
     def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
-        if not self._fold.has_finish_reason:
+        if not self._accumulator.has_finish_reason:
             body = event.data[: self._limits.error_body_bytes]
             raise ProtocolError(f"an event can't be read ({why}): {excerpt(event.data)}", body=body) from why
-        self._fold.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
+        self._accumulator.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:
@@ -329,9 +330,9 @@ class StreamDecoder:
                 self._transcript.append(self._plain.text)
             deltas, cut = self._plain.deltas(self._adapter, interrupted)
             if not self._plain.is_utf8:
-                self._fold.warn("invalid_utf8", REPLACED)
+                self._accumulator.warn("invalid_utf8", REPLACED)
             if cut is None:
-                self._fold.count_whole(deltas)
+                self._accumulator.count_whole(deltas)
             self._pipeline.feed(deltas, self._plain.text, chunks)
             if cut is not None:
                 raise cut
@@ -340,9 +341,9 @@ class StreamDecoder:
                 self._last_event(event, chunks)
             if not self._transcript and self._sse.foreign:
                 raise not_a_stream(self._head, "plain text")
-        if not self._fold.finished:
+        if not self._accumulator.finished:
             self._pipeline.end(chunks)
-            if (chunk := self._fold.finish(interrupted)) is not None:
+            if (chunk := self._accumulator.finish(interrupted)) is not None:
                 chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
@@ -354,14 +355,14 @@ class StreamDecoder:
         try:
             deltas = list(self._adapter.decode(event))
         except ValueError:
-            self._fold.feed(Meta())  # something has come, so that the answer is incomplete and not empty
-            self._fold.warn("truncated_event", f"the last event was cut off: {excerpt(data)}")
+            self._accumulator.feed(Meta())  # something has come, so that the answer is incomplete and not empty
+            self._accumulator.warn("truncated_event", f"the last event was cut off: {excerpt(data)}")
             data, _, cut = data.rpartition("\n")  # without blank lines between them, all but the last are whole
             deltas = []
             with suppress(ValueError):
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
             self._pipeline.feed(deltas, data, chunks)
-            if not self._fold.has_finish_reason:
+            if not self._accumulator.has_finish_reason:
                 self._pipeline.feed_cut(self._text_of(type(event)(event.event, cut if deltas else event.data)), chunks)
             return
         self._pipeline.feed(deltas, data, chunks)
@@ -377,9 +378,9 @@ class StreamDecoder:
 
     def _warn_of_bytes(self, sse: SSEDecoder | Framing) -> None:
         if sse.invalid_utf8:
-            self._fold.warn("invalid_utf8", REPLACED)
+            self._accumulator.warn("invalid_utf8", REPLACED)
         if sse.foreign:
-            self._fold.warn(
+            self._accumulator.warn(
                 "malformed_event", f"a line that is not part of an event was ignored: {excerpt(sse.foreign)}"
             )
 
@@ -391,7 +392,7 @@ class StreamDecoder:
 
     def _raise_pending(self) -> None:
         if self._error is not None:
-            self._error.partial = self._error.partial or self._fold.partial()
+            self._error.partial = self._error.partial or self._accumulator.partial()
             self._error.transcript = tuple(self._transcript[-_TRANSCRIPT:])
             self._error.partial_tool_calls = self.partial_tool_calls
             raise self._error

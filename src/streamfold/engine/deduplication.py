@@ -58,13 +58,13 @@ class TextDeduplicator:
     The text of a part that begins inside an earlier part of its kind waits until that item is done.
 
     Args:
-        lane: returns the buffer with all text of a kind.
+        buffer: returns the buffer with all text of a kind.
     """
 
-    def __init__(self, lane: Callable[[type[PartedDelta]], TextBuffer]) -> None:
-        self._lane = lane
+    def __init__(self, buffer: Callable[[type[PartedDelta]], TextBuffer]) -> None:
+        self._lane = buffer
         self._parts: dict[Hashable, _Shown] = {}
-        self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the lane
+        self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the buffer
         self._last: dict[type[PartedDelta], _Shown] = {}
         self._current: dict[bool, _Shown] = {}  # the part that is shown, of messages and of reasoning (True)
         self._waiting: dict[bool, list[tuple[type[PartedDelta], _Shown]]] = {}  # behind it
@@ -127,10 +127,10 @@ class TextDeduplicator:
 
     def _take_waiting(self, *, is_end: bool) -> list[PartedDelta]:
         out: list[PartedDelta] = []
-        for lane, waiting in self._waiting.items():
-            while waiting and (is_end or self._is_followed_by(self._current.get(lane), waiting[0][1])):
+        for buffer, waiting in self._waiting.items():
+            while waiting and (is_end or self._is_followed_by(self._current.get(buffer), waiting[0][1])):
                 kind, shown = waiting.pop(0)
-                self._current[lane] = self._last[kind] = shown
+                self._current[buffer] = self._last[kind] = shown
                 out.append(kind("".join(shown.waiting or ()), shown.place))
                 shown.waiting = None
         return out
@@ -181,10 +181,10 @@ class TextDeduplicator:
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True
-        lane = kind is ReasoningDelta
-        current, waiting = self._current.get(lane, shown), self._waiting.setdefault(lane, [])
+        buffer = kind is ReasoningDelta
+        current, waiting = self._current.get(buffer, shown), self._waiting.setdefault(buffer, [])
         if self._is_followed_by(current, shown) or (current.ended and not waiting):
-            self._current[lane] = shown
+            self._current[buffer] = shown
             return False
         shown.waiting = [text]
         waiting.append((kind, shown))

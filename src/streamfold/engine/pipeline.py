@@ -50,7 +50,7 @@ class Pipeline:
 
     def __init__(
         self,
-        fold: StreamAccumulator,
+        accumulator: StreamAccumulator,
         dialect: Dialect | None = None,
         *,
         read: Collection[str] = (),
@@ -58,14 +58,14 @@ class Pipeline:
         drafts: PartialCalls | None = None,
         context: DialectContext | None = None,
     ) -> None:
-        self._fold = fold
+        self._accumulator = accumulator
         self._dialect = dialect
         self._drafts = drafts
         self._read = read
         self._context = context or DialectContext()
         self._limits = limits or Limits()
         self._raw: dict[type[Delta], TextBuffer] = {}  # what a dialect was fed
-        self._parts = TextDeduplicator(fold.lane if dialect is None else self._raw_lane)
+        self._parts = TextDeduplicator(accumulator.buffer if dialect is None else self._raw_buffer)
         self._message: str | None = None
         self._meta: Delta | None = None
         self.numbers = EventDeduplicator()
@@ -80,7 +80,7 @@ class Pipeline:
         Raises:
             StreamError: the event reports an error, or exceeds a limit.
         """
-        fold, kept = self._fold, False
+        accumulator, kept = self._accumulator, False
         for delta in deltas:
             kind = type(delta)
             if kind in _TEXTS:
@@ -91,24 +91,24 @@ class Pipeline:
                         self._filter(new, chunks)
                 elif not self._passes:
                     self._filter(delta, chunks)
-                elif (chunk := fold.feed(delta)) is not None:  # nearly every event
+                elif (chunk := accumulator.feed(delta)) is not None:  # nearly every event
                     chunks.append(chunk)
             elif kind is ToolCallDelta and self._passes:
-                if (chunk := fold.feed(delta)) is not None:
+                if (chunk := accumulator.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
-                made = fold.blocks.grow(delta)  # type: ignore[arg-type]
+                made = accumulator.blocks.grow(delta)  # type: ignore[arg-type]
                 if len(made) == 1 and type(made[0]) in _SHOWN and self._passes:
-                    if (chunk := fold.feed(made[0])) is not None:  # nearly every event
+                    if (chunk := accumulator.feed(made[0])) is not None:  # nearly every event
                         chunks.append(chunk)
                 elif made:
                     self.feed(made, data, chunks)
             elif kind is Meta:
-                if not fold.identified and delta is not self._meta:  # it comes with every event of some APIs
+                if not accumulator.identified and delta is not self._meta:  # it comes with every event of some APIs
                     self._meta = delta
-                    fold.feed(delta)
+                    accumulator.feed(delta)
             elif kind is UsageUpdate:
-                fold.count_usage(delta)  # type: ignore[arg-type]
+                accumulator.count_usage(delta)  # type: ignore[arg-type]
             elif kind is ItemSummary:
                 for fact in self._behind_what_came(delta):  # type: ignore[arg-type]
                     if isinstance(fact, TextDelta | ReasoningDelta | RefusalDelta) and fact.part is not None:
@@ -119,22 +119,22 @@ class Pipeline:
                 self._open_block(delta, data, chunks)  # type: ignore[arg-type]
             elif kind is Sequence:
                 if (warning := self.numbers.feed(delta, data)) is not None:  # type: ignore[arg-type]
-                    fold.warn(warning.code, warning.detail)
+                    accumulator.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
-                    fold.calls.mark_gap()
+                    accumulator.calls.mark_gap()
             elif kind in _OF_BLOCKS:
                 if self._take_block(delta, data, chunks):  # type: ignore[arg-type]
                     return
             elif not self._passes or kind in _RARE:
                 if kind is ExtraPart and not kept:
                     is_list = delta.name == "output" and delta.whole  # type: ignore[union-attr]
-                    fold.keep(len(data), repeats=is_list)
+                    accumulator.keep(len(data), repeats=is_list)
                     kept = self._has_items = True
                 self._filter(delta, chunks)
                 if kind is ExtraPart and delta.name == "output":  # type: ignore[union-attr]
                     self._show_texts(self._parts.finish_item(delta.place), chunks)  # type: ignore[union-attr]
-            elif (chunk := fold.feed(delta)) is not None:
+            elif (chunk := accumulator.feed(delta)) is not None:
                 chunks.append(chunk)
 
     def feed_cut(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
@@ -156,7 +156,7 @@ class Pipeline:
         Empty where the items so far are not the first ones; the whole list is then compared.
         """
         came = {kind: self._parts.received(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
-        calls = len(self._fold.calls)
+        calls = len(self._accumulator.calls)
         if not (any(came.values()) or calls or self._has_items):
             return [fact for item in summary.items for fact in item]
         for number, item in enumerate(summary.items):
@@ -189,8 +189,8 @@ class Pipeline:
             chunks += shown
 
     def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
-        self._fold.keep(len(data))
-        if made := self._fold.blocks.open(block):
+        self._accumulator.keep(len(data))
+        if made := self._accumulator.blocks.open(block):
             self.feed(made, data, chunks)
         if block.kind == "other" and block.index is not None:  # it grows
             self._show(block.value, chunks)
@@ -206,39 +206,39 @@ class Pipeline:
             if not first and delta.id and delta.id != self._message:
                 raise ProtocolError(f"message {delta.id} begins inside message {self._message}")
             if not first:
-                self._fold.warn("repeated_event", "the message began again; the second beginning is ignored")
+                self._accumulator.warn("repeated_event", "the message began again; the second beginning is ignored")
             return not first
         if not isinstance(delta, BlockEnd):
-            self._fold.keep(len(data))
-        if made := self._fold.blocks.feed(delta):
+            self._accumulator.keep(len(data))
+        if made := self._accumulator.blocks.feed(delta):
             self.feed(made, data, chunks)
-        for mark in self._fold.blocks.marks(delta):
-            self._fold.mark(mark)
+        for mark in self._accumulator.blocks.marks(delta):
+            self._accumulator.mark(mark)
             if mark.name == "block":
                 self._show(mark.value, chunks)
         return False
 
     def _show(self, block: Any, chunks: list[StreamChunk]) -> None:
-        if (part := live_part(block)) is not None and (chunk := self._fold.feed(part)) is not None:
+        if (part := live_part(block)) is not None and (chunk := self._accumulator.feed(part)) is not None:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
         """Ends the text: releases what the dialect held back, and warns of leaked markup."""
         if self.numbers.unreliable:
-            self._fold.calls.unmark_gap()
+            self._accumulator.calls.unmark_gap()
         self._show_texts(self._parts.release(), chunks)
-        self.feed(self._fold.blocks.settle(), "", chunks)
-        self._fold_all(self._held_back(), chunks)
-        if leak := leak_warning(self._fold.lane(TextDelta).text, self._read, self._context):
-            self._fold.warn("leaked_markup", leak)
+        self.feed(self._accumulator.blocks.settle(), "", chunks)
+        self._accumulate(self._held_back(), chunks)
+        if leak := leak_warning(self._accumulator.buffer(TextDelta).text, self._read, self._context):
+            self._accumulator.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """Releases only held-back text, because the answer ends with an error."""
         self._show_texts(self._parts.release(), chunks)
-        self._fold_all(self._fold.blocks.settle_texts(), chunks)
-        self._fold_all((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
+        self._accumulate(self._accumulator.blocks.settle_texts(), chunks)
+        self._accumulate((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
 
-    def _raw_lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
+    def _raw_buffer(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
         if kind not in self._raw:
             name = {TextDelta: "text_chars", ReasoningDelta: "reasoning_chars"}.get(kind, "other_chars")
             self._raw[kind] = TextBuffer(getattr(self._limits, name), name)
@@ -251,29 +251,29 @@ class Pipeline:
             self._show_texts(self._parts.release(), chunks)
             self._finished = not delta.more
             self._passes = self._passes and delta.more
-            self._fold.feed(delta)
+            self._accumulator.feed(delta)
             return
         if isinstance(delta, (StreamEnd, Failure)):
             self.end(chunks)
         if self._dialect is not None:
             if isinstance(delta, (TextDelta, ReasoningDelta, RefusalDelta)):
-                self._raw_lane(type(delta)).add(delta.text)
-                self._has_late_text = self._has_late_text or self._fold.has_finish_reason
-            self._fold_all(self._dialect.feed(delta), chunks)
-            if self._drafts and (drawn := self._drafts.take_chunks()) and not self._fold.calls_begun:
+                self._raw_buffer(type(delta)).add(delta.text)
+                self._has_late_text = self._has_late_text or self._accumulator.has_finish_reason
+            self._accumulate(self._dialect.feed(delta), chunks)
+            if self._drafts and (drawn := self._drafts.take_chunks()) and not self._accumulator.calls_begun:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count
         else:
-            self._fold_all((delta,), chunks)
+            self._accumulate((delta,), chunks)
 
     def _warn_if_late(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta) and delta.text:
-            self._fold.warn("late_content", "text came after the finish reason")
+            self._accumulator.warn("late_content", "text came after the finish reason")
         elif isinstance(delta, ToolCallDelta) and (delta.id or delta.name or delta.arguments):
-            self._fold.warn("late_content", "tool calls came after a finish reason")
+            self._accumulator.warn("late_content", "tool calls came after a finish reason")
 
-    def _fold_all(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
+    def _accumulate(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for delta in deltas:
-            if (chunk := self._fold.feed(delta)) is not None:
+            if (chunk := self._accumulator.feed(delta)) is not None:
                 chunks.append(chunk)
 
     def _held_back(self) -> Iterator[Delta]:

@@ -53,7 +53,7 @@ class Format:
         instructions: the member with the instructions, where they aren't in that list.
         content: the member of each entry of the list with its blocks or parts, if neighbours are merged into one entry.
         parse: reads instructions and list. Raises ConfigError, with the path.
-        emitter: makes the writer of an answer.
+        serializer: makes the writer of an answer.
         id_prefix: how ids of answers begin.
     """
 
@@ -62,7 +62,7 @@ class Format:
     instructions: str | None
     content: str | None
     parse: Callable[[Any, Any], list[Message]]
-    emitter: Callable[..., StreamSerializer]
+    serializer: Callable[..., StreamSerializer]
     id_prefix: str
 
 

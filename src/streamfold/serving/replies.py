@@ -40,13 +40,13 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
     Raises:
         ProtocolError: a call has broken arguments, and readers of the API could not see that.
     """
-    emitter = _emitter(reply.id if id is None else id, reply.model if model is None else model, api)
-    reply = keep_call_kinds(without_non_finite(reply), emitter.call_kinds)
+    serializer = _serializer(reply.id if id is None else id, reply.model if model is None else model, api)
+    reply = keep_call_kinds(without_non_finite(reply), serializer.call_kinds)
     order = DeltaOrder(whole_calls=True)
     shown = order.feed(StreamChunk(reply.text, reasoning=reply.reasoning))
-    rest = order.end(reply, emitter)
-    about = Meta(emitter.id, emitter.model)
-    body = emitter.serialize_whole(
+    rest = order.end(reply, serializer)
+    about = Meta(serializer.id, serializer.model)
+    body = serializer.serialize_whole(
         [about, *(end_deltas(reply, has_items=True) if has_items(reply) else [*shown, *rest])]
     )
     return Serialized(body, tuple(reply.warnings))
@@ -86,7 +86,7 @@ async def serialize_stream(
     Raises:
         APIError: the answer failed, or can't be ended in order. What had arrived has been yielded before, and no end.
     """
-    writer, events = ReplyWriter(_emitter(id, model, api)), SSEDecoder()
+    writer, events = ReplyWriter(_serializer(id, model, api)), SSEDecoder()
     try:
         async for chunk in stream:
             for payload in _payloads(events, writer.feed(chunk)):
@@ -100,9 +100,9 @@ async def serialize_stream(
         yield payload
 
 
-def _emitter(answer_id: str | None, model: str | None, api: ApiFormat) -> StreamSerializer:
+def _serializer(answer_id: str | None, model: str | None, api: ApiFormat) -> StreamSerializer:
     form = find_format(api)
-    return form.emitter(
+    return form.serializer(
         id=answer_id or f"{form.id_prefix}{uuid4().hex}", model=model or "", created=int(time.time()), mend_finish=True
     )
 

@@ -1,4 +1,4 @@
-"""Turns chunks, replies and errors back into deltas, for an emitter to write."""
+"""Turns chunks, replies and errors back into deltas, for a serializer to write."""
 
 from __future__ import annotations
 

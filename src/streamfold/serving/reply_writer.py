@@ -28,7 +28,7 @@ class DeltaOrder:
     """Makes the deltas of one answer, in the order in which they are to be written.
 
     Args:
-        keeps_ends: the ends of calls wait for the end of the answer. For emitters that write nothing else before.
+        keeps_ends: the ends of calls wait for the end of the answer. For serializers that write nothing else before.
         whole_calls: no fragments are written. For an answer that is not streamed.
     """
 
@@ -83,11 +83,11 @@ class DeltaOrder:
         self._add(preceding_calls, extra, out)
         return out
 
-    def end(self, reply: Reply, emitter: AnswerWriter | None = None) -> list[Delta]:
+    def end(self, reply: Reply, serializer: AnswerWriter | None = None) -> list[Delta]:
         """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
 
         Args:
-            emitter: what will write it, if it is to be written for clients of an API.
+            serializer: what will write it, if it is to be written for clients of an API.
 
         Raises:
             StreamError: a call was begun that can't be ended as it was handed out, or was not handed out at all; or
@@ -95,13 +95,13 @@ class DeltaOrder:
         """
         for call in reply.tool_calls:
             if call.error and not (
-                emitter.shows_broken(call) if emitter else not is_complete_object(call.raw_arguments)
+                serializer.shows_broken(call) if serializer else not is_complete_object(call.raw_arguments)
             ):
                 raise ProtocolError(f"the arguments of {call.name} are broken or not complete", retryable=True)
         ends = [self._ends.get(call.id) for call in reply.tool_calls]
         fitting = {end.index for end in ends if end is not None and end.ended is None}
         if broken := [name for number, name in enumerate(self._begun) if number not in fitting]:
-            self._check(reply, broken, may_be_cut=emitter is not None and emitter.calls_may_be_cut)
+            self._check(reply, broken, may_be_cut=serializer is not None and serializer.calls_may_be_cut)
         self._late = [
             late for late in self._late if not isinstance(late[1], ToolCallDelta)
         ]  # the whole calls say it all
@@ -236,18 +236,18 @@ class ReplyWriter:
     whole.
 
     Args:
-        emitter: writes the events.
+        serializer: writes the events.
     """
 
-    def __init__(self, emitter: AnswerWriter) -> None:
-        self._emitter = emitter
-        self._order = DeltaOrder(keeps_ends=emitter.keeps_order)
+    def __init__(self, serializer: AnswerWriter) -> None:
+        self._serializer = serializer
+        self._order = DeltaOrder(keeps_ends=serializer.keeps_order)
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Give it all chunks, the finished one too."""
-        self._emitter.observe_chunk(chunk)
-        return self._emitter.feed_all(self._order.feed(chunk))
+        self._serializer.observe_chunk(chunk)
+        return self._serializer.feed_all(self._order.feed(chunk))
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
         """Returns the events for what an event says beside its deltas (`StreamSerializer.seen`). To be called before
@@ -256,7 +256,7 @@ class ReplyWriter:
         Args:
             preceding_calls: how many calls had begun before that event.
         """
-        return self._emitter.feed_all(self._order.note(preceding_calls, extra))
+        return self._serializer.feed_all(self._order.note(preceding_calls, extra))
 
     def finish(self, reply: Reply) -> bytes:
         """Returns the events that end the answer.
@@ -266,12 +266,14 @@ class ReplyWriter:
                 otherwise. End it with `fail`.
         """
         try:
-            rest = self._order.end(keep_call_kinds(without_non_finite(reply), self._emitter.call_kinds), self._emitter)
+            rest = self._order.end(
+                keep_call_kinds(without_non_finite(reply), self._serializer.call_kinds), self._serializer
+            )
         except StreamError as error:
             error.partial = replace(reply, tool_calls=[])
             raise
-        self._emitter.said = (reply.text, reply.reasoning, reply.refusal or "")
-        return self._emitter.feed_all(rest) + self._emitter.finish()
+        self._serializer.said = (reply.text, reply.reasoning, reply.refusal or "")
+        return self._serializer.feed_all(rest) + self._serializer.finish()
 
     def rest(self, partial: Reply | None) -> bytes:
         """Returns the events for what has not been written of an answer that fails, but for calls.
@@ -281,10 +283,10 @@ class ReplyWriter:
         """
         refusal = []
         if partial is not None and not self._failed:
-            self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
+            self._serializer.said = (partial.text, partial.reasoning, partial.refusal or "")
             refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
         self._failed = True
-        return self._emitter.feed_all([*self._order.rest(), *refusal]) + self._emitter.release()
+        return self._serializer.feed_all([*self._order.rest(), *refusal]) + self._serializer.release()
 
     def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
         """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
@@ -292,4 +294,4 @@ class ReplyWriter:
         Args:
             partial: see `rest`.
         """
-        return self.rest(partial) + self._emitter.feed(Failure(info))
+        return self.rest(partial) + self._serializer.feed(Failure(info))

@@ -67,7 +67,7 @@ class SerializedCall:
 
 
 # The base of the writers of answers: deltas in, server-sent events out. The inverse of `decode`.
-# An emitter takes what the pipeline and `tool_call_assembly.py` have been over: pieces of text, and calls whose
+# A serializer takes what the pipeline and `tool_call_assembly.py` have been over: pieces of text, and calls whose
 # index is their number and whose name is in one piece. It is told of an end and of a failure like of everything
 # else, so that an answer never just stops.
 # `reply_deltas.py` makes such deltas of chunks and replies; the serializer of each wire format is in its
@@ -453,4 +453,4 @@ class StreamSerializer(ABC):
 
 
 def _unsorted(delta: Delta) -> NoReturn:
-    raise TypeError(f"emitters take what the engine has sorted, not {delta!r}")
+    raise TypeError(f"serializers take what the engine has sorted, not {delta!r}")

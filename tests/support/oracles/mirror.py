@@ -26,8 +26,8 @@ from streamfold.serving.stream_serializer import StreamSerializer
 APIS = ("chat", "responses")
 
 
-def emitter(api: str, **rest: Any) -> StreamSerializer:
-    """An emitter for this API; `include_usage` is for the one that asks."""
+def serializer(api: str, **rest: Any) -> StreamSerializer:
+    """A serializer for this API; `include_usage` is for the one that asks."""
     if api == "anthropic":
         rest.pop("include_usage", None)
         return AnthropicSerializer(**{"id": "msg_0", "model": "m", **rest})
@@ -42,13 +42,13 @@ def emitter(api: str, **rest: Any) -> StreamSerializer:
 
 def emit(api: str, deltas: Iterable[Delta], **rest: Any) -> bytes:
     """The body of an answer with these deltas."""
-    made = emitter(api, **rest)
+    made = serializer(api, **rest)
     return made.feed_all(deltas) + made.finish()
 
 
 def emit_chunks(api: str, chunks: Iterable[StreamChunk], reply: Reply, **rest: Any) -> bytes:
     """The body of an answer that came as chunks and a reply, as a gateway gets it."""
-    made = emitter(api, **{"id": reply.id or "id_0", "model": reply.model or "m", **rest})
+    made = serializer(api, **{"id": reply.id or "id_0", "model": reply.model or "m", **rest})
     body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks])
     return body + made.feed_all(end_deltas(reply)) + made.finish()
 
@@ -60,7 +60,7 @@ def emit_reply(api: str, reply: Reply, **rest: Any) -> bytes:
 
 def whole(api: str, reply: Reply, **rest: Any) -> dict[str, Any]:
     """The body of an answer that is there already, for a client that asked for no stream."""
-    made = emitter(api, **rest)
+    made = serializer(api, **rest)
     return made.serialize_whole([*chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning)), *end_deltas(reply)])
 
 

@@ -133,14 +133,14 @@ def _said(kind: str, body: dict[str, Any]) -> Iterator[Any]:
 
 
 def _written(kind: str, number: int) -> bytes:
-    emitter = _emitter(kind, number)
+    serializer = _serializer(kind, number)
     end = Finish("tool_calls", "tool_calls") if number < TURNS else Finish("stop", "stop")
     return b"".join(
-        [emitter.begin(), emitter.feed_all([*_deltas(kind, number), Usage(7, 3, 10), end]), emitter.finish()]
+        [serializer.begin(), serializer.feed_all([*_deltas(kind, number), Usage(7, 3, 10), end]), serializer.finish()]
     )
 
 
-def _emitter(kind: str, number: int) -> StreamSerializer:
+def _serializer(kind: str, number: int) -> StreamSerializer:
     about: dict[str, Any] = {"id": f"answer_{number}", "model": "m", "created": 1}
     match kind:
         case "gemini":

@@ -1,9 +1,9 @@
-"""What may be handed on as it came: an answer that is right goes through byte for byte, as far as it is right.
+"""Forwards a valid stream unchanged, up to the first event that needs repair.
 
-A passage stands between the order of an answer (`delta_order.py`) and the emitter that would write it again. It holds
-every event of the server until all that it says may be shown, and then hands it on as it came. The emitter is told what
-has gone on, and nothing that it writes of that is used. So behind each event that went on, the emitter stands where the
-client stands that has read it; that is the one place where it can take over, and it does at the first thing to mend.
+`Passthrough` stands between `DeltaOrder` and the patcher that would write the answer again. It holds each event of the
+server until everything in it may be shown, and then forwards its bytes. The patcher is fed what was forwarded, and its
+output for that is discarded. So after each forwarded event the patcher is in the state of a client that has read it,
+and can take over at the first event that needs repair.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MOST_HELD = 2**14
 
 
 class Passthrough:
-    """Takes the place of an emitter as long as an answer passes.
+    """Takes the place of a serializer as long as an answer passes.
 
     An event waits while something in it may not be shown yet: the end of a call, for example, until something comes
     behind it. All events behind it wait with it.
 
     Args:
-        emitter: what writes the answer from the first thing on that is to be mended.
+        serializer: what writes the answer from the first thing on that is to be mended.
         texts: texts are compared as well as calls: a dialect reads them, and takes calls out of them.
 
     Attributes:
@@ -56,8 +56,8 @@ class Passthrough:
         left: what waited when the answer broke off.
     """
 
-    def __init__(self, emitter: StreamPatcher, *, texts: bool = False) -> None:
-        self._emitter = emitter
+    def __init__(self, serializer: StreamPatcher, *, texts: bool = False) -> None:
+        self._serializer = serializer
         self._texts = texts
         self.passes = True
         self.differs = self.ends = False
@@ -75,48 +75,48 @@ class Passthrough:
         self._event = PendingEvent()  # that is heard
         self._waiting: deque[PendingEvent] = deque()
         self._size = 0  # of their bytes
-        self._instead: bytes | None = None  # what the emitter writes for the first of them, if it can't follow that
+        self._instead: bytes | None = None  # what the serializer writes for the first of them, if it can't follow that
         self._due: list[Released] = []  # and may not have gone on
         self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
         self._finished = False
-        self._passed = False  # an event, of which the emitter was told
+        self._passed = False  # an event, of which the serializer was told
 
     @property
     def keeps_order(self) -> bool:
         """See `StreamSerializer`."""
-        return self._emitter.keeps_order
+        return self._serializer.keeps_order
 
     @property
     def calls_may_be_cut(self) -> bool:
         """See `StreamSerializer`."""
-        return self._emitter.calls_may_be_cut
+        return self._serializer.calls_may_be_cut
 
     @property
     def call_kinds(self) -> tuple[CallKind, ...]:
         """See `StreamSerializer`."""
-        return self._emitter.call_kinds
+        return self._serializer.call_kinds
 
     def shows_broken(self, call: ToolCall) -> bool:
         """See `StreamSerializer`."""
-        return self._emitter.shows_broken(call)
+        return self._serializer.shows_broken(call)
 
     @property
     def seen(self) -> list[ExtraPart]:
         """See `StreamSerializer`."""
-        return self._emitter.seen
+        return self._serializer.seen
 
     @seen.setter
     def seen(self, seen: list[ExtraPart]) -> None:
-        self._emitter.seen, self._seen_before = seen, 0
+        self._serializer.seen, self._seen_before = seen, 0
 
     @property
     def said(self) -> Collection[str]:
         """See `StreamSerializer`."""
-        return self._emitter.said
+        return self._serializer.said
 
     @said.setter
     def said(self, said: Collection[str]) -> None:
-        self._emitter.said = said
+        self._serializer.said = said
 
     def fits(self, reply: Reply) -> bool:
         """Whether the server said itself what an answer that has ended is: its calls, its texts and how it ended."""
@@ -127,9 +127,9 @@ class Passthrough:
         if not self._has_said(reply):
             return False
         if self._said_finish is None:
-            return not self._emitter.mend_finish
+            return not self._serializer.mend_finish
         ends = {self._said_finish, reply.finish_reason}
-        return len(ends) == 1 or (not self._emitter.reason_names_calls and ends == {"stop", "tool_calls"})
+        return len(ends) == 1 or (not self._serializer.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
         """Whether the calls are those that the server said; none but what clients see to be cut off is beside them."""
@@ -144,7 +144,7 @@ class Passthrough:
                 del read[0]
             elif lane.passed < lane.said:  # else it can't be taken back
                 others.append(said[1])
-        cut = self._emitter.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
+        cut = self._serializer.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     # --- what the server says -----------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Passthrough:
         """Takes what an event says, before any of it may be shown."""
         if not self.passes:
             return
-        event, seen = self._event, self._emitter.seen
+        event, seen = self._event, self._serializer.seen
         event.payloads.append(payload)
         event.deltas += seen[self._seen_before :]
         self._seen_before = len(seen)
@@ -191,7 +191,7 @@ class Passthrough:
                     event.last = event.has_text = True  # only at the end it is known how much of it is new
                 case Finish(reason, raw):
                     self._said_finish, event.last = reason, True
-                    words = self._emitter.end_words
+                    words = self._serializer.end_words
                     self.differs = self.differs or bool(words and raw not in words and reason != "unknown")
                 case Failure() | StreamEnd():
                     event.last = True
@@ -217,7 +217,7 @@ class Passthrough:
             number = len(self._calls)
             self._calls.append(FieldProgress(call.id, call.name))
             self._lanes[number] = self._calls[-1]
-            needs_id = self._emitter.calls_have_ids and not call.markup
+            needs_id = self._serializer.calls_have_ids and not call.markup
             self.differs = self.differs or not call.name or (needs_id and not call.id)
         lane, text_said = self._calls[number], text
         if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, lane.id)):
@@ -263,7 +263,7 @@ class Passthrough:
     def feed(self, delta: Delta) -> bytes:
         """Takes what may be shown, in its order. Returns its events once something was mended; nothing before."""
         if isinstance(delta, Meta):
-            return b"" if self._passed else self._emitter.feed(delta)
+            return b"" if self._passed else self._serializer.feed(delta)
         if self._gone and self._gone.pop(id(delta), None) is not None:
             return b""
         shown = self._shown(delta)
@@ -301,11 +301,11 @@ class Passthrough:
     def finish(self) -> bytes:
         """Takes the end of the answer: see `feed`."""
         self._finished = True
-        return b"" if self.passes else self._emitter.finish()
+        return b"" if self.passes else self._serializer.finish()
 
     def release(self) -> bytes:
         """See `StreamSerializer`. As long as nothing was rewritten, `fail` returns what waits."""
-        return b"" if self.passes else self._emitter.release()
+        return b"" if self.passes else self._serializer.release()
 
     # --- what goes on as it came --------------------------------------------------------------------------------------
 
@@ -339,12 +339,12 @@ class Passthrough:
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
-            self.left = self.start_rewriting() + self._emitter.release()
+            self.left = self.start_rewriting() + self._serializer.release()
         else:
             self._waiting = deque(event for event in self._waiting if not event.last)
             self.left = self.flush(failed=True)
         self.passes = False
-        return self.left + self._emitter.feed_all([shown.delta for shown in errors])
+        return self.left + self._serializer.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
         """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
@@ -352,19 +352,19 @@ class Passthrough:
         self._waiting.clear()
         due, self._due = self._due, []
         out = (self._instead or b"") + b"".join(map(self._write, due))
-        return out + (self._emitter.finish() if self._finished else b"")
+        return out + (self._serializer.finish() if self._finished else b"")
 
     def _may_go(self, event: PendingEvent) -> bool:
         right_place = self._instead is None and not event.last
         return right_place and all(lane.may_show(need) for lane, need in event.needs)
 
     def _pass(self, event: PendingEvent) -> bytes:
-        """Tells the emitter of an event. Returns it, unless the emitter would stand elsewhere.
+        """Tells the serializer of an event. Returns it, unless the serializer would stand elsewhere.
 
         Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
         """
-        told, self._passed = self._emitter.feed_all(event.deltas) if event.payloads else b"", True
-        written = [self._emitter.advance_past(payload) for payload in event.payloads if payload is not None]
+        told, self._passed = self._serializer.feed_all(event.deltas) if event.payloads else b"", True
+        written = [self._serializer.advance_past(payload) for payload in event.payloads if payload is not None]
         for lane, need in event.needs:
             lane.passed = need
         for delta in event.deltas:
@@ -389,12 +389,12 @@ class Passthrough:
         """Returns the events for what has not gone on of a delta."""
         delta, lane, text, end = shown
         if lane is None or (left := end - lane.passed) >= len(text):
-            return self._emitter.feed(delta)
+            return self._serializer.feed(delta)
         match delta:
             case ToolCallDelta() if left > 0:
-                return self._emitter.feed(replace(delta, arguments=text[-left:]))
+                return self._serializer.feed(replace(delta, arguments=text[-left:]))
             case TextDelta() | ReasoningDelta() | RefusalDelta() if left > 0:
-                return self._emitter.feed(replace(delta, text=text[-left:]))
+                return self._serializer.feed(replace(delta, text=text[-left:]))
         return b""
 
 

@@ -44,7 +44,7 @@ class PendingEvent:
     """An event of the server.
 
     Attributes:
-        deltas: what it says, as the emitter is told it.
+        deltas: what it says, as the serializer is told it.
         payloads: of it; more than one where nothing separates them.
         needs: how far each lane must have been shown before it may go on.
         last: it says how the answer ends, and waits for that.

@@ -20,7 +20,7 @@ class StreamRewriter:
 
     Args:
         adapter: the wire format that is read.
-        emitter: writes the events, or hands on those that came (`Passthrough`). Id, model and time of the answer
+        serializer: writes the events, or hands on those that came (`Passthrough`). Id, model and time of the answer
             are those of the server, if it names them.
         options: further arguments of `StreamDecoder`. Without `partial_tool_calls=False`, calls are written as they
             come.
@@ -36,10 +36,10 @@ class StreamRewriter:
     (True, 'Hi')
     """
 
-    def __init__(self, adapter: str | Adapter, emitter: StreamSerializer | Passthrough, **options: Any) -> None:
+    def __init__(self, adapter: str | Adapter, serializer: StreamSerializer | Passthrough, **options: Any) -> None:
         self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
-        self._emitter = emitter
-        self._writer = ReplyWriter(emitter)
+        self._serializer = serializer
+        self._writer = ReplyWriter(serializer)
         self._ended = False
         self.error: StreamError | None = None
         self.left = b""
@@ -94,11 +94,11 @@ class StreamRewriter:
 
     def _written(self, chunks: list[StreamChunk], preceding_calls: int) -> bytes:
         seen: list[ExtraPart] = []
-        if isinstance(self._emitter, Passthrough | StreamPatcher):
-            seen, self._emitter.seen = self._emitter.seen, []
+        if isinstance(self._serializer, Passthrough | StreamPatcher):
+            seen, self._serializer.seen = self._serializer.seen, []
         if not chunks and not seen:
             return b""
-        out = [self._emitter.feed(self._decoder.meta)]
+        out = [self._serializer.feed(self._decoder.meta)]
         out += [self._writer.note(preceding_calls, extra) for extra in seen]
         out += map(self._writer.feed, chunks)
         if chunks and chunks[-1].finished:

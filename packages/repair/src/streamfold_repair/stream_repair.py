@@ -148,8 +148,8 @@ class _Repair:
         choice = choice_asked(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
-        self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
-        self._adapter = ObservedAdapter(find_adapter(api)(), self._emitter, skips=repairs.dialect is None)
+        self._serializer = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
+        self._adapter = ObservedAdapter(find_adapter(api)(), self._serializer, skips=repairs.dialect is None)
         self._options: dict[str, Any] = {
             "dialect": repairs.dialect,
             "tools": tools,
@@ -175,7 +175,7 @@ class StreamRepair(_Repair):
 
     def __init__(self, repairs: RepairSettings, *others: Any) -> None:
         super().__init__(repairs, *others)
-        self._passage = self._adapter.passage = Passthrough(self._emitter, texts=repairs.dialect is not None)
+        self._passage = self._adapter.passage = Passthrough(self._serializer, texts=repairs.dialect is not None)
         self._rewriter = StreamRewriter(
             self._adapter, self._passage, partial_tool_calls=repairs.fragments, **self._options
         )
@@ -267,7 +267,7 @@ class StreamRepair(_Repair):
             return piece
         raw, self._raw = self._raw + piece, b""
         if ends:
-            return raw if _BEHIND.fullmatch(raw) or self._emitter.passes_over(raw) else b""
+            return raw if _BEHIND.fullmatch(raw) or self._serializer.passes_over(raw) else b""
         self._raw = raw[:_MOST_BEHIND]
         return b""
 
@@ -294,7 +294,7 @@ class StreamRepair(_Repair):
     def _nothing_to_mend(self) -> bool:
         warnings = self._rewriter.warnings[self._warnings :]
         self._warnings += len(warnings)
-        mended = _MENDED if self._emitter.calls_have_ids else _MENDED - {"missing_id"}
+        mended = _MENDED if self._serializer.calls_have_ids else _MENDED - {"missing_id"}
         return not self._passage.differs and not any(warning.code in mended for warning in warnings)
 
     def _as_it_came(self, raw: bytes) -> bytes:
@@ -330,7 +330,7 @@ class WholeRepair(_Repair):
         except StreamError as error:  # a page, a file, the body of a test: not for us to judge
             raise UnreadError from error
         for call in decoder.reply.tool_calls:
-            if call.error and not self._emitter.shows_broken(call):
+            if call.error and not self._serializer.shows_broken(call):
                 broken = ProtocolError(f"the arguments of {call.name} are broken or not complete")
                 broken.partial = replace(decoder.reply, tool_calls=[])
                 self._report(decoder.warnings, None, broken)
@@ -339,7 +339,7 @@ class WholeRepair(_Repair):
         given = json.loads(body)
         if not isinstance(given, dict):  # Gemini's chunks in one array
             return body
-        made = self._emitter.patch_body(given, decoder.reply)
+        made = self._serializer.patch_body(given, decoder.reply)
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
 

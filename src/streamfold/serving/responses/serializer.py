@@ -95,7 +95,7 @@ _BEGINNINGS = ("response.created", "response.in_progress")
 
 @dataclass(frozen=True, slots=True)
 class SerializedEvent:
-    """An event that an emitter has written.
+    """An event that a serializer has written.
 
     Attributes:
         number: its `sequence_number`.

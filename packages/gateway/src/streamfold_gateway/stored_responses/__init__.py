@@ -1,6 +1,6 @@
 """Responses that the gateway keeps: they can be continued, fetched, resumed and cancelled, whatever the provider.
 
-It stands before the gateway's answers on the Responses API, and listens to the emitter that writes them:
+It stands before the gateway's answers on the Responses API, and listens to the serializer that writes them:
 
     endpoints    the paths, and who may do what
     conversation what a request refers to is written into its input

@@ -36,7 +36,7 @@ class Recorder:
         about: members of the response that say how it is stored.
 
     Attributes:
-        emitter: writes the answer; None before it has begun.
+        serializer: writes the answer; None before it has begun.
         events: the events in memory.
         held: their size in bytes.
         chars, pieces: the length of the text so far, and the number of its pieces.

@@ -267,8 +267,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return isinstance(body, dict) and body.get("choices") == [] and not body.get("error")
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        emitter = ChatSerializer(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
-        [made] = emitter.serialize_whole(reply_deltas(reply))["choices"]
+        serializer = ChatSerializer(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
+        [made] = serializer.serialize_whole(reply_deltas(reply))["choices"]
         written, reason = made["message"], made["finish_reason"]
         choices = list(body["choices"])
         at = next(at for at, one in enumerate(choices) if not one.get("index"))
