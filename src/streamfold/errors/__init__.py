@@ -1,6 +1,6 @@
 """Exceptions, and what the error of a provider means."""
 
-from .classification import ErrorClassification, ErrorInfo, error_info
+from .classification import ErrorClassification, ErrorInfo, error_info, wrapped_error
 from .exceptions import (
     APIConnectionError,
     APIError,

@@ -234,6 +234,7 @@ _DEEPEST_MESSAGE = 8  # objects inside objects
 _WORDLESS = "the server gave no message"
 _SPEAKING = (  # the members that may hold the message, the best first
     "message", "msg", "detail", "error", "error_message", "error_msg", "error_description", "errors", "title", "reason",
+    "status_msg", "Message",
 )  # fmt: skip
 
 
@@ -281,7 +282,9 @@ class ErrorInfo:
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:
-        return [word.lower() for word in (self.code, self.type) if word]
+        """Returns type and code together, because the codes of several makers collide, then the code, then the type."""
+        both = f"{self.type}:{self.code}" if self.type and self.code else None
+        return [word.lower() for word in (both, self.code, self.type) if word]
 
 
 def error_info(body: Any, status: int | None = None) -> ErrorInfo:
@@ -293,11 +296,14 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
     'field required'
     """
     outer = body if isinstance(body, Mapping) else {}
-    inner = outer.get("error") or body
+    wrapped = wrapped_error(outer)
+    inner = outer.get("error") or wrapped or body
     while isinstance(inner, list) and inner:  # Google wraps the object in a list
         inner = inner[0].get("error", inner[0]) if isinstance(inner[0], Mapping) else inner[0]
     fields = {**outer, **inner} if isinstance(inner, Mapping) else outer
-    code = fields.get("code") or outer.get("code")
+    code = fields.get("code") or outer.get("code") or fields.get("Code")
+    if wrapped and wrapped is inner and "base_resp" in outer:
+        fields, code = {"type": "base_resp", **fields}, wrapped.get("status_code")
     for candidate in (fields.get("status_code"), fields.get("status"), code):
         if status is None:
             status = _http_status(candidate)
@@ -308,6 +314,20 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
         status=status,
         param=_word(fields.get("param")),
     )
+
+
+def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns an error object that isn't under `error`.
+
+    MiniMax has a status in `base_resp` beside the choices, 0 when all is well
+    (https://platform.minimax.io/docs/api-reference/errorcode), Tencent Cloud has `Response.Error`
+    (https://cloud.tencent.com/document/api/1729/101843).
+    """
+    base, response = body.get("base_resp"), body.get("Response")
+    found = response.get("Error") if isinstance(response, Mapping) else None
+    if isinstance(base, Mapping) and base.get("status_code"):
+        found = base
+    return found if isinstance(found, Mapping) else None
 
 
 def _passed_on(body: Any) -> ErrorInfo | None:

@@ -341,7 +341,7 @@ def failed_before_answer(error: APIError) -> bool:
     """Returns whether the model can't have run, so that nothing is billed. After a timeout that is unknown."""
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"
-    return isinstance(error, APIStatusError | APIConnectionError)
+    return isinstance(error, APIStatusError | APIConnectionError) and not isinstance(error, StreamError)
 
 
 # Exceptions by cause, combined with those by status: a `ContextLengthError` is a `BadRequestError` before the stream,
@@ -385,6 +385,20 @@ class RejectedInStream:
 
     class ModelNotFoundError(ModelNotFoundError, UpstreamError):
         """There is no such model."""
+
+    class QuotaExceededError(QuotaExceededError, UpstreamError):  # type: ignore[misc]  # its status is never None
+        """The account has no credit or quota left. Without a status of its own it counts as 402."""
+
+        def __init__(
+            self,
+            message: str,
+            *,
+            type: str | None = None,  # noqa: A002 - the word on the wire
+            status_code: int | None = None,
+            **details: Any,
+        ) -> None:
+            super().__init__(message, status_code=status_code or 402, **details)
+            self.type = type
 
 
 def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any = None, **rest: Any) -> APIStatusError:
@@ -469,4 +483,5 @@ _REFUSED_INSIDE: dict[str, type[UpstreamError]] = {
     "content_filter": RejectedInStream.ContentFilterError,
     "unsupported_option": RejectedInStream.UnsupportedOptionError,
     "model_not_found": RejectedInStream.ModelNotFoundError,
+    "quota": RejectedInStream.QuotaExceededError,
 }
