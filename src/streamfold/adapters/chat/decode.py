@@ -20,7 +20,7 @@ from ...deltas import (
     Warn,
     unknown_finish,
 )
-from ...errors import error_info
+from ...errors import error_info, wrapped_error
 from ...jsontext import (
     ERROR_KEYS,
     int_or_none,
@@ -66,8 +66,12 @@ def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
 
 # Members that few events have. One look tells whether there is any of them.
 _ODD = frozenset({"error", "base_resp"})
+# Members with the text of the reasoning, or parts with it, the preferred one first. Servers that send two of them send
+# the same text in both.
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
-_EXTRAS = ("annotations", "audio", "reasoning_details", "reasoning_opaque")
+# Lists of reasoning that go back as they are, often signed: OpenRouter and MiniMax, LiteLLM.
+_REASONING_LISTS = ("reasoning_details", "thinking_blocks")
+_EXTRAS = ("annotations", "audio", "reasoning_opaque", *_REASONING_LISTS)
 # Sources of the whole answer, repeated on every chunk: https://docs.perplexity.ai/docs/sonar/features. Perplexity
 # itself has moved to the Responses API; proxies before it still send them.
 _SOURCES = ("search_results", "citations")
@@ -135,14 +139,15 @@ class ChatEventReader:
                 raise ValueError(f"a choice must be an object, not {choice!r}")
             get = choice.get
             if (number := get("index")) and (number := int_or_none(number)):
-                out.append(
-                    Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer")
-                )
-                continue
-            # Perplexity and Writer repeat in `message` what is in `delta`. Azure's content filter sends no delta, or
-            # null, beside a finish reason.
+                is_only = len(choices) == 1 and "message" in choice
+                what = "is read: there is no other" if is_only else "is ignored: one stream carries one answer"
+                out.append(Warn("extra_choice", f"choice {number} was sent and {what}"))
+                if not is_only:
+                    continue
+            # Perplexity and Writer repeat in `message` what is in `delta`, and Perplexity's whole answers have an empty
+            # delta beside it. Azure's content filter sends no delta, or null, beside a finish reason.
             delta = get("delta")
-            if not delta and (delta is None or "message" in choice):
+            if (delta is None or "message" in choice) and not _has_content(delta):
                 delta = self._whole_message(choice, chunk, out)
             if type(delta) is dict:
                 content = delta.get("content")
@@ -176,12 +181,15 @@ class ChatEventReader:
         MiniMax ends with one after the deltas (fixtures/minimax/message_at_the_end), a server that only pretends to
         stream sends nothing else (fixtures/chunks/message_for_delta), and one that names its pieces so is read, too.
         """
-        message = choice.get("message")
+        message, text = choice.get("message"), choice.get("text")
+        if message is None and isinstance(text, str):
+            out.append(Warn("malformed_event", "the text of a choice came in `text`, as on the older Completions API"))
+            return {"content": text}
         at_end = choice.get("finish_reason") or chunk.get("object") == "chat.completion"
         if not at_end or not isinstance(message, dict):
             return message if choice.get("delta") is None else None
         said: list[Delta] = []
-        self._delta(message, said)
+        self._delta(message, said, whole=True)
         out += mark_whole(said)
         return None
 
@@ -231,14 +239,11 @@ class ChatEventReader:
         is_error = not chunk.get("choices") and any(chunk[key] for key in ERROR_KEYS if key in chunk)
         if is_error and chunk.get("code") not in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
             return Failure(error_info(chunk), chunk)
-        base = chunk.get("base_resp")  # MiniMax: a status of its own beside the choices, 0 when all is well
-        if isinstance(base, dict) and base.get("status_code"):
-            return Failure(error_info({"message": base.get("status_msg"), "code": base["status_code"]}), chunk)
-        return None
+        return Failure(error_info(chunk), chunk) if wrapped_error(chunk) else None
 
-    def _delta(self, delta: dict[str, Any], out: list[Delta]) -> None:
+    def _delta(self, delta: dict[str, Any], out: list[Delta], *, whole: bool = False) -> None:
         content = delta.get("content")
-        self._reasoning(delta, out)
+        self._reasoning(delta, out, whole=whole)
         if content:
             if isinstance(content, str):
                 out.append(TextDelta(content))
@@ -256,18 +261,15 @@ class ChatEventReader:
             for item in value if isinstance(value, list) else [value] if value else ():
                 out.append(ExtraPart(name, non_empty(item)))
 
-    def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
-        # Servers that send two of these send the same text in both.
+    def _reasoning(self, delta: dict[str, Any], out: list[Delta], *, whole: bool) -> None:
         said = None
-        for name in REASONING:
-            text = delta.get(name)
-            if isinstance(text, str):
-                said = text
-                if text:
-                    break
-        if not said and (details := delta.get("reasoning_details")) and isinstance(details, list):
-            texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
-            said = "".join(text for text in texts if isinstance(text, str))
+        for name in (*REASONING, *_REASONING_LISTS):
+            value = delta.get(name)
+            if name == "thinking_blocks" and isinstance(value, list) and not whole:
+                # A signed block of a stream may repeat the text so far.
+                value = [block for block in value if isinstance(block, dict) and not block.get("signature")]
+            if value is not None and (said := _text_of(value)):
+                break
         if said is not None:
             out.append(ReasoningDelta(said))
 
@@ -290,6 +292,8 @@ class ChatEventReader:
         if type(function) is not dict:  # null between two fragments; Workers AI and Ollama's own API nest nothing
             function = entry
         arguments = function.get("arguments")
+        if arguments is None and (arguments := function.get("parameters")) is not None:
+            out.append(Warn("repaired_arguments", "the arguments came in `parameters`"))
         if type(arguments) is not str and arguments is not None:
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
@@ -361,14 +365,10 @@ def _parts(content: Any, out: list[Delta]) -> None:
                 out.append(TextDelta(part))
             case int() | float():
                 out.append(Warn("malformed_event", f"content that is neither text nor parts was ignored: {part!r:.80}"))
-            case {"type": "thinking", "thinking": str(text)}:
-                out.append(ReasoningDelta(text))
-            case {"type": "thinking", "thinking": list(pieces)}:
-                texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
-                out.append(ReasoningDelta("".join(text for text in texts if isinstance(text, str))))
-            case {"type": "reasoning", "summary": list(pieces)}:  # Databricks (fixtures/databricks)
-                texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
-                out.append(ReasoningDelta("".join(text for text in texts if isinstance(text, str))))
+            case {"type": "thinking", "thinking": str() | list()}:
+                out.append(ReasoningDelta(_text_of(part)))
+            case {"type": "reasoning", "summary": list()}:  # Databricks (fixtures/databricks)
+                out.append(ReasoningDelta(_text_of(part)))
                 out.append(ExtraPart("reasoning_parts", non_empty(part)))
             case {"type": "refusal", "refusal": str(text)}:
                 out.append(RefusalDelta(text))
@@ -376,6 +376,25 @@ def _parts(content: Any, out: list[Delta]) -> None:
                 out.append(TextDelta(text))
             case dict():
                 out.append(ExtraPart("content", non_empty(part)))
+
+
+def _has_content(delta: Any) -> bool:
+    """Returns whether a delta is more than a role."""
+    return any(value for name, value in delta.items() if name != "role") if isinstance(delta, dict) else bool(delta)
+
+
+def _text_of(value: Any) -> str:
+    """Returns reasoning that is a text, a part with one, or a list of such parts."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "".join(map(_text_of, value))
+        case {"text": str(text)} | {"thinking": str(text)} | {"summary": str(text)}:
+            return text
+        case {"thinking": list(parts)} | {"summary": list(parts)} | {"content": list(parts)}:
+            return _text_of(parts)
+    return ""
 
 
 def _object(value: Any) -> dict[str, Any] | None:

@@ -140,7 +140,8 @@ def move_result_media(numbered: Iterable[tuple[int, Message]], report: EncodingR
 
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters
-_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is encrypted comes whole
+# The member with the text, by the type of the entry; what is encrypted comes whole.
+_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": "thinking"}
 
 
 def shorten_call_ids(messages: list[dict[str, Any]], report: EncodingReport) -> None:
@@ -195,7 +196,9 @@ def _continues(last: Any, piece: Any) -> bool:
 def _joined(last: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
     member = _TEXTS[str(piece["type"])]
     said = {name: value for name, value in piece.items() if value is not None or name not in last}
-    text = f"{last.get(member) or ''}{piece.get(member) or ''}"
+    before, text = last.get(member) or "", piece.get(member) or ""
+    is_repeated = piece["type"] == "thinking" and piece.get("signature") and text.startswith(before)
+    text = text if is_repeated else f"{before}{text}"  # LiteLLM's signed block may have all of the text again
     return {**last, **said, member: text} if member in last or member in piece else {**last, **said}
 
 
@@ -285,10 +288,13 @@ class ChatRequestWriter:
             report.members.append(f"{where}.name")
         here = request.came_from_here(message)
         details = message.extras.get("reasoning_details") if self.quirks.reasoning_details and here else None
+        returned = returned_members(message, request, self.quirks)
+        if "thinking_blocks" in returned:
+            details = message.extras["thinking_blocks"]
         if message.reasoning and not (_says(details, message.reasoning) if details else back):
             report.reasoning.append(where)
-        sent = {*sent_extras(message), *returned_members(message, request, self.quirks)}
-        if details:
+        sent = {*sent_extras(message), *returned}
+        if details and "thinking_blocks" not in returned:
             sent.add("reasoning_details")
         if self.quirks.reasoning_field == "reasoning_part" and here:
             sent.add("reasoning_parts")  # with the reasoning, or dropped as reasoning
@@ -311,6 +317,9 @@ class ChatRequestWriter:
             out.update(self._sent_reasoning(message, request, out["content"]))
         for name in returned_members(message, request, self.quirks):
             pieces = message.extras[name]
+            if name == "thinking_blocks":
+                out[name] = merge_reasoning_details(pieces)
+                continue
             is_text = all(isinstance(piece, str) for piece in pieces)
             out[name] = "".join(pieces) if is_text else pieces[-1]
         if message.name and self.quirks.message_names:
@@ -403,7 +412,7 @@ def _with_placeholder(message: Message, request: Request) -> Message:
 # The extras of answers, and of items. No request has them unless a quirk says so.
 _NOT_SENT = (
     "annotations", "blocks", "citations", "content", "custom_tool_calls", "output", "reasoning_details",
-    "reasoning_opaque", "reasoning_parts", "search_results", *ITEM_EXTRAS,
+    "reasoning_opaque", "reasoning_parts", "search_results", "thinking_blocks", *ITEM_EXTRAS,
 )  # fmt: skip
 
 
@@ -427,7 +436,7 @@ def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> 
 def _says(details: Any, reasoning: str) -> bool:
     """Returns whether reasoning details, sent instead of the reasoning's text, hold all of it."""
     pieces = [piece for piece in details if isinstance(piece, Mapping)]
-    said = "".join(str(piece.get("text") or piece.get("summary") or "") for piece in pieces)
+    said = "".join(str(piece.get("text") or piece.get("summary") or piece.get("thinking") or "") for piece in pieces)
     return "".join(reasoning.split()) in "".join(said.split())
 
 

@@ -40,7 +40,7 @@ class ChatQuirks:
             and to no other, instead of the reasoning's text. OpenRouter and MiniMax want them unchanged: some are
             signed.
         returned_members: members of an answer's message that are sent back unchanged to the endpoint that they came
-            from. GitHub Copilot signs reasoning in `reasoning_opaque`.
+            from. GitHub Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
         reasoning_split: sent as `reasoning_split`. MiniMax writes reasoning into the text otherwise.
         thinking_switch: the member that turns thinking on or off, for servers on which `reasoning_effort` does not:
             `thinking: {"type": ...}`, `enable_thinking: true`, or `reasoning: {"enabled": true}`. The effort "none" is

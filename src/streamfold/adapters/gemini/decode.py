@@ -157,7 +157,7 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         text = message or f"the model ended with the finish reason {reason}"
         ends.append(Failure(ErrorInfo(text, "server_error" if again else None, reason, retry=again), candidate))
     else:
-        if meaning == "unknown" and reason not in FINISH_REASONS:
+        if meaning == "unknown" and reason not in OTHER_REASONS:
             out.append(unknown_finish(reason))
         ends.append(Finish(meaning, reason, more=True))
 
