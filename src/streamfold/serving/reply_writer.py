@@ -13,7 +13,7 @@ from ..jsontext import replace_non_finite
 from ..types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage
 from .call_deltas import CallDeltas
 from .reply_deltas import chunk_deltas, end_deltas, keep_call_kinds, without_non_finite
-from .stream_serializer import AnswerWriter, is_complete_object
+from .stream_serializer import AnswerWriter, StreamSerializer, is_complete_object
 
 # The order of an answer's parts, for everybody who writes it again: text that came after a call stays after it.
 # Text, reasoning and the fragments of calls pass through as they come. A call of which nothing may be written yet
@@ -83,7 +83,7 @@ class DeltaOrder:
         self._add(preceding_calls, extra, out)
         return out
 
-    def end(self, reply: Reply, serializer: AnswerWriter | None = None) -> list[Delta]:
+    def end(self, reply: Reply, serializer: StreamSerializer | None = None) -> list[Delta]:
         """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
 
         Args:
@@ -237,26 +237,27 @@ class ReplyWriter:
 
     Args:
         serializer: writes the events.
+        through: gets what is to be written in place of the serializer, and decides what reaches it.
     """
 
-    def __init__(self, serializer: AnswerWriter) -> None:
+    def __init__(self, serializer: StreamSerializer, through: AnswerWriter | None = None) -> None:
         self._serializer = serializer
+        self._writer: AnswerWriter = through or serializer
         self._order = DeltaOrder(keeps_ends=serializer.keeps_order)
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Give it all chunks, the finished one too."""
-        self._serializer.observe_chunk(chunk)
-        return self._serializer.feed_all(self._order.feed(chunk))
+        self._writer.observe_chunk(chunk)
+        return self._writer.feed_all(self._order.feed(chunk))
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for what an event says beside its deltas (`StreamSerializer.seen`). To be called before
-        `feed`.
+        """Returns the events for members of an event that have no delta. To be called before `feed`.
 
         Args:
             preceding_calls: how many calls had begun before that event.
         """
-        return self._serializer.feed_all(self._order.note(preceding_calls, extra))
+        return self._writer.feed_all(self._order.note(preceding_calls, extra))
 
     def finish(self, reply: Reply) -> bytes:
         """Returns the events that end the answer.
@@ -273,7 +274,7 @@ class ReplyWriter:
             error.partial = replace(reply, tool_calls=[])
             raise
         self._serializer.said = (reply.text, reply.reasoning, reply.refusal or "")
-        return self._serializer.feed_all(rest) + self._serializer.finish()
+        return self._writer.feed_all(rest) + self._writer.finish()
 
     def rest(self, partial: Reply | None) -> bytes:
         """Returns the events for what has not been written of an answer that fails, but for calls.
@@ -286,7 +287,7 @@ class ReplyWriter:
             self._serializer.said = (partial.text, partial.reasoning, partial.refusal or "")
             refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
         self._failed = True
-        return self._serializer.feed_all([*self._order.rest(), *refusal]) + self._serializer.release()
+        return self._writer.feed_all([*self._order.rest(), *refusal]) + self._writer.release()
 
     def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
         """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
@@ -294,4 +295,4 @@ class ReplyWriter:
         Args:
             partial: see `rest`.
         """
-        return self.rest(partial) + self._serializer.feed(Failure(info))
+        return self.rest(partial) + self._writer.feed(Failure(info))

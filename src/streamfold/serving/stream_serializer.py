@@ -116,22 +116,9 @@ class SerializerArguments(TypedDict, total=False):
 
 
 class AnswerWriter(Protocol):
-    """What `ReplyWriter` needs of a serializer. Those of other packages need not derive from `StreamSerializer`."""
-
-    said: Collection[str]
-
-    @property
-    def keeps_order(self) -> bool: ...
-
-    @property
-    def calls_may_be_cut(self) -> bool: ...
-
-    @property
-    def call_kinds(self) -> tuple[CallKind, ...]: ...
+    """What `ReplyWriter` gives chunks and deltas to."""
 
     def observe_chunk(self, chunk: StreamChunk) -> None: ...
-
-    def shows_broken(self, call: ToolCall) -> bool: ...
 
     def feed(self, delta: Delta) -> bytes: ...
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streamfold.adapters import Adapter, Delta, EncodingReport, parse_event
+from streamfold.adapters import Adapter, Delta, EncodingReport, ExtraPart, parse_event
 
 from .passthrough import Passthrough
 
@@ -29,6 +29,7 @@ _MEMBERS: dict[str, frozenset[str]] = {
 }
 _FAILURES = ("error", "response.failed")
 _HALF = re.compile("[\ud800-\udfff]")  # of a character, whose other half may be in another event
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class UnreadError(Exception):
@@ -55,6 +56,7 @@ class ObservedAdapter(Adapter):
         self.right = True
         self.failed = False
         self.passage: Passthrough | None = None
+        self._extras: list[ExtraPart] = []
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
         self.kind_follows_text = adapter.kind_follows_text
 
@@ -73,24 +75,30 @@ class ObservedAdapter(Adapter):
             return ()
         is_unknown = isinstance(payload, dict) and not payload.keys() & _MEMBERS[self.name]  # and says nothing to us
         deltas = [] if is_unknown else list(self._adapter.decode(event))
-        if "\\" in event.data and _HALF.search(json.dumps(payload, ensure_ascii=False)):
+        if _ESCAPED_HALF.search(event.data) and _HALF.search(json.dumps(payload, ensure_ascii=False)):
             self.right = False
         if self.right and self._skips and self._overlay.is_duplicate(payload):  # nothing to hear but text
             return deltas
         self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
         self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
-        self._overlay.note_extras(payload)
-        self._heard(deltas, payload)
+        extras = self._overlay.extras_of(payload)
+        self._extras += extras
+        self._heard(deltas, payload, extras)
         return deltas
+
+    def take_extras(self) -> list[ExtraPart]:
+        """Returns the members without a delta of the events since the last call."""
+        extras, self._extras = self._extras, []
+        return extras
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
         """Half an event is not forwarded, and its members are cut anywhere: only its text counts."""
         return self._adapter.decode_cut(event)
 
-    def _heard(self, deltas: Iterable[Delta], payload: Any = None) -> Iterable[Delta]:
+    def _heard(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> Iterable[Delta]:
         deltas = list(deltas)
         if self.passage is not None:
-            self.passage.observe(deltas, payload)
+            self.passage.observe(deltas, payload, extras)
         return deltas
 
     def _knows(self, payload: Any) -> bool:
@@ -104,5 +112,5 @@ class ObservedAdapter(Adapter):
         if not self._knows(body) or self._overlay.is_unfinished(body):
             raise UnreadError
         deltas = list(self._adapter.decode_body(body))
-        self._overlay.note_extras(body)
+        self._extras += self._overlay.extras_of(body)
         return deltas

@@ -9,11 +9,11 @@ and can take over at the first event that needs repair.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from streamfold import FinishReason, Reply, StreamChunk, ToolCall
+from streamfold import FinishReason, Reply, StreamChunk
 from streamfold.adapters import (
     Block,
     BlockEnd,
@@ -31,7 +31,7 @@ from streamfold.adapters import (
     ToolCallDelta,
 )
 from streamfold.serving import is_complete_object
-from streamfold.types import CallKind, PartRef
+from streamfold.types import PartRef
 
 from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released
 from .patchers.base import StreamPatcher
@@ -71,7 +71,6 @@ class Passthrough:
         self._calls: list[FieldProgress] = []
         self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
         self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
-        self._seen_before = 0  # so many of `seen` belong to an event
         self._event = PendingEvent()  # that is heard
         self._waiting: deque[PendingEvent] = deque()
         self._size = 0  # of their bytes
@@ -81,46 +80,9 @@ class Passthrough:
         self._finished = False
         self._passed = False  # an event, of which the serializer was told
 
-    @property
-    def keeps_order(self) -> bool:
-        """See `StreamSerializer`."""
-        return self._serializer.keeps_order
-
-    @property
-    def calls_may_be_cut(self) -> bool:
-        """See `StreamSerializer`."""
-        return self._serializer.calls_may_be_cut
-
-    @property
-    def call_kinds(self) -> tuple[CallKind, ...]:
-        """See `StreamSerializer`."""
-        return self._serializer.call_kinds
-
-    def shows_broken(self, call: ToolCall) -> bool:
-        """See `StreamSerializer`."""
-        return self._serializer.shows_broken(call)
-
-    @property
-    def seen(self) -> list[ExtraPart]:
-        """See `StreamSerializer`."""
-        return self._serializer.seen
-
-    @seen.setter
-    def seen(self, seen: list[ExtraPart]) -> None:
-        self._serializer.seen, self._seen_before = seen, 0
-
-    @property
-    def said(self) -> Collection[str]:
-        """See `StreamSerializer`."""
-        return self._serializer.said
-
-    @said.setter
-    def said(self, said: Collection[str]) -> None:
-        self._serializer.said = said
-
     def fits(self, reply: Reply) -> bool:
         """Whether the server said itself what an answer that has ended is: its calls, its texts and how it ended."""
-        if any(call.error and not self.shows_broken(call) for call in reply.tool_calls):
+        if any(call.error and not self._serializer.shows_broken(call) for call in reply.tool_calls):
             return False
         if any(self._lanes[kind].ahead for kind in (TextDelta, ReasoningDelta)):
             return False
@@ -149,14 +111,13 @@ class Passthrough:
 
     # --- what the server says -----------------------------------------------------------------------------------------
 
-    def observe(self, deltas: Iterable[Delta], payload: Any = None) -> None:
-        """Takes what an event says, before any of it may be shown."""
+    def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
+        """Takes the facts of an event, before any of them may be shown."""
         if not self.passes:
             return
-        event, seen = self._event, self._serializer.seen
+        event = self._event
         event.payloads.append(payload)
-        event.deltas += seen[self._seen_before :]
-        self._seen_before = len(seen)
+        event.deltas += extras
         deltas = list(deltas)
         is_last = any(isinstance(delta, StreamEnd) for delta in deltas)
         self.ends = is_last and len(deltas) == 1
@@ -232,7 +193,7 @@ class Passthrough:
         lane.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
         self._say(lane, told, CALL_HEADER * is_new + text)
-        if call.whole and text_said and not call.begins and self.keeps_order:
+        if call.whole and text_said and not call.begins and self._serializer.keeps_order:
             self._end_call(number)
 
     def _hear_custom(self, call: ToolCallDelta) -> None:
@@ -328,7 +289,7 @@ class Passthrough:
         Args:
             failed: it failed: the ends of calls that could be run are left out, where pieces alone make a call.
         """
-        left_out = [event for event in self._waiting if failed and not self.keeps_order and event.ends_call]
+        left_out = [event for event in self._waiting if failed and not self._serializer.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
             return self.start_rewriting()
         events, self._waiting = self._waiting, deque()

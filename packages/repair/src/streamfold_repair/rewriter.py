@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from streamfold import Reply, ReplyWarning, StreamChunk, StreamDecoder, StreamError
-from streamfold.adapters import Adapter, ExtraPart
-from streamfold.serving import ReplyWriter, StreamSerializer, error_delta
+from streamfold.adapters import Adapter
+from streamfold.serving import AnswerWriter, ReplyWriter, StreamSerializer, error_delta
 
-from .passthrough import Passthrough
-from .patchers.base import StreamPatcher
+from .observed_adapter import ObservedAdapter
 
 
 class StreamRewriter:
@@ -20,8 +19,8 @@ class StreamRewriter:
 
     Args:
         adapter: the wire format that is read.
-        serializer: writes the events, or hands on those that came (`Passthrough`). Id, model and time of the answer
-            are those of the server, if it names them.
+        serializer: writes the events. Id, model and time of the answer are those of the server, if it names them.
+        through: gets what is to be written in place of the serializer: `Passthrough`.
         options: further arguments of `StreamDecoder`. Without `partial_tool_calls=False`, calls are written as they
             come.
 
@@ -36,10 +35,17 @@ class StreamRewriter:
     (True, 'Hi')
     """
 
-    def __init__(self, adapter: str | Adapter, serializer: StreamSerializer | Passthrough, **options: Any) -> None:
+    def __init__(
+        self,
+        adapter: str | Adapter,
+        serializer: StreamSerializer,
+        through: AnswerWriter | None = None,
+        **options: Any,
+    ) -> None:
+        self._adapter = adapter
         self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
-        self._serializer = serializer
-        self._writer = ReplyWriter(serializer)
+        self._answer: AnswerWriter = through or serializer
+        self._writer = ReplyWriter(serializer, through)
         self._ended = False
         self.error: StreamError | None = None
         self.left = b""
@@ -93,13 +99,11 @@ class StreamRewriter:
         return out
 
     def _written(self, chunks: list[StreamChunk], preceding_calls: int) -> bytes:
-        seen: list[ExtraPart] = []
-        if isinstance(self._serializer, Passthrough | StreamPatcher):
-            seen, self._serializer.seen = self._serializer.seen, []
-        if not chunks and not seen:
+        extras = self._adapter.take_extras() if isinstance(self._adapter, ObservedAdapter) else []
+        if not chunks and not extras:
             return b""
-        out = [self._serializer.feed(self._decoder.meta)]
-        out += [self._writer.note(preceding_calls, extra) for extra in seen]
+        out = [self._answer.feed(self._decoder.meta)]
+        out += [self._writer.note(preceding_calls, extra) for extra in extras]
         out += map(self._writer.feed, chunks)
         if chunks and chunks[-1].finished:
             self._ended = True

@@ -177,7 +177,7 @@ class StreamRepair(_Repair):
         super().__init__(repairs, *others)
         self._passage = self._adapter.passage = Passthrough(self._serializer, texts=repairs.dialect is not None)
         self._rewriter = StreamRewriter(
-            self._adapter, self._passage, partial_tool_calls=repairs.fragments, **self._options
+            self._adapter, self._serializer, self._passage, partial_tool_calls=repairs.fragments, **self._options
         )
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving

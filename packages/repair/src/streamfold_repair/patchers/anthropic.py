@@ -84,7 +84,8 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 self.switch_block(kind)
         return not (self.begun and (self.waiting or payload.get("index", self.position) != self.position))
 
-    def note_extras(self, payload: Any) -> None:
+    def extras_of(self, payload: Any) -> list[ExtraPart]:
+        extras = [ExtraPart(UNMODELLED, payload)]
         match payload:
             case {"type": "message_start", "message": dict(message)} if not self.begun:
                 self._message = message
@@ -93,16 +94,17 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 self._see_end(payload)
             case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
                 (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
-                self.seen.append(ExtraPart(UNMODELLED, payload))
+                return extras
             case {"type": "content_block_delta", "delta": {"type": kind, **said}, **rest}:
                 if any(said.values()):
                     self._silent.pop(rest.get("index"), None)
                 if kind not in _PIECES or rest.get("index") not in self._written_there:
-                    self.seen.append(ExtraPart(UNMODELLED, payload))
+                    return extras
             case {"type": "content_block_stop"}:
-                self.seen.append(ExtraPart(UNMODELLED, payload))
+                return extras
             case {"type": str(kind)} if kind not in _EVENTS and kind != "ping":
-                self.seen.append(ExtraPart(UNMODELLED, payload))
+                return extras
+        return []
 
     def _see_end(self, payload: dict[str, Any]) -> None:
         for name, value in payload.items():

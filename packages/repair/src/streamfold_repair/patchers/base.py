@@ -10,7 +10,7 @@ from streamfold import Reply
 from streamfold.adapters import ExtraPart
 from streamfold.serving import StreamSerializer
 
-UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta
+UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta, for `write_extra`
 
 
 class StreamPatcher(StreamSerializer):
@@ -21,15 +21,10 @@ class StreamPatcher(StreamSerializer):
     Attributes:
         calls_have_ids: whether clients need the ids of calls.
         reason_names_calls: whether the finish reason of an answer with calls must say so.
-        seen: the members of the current event that have no delta, for `write_extra`.
     """
 
     calls_have_ids = True
     reason_names_calls = False
-
-    def __init__(self, **others: Any) -> None:
-        super().__init__(**others)
-        self.seen: list[ExtraPart] = []
 
     @staticmethod
     @abstractmethod
@@ -41,8 +36,8 @@ class StreamPatcher(StreamSerializer):
         """Returns whether an event has the shape that clients of this API accept, after those before it."""
 
     @abstractmethod
-    def note_extras(self, payload: Any) -> None:
-        """Reads the members of an event that have no delta. Those with a place among the deltas are added to `seen`."""
+    def extras_of(self, payload: Any) -> list[ExtraPart]:
+        """Reads the members of an event that have no delta. Returns those with a place among the deltas."""
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:

@@ -131,9 +131,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         self._followed.update(range(0 if self.calls_have_ids else len(self.calls)))
         return len(self._followed) == len(self.calls)
 
-    def note_extras(self, payload: Any) -> None:
+    def extras_of(self, payload: Any) -> list[ExtraPart]:
         if not isinstance(payload, dict):
-            return
+            return []
         choices = payload.get("choices")
         choice = next((one for one in choices if isinstance(one, dict) and not one.get("index")), {}) if choices else {}
         said = choice.get("delta") or choice.get("message")
@@ -158,8 +158,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             {name: value for name, value in choice.items() if name not in _WRITTEN_OF_CHOICE},
             delta_rest,
         )
-        if any(rests):
-            self.seen.append(ExtraPart(UNMODELLED, rests))
+        return [ExtraPart(UNMODELLED, rests)] if any(rests) else []
 
     def _identify(self, payload: dict[str, Any]) -> None:
         """The first id, model and time of an answer stay those of all its chunks."""

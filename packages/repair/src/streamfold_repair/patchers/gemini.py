@@ -44,9 +44,9 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
     def reads(self, payload: Any, name: str) -> bool:
         return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
 
-    def note_extras(self, payload: Any) -> None:
+    def extras_of(self, payload: Any) -> list[ExtraPart]:
         if not isinstance(payload, dict):
-            return
+            return []
         if not self.begun:
             self.id = str(payload.get("responseId") or self.id)
             self.model = str(payload.get("modelVersion") or self.model)
@@ -58,8 +58,7 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
             content = candidate.get("content")
             parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
         parts = [part for part in parts if part.keys() != {"text"}]
-        if rest or about or parts:
-            self.seen.append(ExtraPart(UNMODELLED, (rest, about, parts)))
+        return [ExtraPart(UNMODELLED, (rest, about, parts))] if rest or about or parts else []
 
     def follows(self, payload: Any) -> bool:
         self._rest, self._candidate_rest, self._text_rest, self.begun = {}, {}, {}, True

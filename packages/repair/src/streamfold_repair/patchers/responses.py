@@ -160,9 +160,9 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         self._followed_items = len(self.output)
         return True
 
-    def note_extras(self, payload: Any) -> None:
+    def extras_of(self, payload: Any) -> list[ExtraPart]:
         if not isinstance(payload, dict):
-            return
+            return []
         self._has_failed = self._has_failed or payload.get("type") == "error"
         if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             self._see_response(response)
@@ -170,8 +170,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         for place, item in placed:
             if (said := _object(item)) and said.get("type") in _WRITTEN_ITEMS:
                 self._items[_key(said) or place] = said
-        if not str(payload.get("type")).startswith("response.function_call_arguments."):
-            self.seen.append(ExtraPart(UNMODELLED, payload))
+        is_of_call = str(payload.get("type")).startswith("response.function_call_arguments.")
+        return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Takes what an event says, where its deltas have their place."""
