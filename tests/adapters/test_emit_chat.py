@@ -222,8 +222,8 @@ def test_the_finish_reason(finish: Finish | None, calls: bool, choice: Any, word
 def test_a_missing_finish_reason_is_mended(finish: Finish | None, calls: bool, choice: Any, word: str) -> None:
     """For clients that want one, as the gateway asks for; the server's own word stays."""
     said, reply = _ended(finish, calls=calls)
-    assert _reasons_of(emit("chat", said, tool_choice=choice, include_usage=False, mend_finish=True)) == [word]
-    body = whole("chat", reply, id="c", model="m", tool_choice=choice, mend_finish=True)
+    assert _reasons_of(emit("chat", said, tool_choice=choice, include_usage=False, fill_finish_reason=True)) == [word]
+    body = whole("chat", reply, id="c", model="m", tool_choice=choice, fill_finish_reason=True)
     assert body["choices"][0]["finish_reason"] == word
 
 

@@ -201,7 +201,7 @@ def test_a_recorded_answer_written_again(name: str, api: str) -> None:
         body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks]) + made.feed(error_delta(outcome))
         check_error(api, body, outcome)
         return
-    body = emit_chunks(api, chunks, outcome, mend_finish=api == "responses")  # the gateway's
+    body = emit_chunks(api, chunks, outcome, fill_finish_reason=api == "responses")  # the gateway's
     expected = written(on(api, facts(outcome))) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
     if outcome.finish_reason == "tool_calls" and not outcome.tool_calls:
         expected["finish_reason"] = "stop"  # nobody writes a reason that promises calls where there are none
@@ -220,7 +220,7 @@ def test_a_recorded_answer_written_again(name: str, api: str) -> None:
         # OpenAI's types of chunks do not have what its API sends for custom tools (openai/openai-python#2530).
         if outcome.finish_reason in ("stop", "tool_calls") and all(c.kind == "function" for c in outcome.tool_calls):
             openai_chat(body)
-    again = emit_reply(api, outcome, mend_finish=api == "responses")
+    again = emit_reply(api, outcome, fill_finish_reason=api == "responses")
     assert written(facts(read(api, again))) == expected
 
 
@@ -257,9 +257,9 @@ def test_a_recorded_answer_as_one_body(name: str) -> None:
         return
     body = json_text(whole("chat", outcome, id=outcome.id or "id_0", model=outcome.model or "m", created=1)).encode()
     assert facts(read("chat", body)) == facts(read("chat", emit_reply("chat", outcome, id="id_0")))
-    made = serializer("responses", id="id_0", mend_finish=True)
+    made = serializer("responses", id="id_0", fill_finish_reason=True)
     assert isinstance(made, ResponsesSerializer)
-    streamed = emit_reply("responses", outcome, id="id_0", mend_finish=True)
+    streamed = emit_reply("responses", outcome, id="id_0", fill_finish_reason=True)
     emit_into(made, outcome)
     assert facts(read("responses", json_text(made.response).encode())) == facts(read("responses", streamed))
 

@@ -240,7 +240,7 @@ def pieces_of_bytes(rng: Random, body: bytes) -> list[bytes]:
 def written(api: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
     pieces = pieces_of_bytes(rng, body)
     if target == REPAIR:
-        repair = RepairSettings(fragments=rng.random() < 0.8).stream(api, {"stream": True})
+        repair = RepairSettings(partial_tool_calls=rng.random() < 0.8).stream(api, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
     rewriter = StreamRewriter(api, serializer(target), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error

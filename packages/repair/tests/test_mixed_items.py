@@ -101,7 +101,7 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
         assert has_items(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
         made = StreamRewriter("responses", serializer("responses"))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
-        whole = serializer("responses", mend_finish=True)
+        whole = serializer("responses", fill_finish_reason=True)
         again = whole.feed_all(reply_deltas(reply)) + whole.finish()
         for written in (out, again):
             assert facts(payloads(written)[-1]["response"]["output"]) == facts(items), seed
@@ -116,7 +116,7 @@ def test_items_of_every_kind_on_other_apis(api: str) -> None:
         rng = Random(seed)
         body = responses_stream(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
         reply = original(body)
-        made = StreamRewriter("responses", serializer(api, mend_finish=True))
+        made = StreamRewriter("responses", serializer(api, fill_finish_reason=True))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         found = read(api, out)
         calls = [(call.kind, call.name, call.arguments) for call in reply.tool_calls if call.kind in kinds]

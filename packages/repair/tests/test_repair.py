@@ -164,7 +164,7 @@ async def test_fragments_of_a_call_go_out_as_they_come() -> None:
     assert shown == ["", *parts[:3]]
     end = repair.feed(fin("tool_calls") + DONE)
     assert _arguments(end) == parts[3]
-    whole = RepairSettings(fragments=False).stream("chat", {"model": "m"})
+    whole = RepairSettings(partial_tool_calls=False).stream("chat", {"model": "m"})
     assert whole.feed(call(entry(0, "a", "write", "{}"))) == b""
     assert _arguments(whole.feed(fin("tool_calls") + DONE)) == "{}"
 
@@ -178,7 +178,7 @@ def _arguments(body: bytes) -> str:
 async def test_a_call_that_reached_the_limit_can_not_be_run() -> None:
     """An answer that is cut off inside a call ends with `length`, and with nothing that a program could run."""
     body = call(entry(0, "a", "f", '{"city":"Pa')) + fin("length") + DONE
-    seen = await ask("chat", body, fragments=False)
+    seen = await ask("chat", body, partial_tool_calls=False)
     assert (seen.finish, seen.calls) == ("length", [])
     started = {"type": "message_start", "message": {"id": "m1", "model": "m", "usage": {"input_tokens": 1}}}
     block = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
@@ -196,7 +196,7 @@ async def test_a_call_that_reached_the_limit_can_not_be_run() -> None:
     ]
     half = b"".join(sse(one) for one in events)
     assert isinstance((await ask("anthropic", half)).error, anthropic.APIError)  # its tool runner would run it
-    assert (await ask("anthropic", half, fragments=False)).finish == "max_tokens"
+    assert (await ask("anthropic", half, partial_tool_calls=False)).finish == "max_tokens"
 
 
 class Breaking(httpx.AsyncByteStream, httpx.SyncByteStream):
@@ -450,12 +450,12 @@ MADE_UP = {
 
 @each_row("name", MADE_UP)
 def test_no_finish_reason_is_made_up(name: str) -> None:
-    """Without `mend_finish` what is written ends as the server's answer does."""
+    """Without `fill_finish_reason` what is written ends as the server's answer does."""
     api, body = name.partition(",")[0], MADE_UP[name]
     repair = RepairSettings().stream(api, {"stream": True})
     made, said = read(api, repair.feed(body) + repair.close()), read(api, body)
     assert (made.text, made.tool_calls, made.raw_finish_reason) == (said.text, said.tool_calls, said.raw_finish_reason)
-    mending = RepairSettings(mend_finish=True).stream(api, {"stream": True})
+    mending = RepairSettings(fill_finish_reason=True).stream(api, {"stream": True})
     mended = read(api, mending.feed(body) + mending.close())
     assert mended.raw_finish_reason is not None
 
@@ -877,7 +877,7 @@ def test_items_that_only_the_final_list_has(streamed: list[Any], items: list[Any
         ]
     events.append({"type": "response.completed", "response": {**begun, "status": "completed", "output": items}})
     body = b"".join(sse({**one, "sequence_number": number}) for number, one in enumerate(events))
-    made = payloads(written(body, [body], "responses", fragments=fragments))
+    made = payloads(written(body, [body], "responses", partial_tool_calls=fragments))
     assert made[-1]["response"]["output"] == items
     done = [one["item"] for one in made if one["type"] == "response.output_item.done"]
     assert done == items

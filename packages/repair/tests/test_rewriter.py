@@ -470,7 +470,7 @@ def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
 def test_a_finish_reason_that_nobody_said(api: str, mend: bool) -> None:
     """None is made up, unless that is asked for; text and calls are the same."""
     body = text("A") + call(entry(0, "a", "f", '{"x":1}')) + DONE
-    made = StreamRewriter("chat", serializer(api, mend_finish=mend))
+    made = StreamRewriter("chat", serializer(api, fill_finish_reason=mend))
     reply = read(api, made.feed(body) + made.close())
     assert (reply.text, told(reply)) == ("A", [("a", "f", {"x": 1})])
     assert (reply.raw_finish_reason is None) == (not mend)

@@ -103,7 +103,10 @@ async def serialize_stream(
 def _serializer(answer_id: str | None, model: str | None, api: ApiFormat) -> StreamSerializer:
     form = find_format(api)
     return form.serializer(
-        id=answer_id or f"{form.id_prefix}{uuid4().hex}", model=model or "", created=int(time.time()), mend_finish=True
+        id=answer_id or f"{form.id_prefix}{uuid4().hex}",
+        model=model or "",
+        created=int(time.time()),
+        fill_finish_reason=True,
     )
 
 

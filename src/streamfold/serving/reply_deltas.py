@@ -1,4 +1,4 @@
-"""Turns chunks, replies and errors back into deltas, for a serializer to write."""
+"""Chunks, replies and errors as deltas, for serializers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, StreamChu
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
-    """Returns the visible part of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""
+    """Returns the texts of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""
     if chunk.reasoning:
         yield ReasoningDelta(chunk.reasoning, chunk.part)
     if chunk.refusal:
@@ -23,10 +23,10 @@ def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
 
 
 def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
-    """Returns what is known only at the end of an answer: whole calls, and everything that has no chunk of its own.
+    """Returns whole calls, and everything that has no chunk, as deltas.
 
     Args:
-        has_items: the texts are those of the items, and have not been written before.
+        has_items: the texts are those of the items, and haven't been written before.
     """
     if reply.reasoned and not reply.reasoning:
         yield ReasoningDelta("")
@@ -74,7 +74,7 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
 
 
 def has_items(reply: Reply) -> bool:
-    """Whether the texts of an answer are those of the items that it came as: then these say what stands where."""
+    """Returns whether the items of an answer have the same texts as the answer."""
     said = [delta for item in _items(reply) for delta in _texts(item)]
     texts = [
         "".join(one.text for one in said if isinstance(one, kind)) for kind in (TextDelta, RefusalDelta, ReasoningDelta)
@@ -84,7 +84,7 @@ def has_items(reply: Reply) -> bool:
 
 
 def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
-    """Returns the reply without calls that its reader has no form for, and with a warning that names them."""
+    """Returns the reply without the calls of other kinds, with a warning that names them."""
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
         return reply
@@ -94,9 +94,9 @@ def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
 
 
 def without_non_finite(reply: Reply) -> Reply:
-    """Returns the reply as it is written: null for every NaN and Infinity, and a warning about these.
+    """Returns the reply with null for every NaN and Infinity, and a warning about these.
 
-    Some servers write NaN or 1e400 into usage and other members of an answer, and JSON has neither.
+    Some servers write NaN or 1e400 into usage and other members, and JSON has neither.
     """
     calls = [replace(call, extra=replace_non_finite(call.extra)) for call in reply.tool_calls]
     extras = replace_non_finite(reply.extras)
@@ -115,7 +115,7 @@ def without_non_finite(reply: Reply) -> Reply:
 
 
 def error_delta(error: APIError) -> Failure:
-    """Returns the failure to write for an error. A server's own error object is passed on as it was."""
+    """Returns the failure to write for an error. A server's own error object is kept."""
     return Failure(_info(error))
 
 
@@ -158,9 +158,9 @@ def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | Reasonin
 
 
 def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
-    """Yields the items that an answer came as and its calls, in the order in which the model wrote them.
+    """Yields the items and the calls of an answer, in the order in which the model wrote them.
 
-    A call that is no function is an item, also where the answer did not come as items.
+    A call of another kind than a function is an item, even if the answer had none.
     """
     items, written = _items(reply), 0
     calls = [_written_call(number, call, items) for number, call in enumerate(reply.tool_calls)]
@@ -179,7 +179,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
 
 
 def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> list[Delta]:
-    """Returns a call as it is written; nothing for one that is an item of the answer."""
+    """Returns the deltas of a call; none if it is an item of the answer."""
     item = next((item for item in items if item.get("call_id") == call.id), None)
     if call.kind == "function":
         return [_whole(number, call, item or {})]

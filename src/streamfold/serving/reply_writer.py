@@ -15,21 +15,18 @@ from .call_deltas import CallDeltas
 from .reply_deltas import chunk_deltas, end_deltas, keep_call_kinds, without_non_finite
 from .stream_serializer import AnswerWriter, StreamSerializer, is_complete_object
 
-# The order of an answer's parts, for everybody who writes it again: text that came after a call stays after it.
-# Text, reasoning and the fragments of calls pass through as they come. A call of which nothing may be written yet
-# (see `call_deltas.py`) comes whole, at the end, and everything that came after its beginning waits for it.
-# Many readers go one by one: where a call begins, the one before it is complete. So calls with interleaved
-# fragments are written one behind the other: the first one live, the fragments of the next one when the first is
-# complete. The end of a call, its last bracket, is written before anything else that comes, or at the end of the
-# answer.
-
 
 class DeltaOrder:
-    """Makes the deltas of one answer, in the order in which they are to be written.
+    """Returns the deltas of one answer in the order in which they are written: text behind a call stays behind it.
+
+    Text, reasoning and fragments of calls are written as they arrive. A call of which nothing may be written yet (see
+    `call_deltas.py`) is written whole, at the end, and everything behind its beginning waits for it. Many clients
+    assume that a call is complete where the next one begins, so calls with interleaved fragments are written one after
+    the other. The last bracket of a call is written with whatever follows it, or at the end.
 
     Args:
-        keeps_ends: the ends of calls wait for the end of the answer. For serializers that write nothing else before.
-        whole_calls: no fragments are written. For an answer that is not streamed.
+        keeps_ends: the ends of calls wait for the end of the answer, for serializers that write nothing else before.
+        whole_calls: no fragments are written, because the answer isn't streamed.
     """
 
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
@@ -78,20 +75,20 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Returns what can be written now, given what an event says beside its deltas; to be called before `feed`."""
+        """Adds a member of an event that has no delta, before `feed`. Returns what can be written now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
         return out
 
     def end(self, reply: Reply, serializer: StreamSerializer | None = None) -> list[Delta]:
-        """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
+        """Returns the rest of the answer: calls that weren't written, the ends of others, and everything that waits.
 
         Args:
-            serializer: what will write it, if it is to be written for clients of an API.
+            serializer: writes the deltas, if they are for clients of an API.
 
         Raises:
-            StreamError: a call was begun that can't be ended as it was handed out, or was not handed out at all; or
-                clients would not see that its arguments are broken, and run it.
+            StreamError: a call was begun that the reply doesn't have, or has otherwise; or clients wouldn't see that
+                its arguments are broken, and would run it.
         """
         for call in reply.tool_calls:
             if call.error and not (
@@ -109,7 +106,7 @@ class DeltaOrder:
         return list(self._rest_of(reply, ends))
 
     def rest(self) -> list[Delta]:
-        """Returns the text that still waits, in an answer that broke off."""
+        """Returns the text that waits, in an answer that broke off."""
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
     @staticmethod
@@ -122,10 +119,10 @@ class DeltaOrder:
             raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")
 
     def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
-        """Returns the whole of a call without white space that came too late: behind the beginning of the next one.
+        """Returns a whole call without white space that came behind the beginning of the next one.
 
         Raises:
-            ProtocolError: the call goes on behind the end that was written.
+            ProtocolError: the call continues behind the end that was written.
         """
         text, size, closed = end.arguments, self._sizes.get(number, 0), self._closed.get(number)
         if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
@@ -148,7 +145,7 @@ class DeltaOrder:
             self._late.append((preceding_calls, delta))
 
     def _goes_on(self, delta: Delta) -> bool:
-        """Whether a delta is a further fragment of a call that has begun."""
+        """Returns whether a delta is a further fragment of a call that has begun."""
         return isinstance(delta, ToolCallDelta) and (delta.index or 0) < self._next
 
     def _may_go(self, preceding_calls: int, delta: Delta) -> bool:
@@ -176,7 +173,7 @@ class DeltaOrder:
         self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes what has waited for the calls that have begun, or are complete, by now."""
+        """Writes what waited for the calls that have begun, or are complete."""
         released = True
         while released:
             self._freed = released = False
@@ -217,7 +214,7 @@ class DeltaOrder:
         yield from [*self._take(None), *refusals]
 
     def _take(self, preceding_calls: int | None) -> list[Delta]:
-        """Takes what waits and comes before a call; all of it for None."""
+        """Takes what waits and precedes a call; everything for None."""
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
@@ -231,9 +228,8 @@ def _finite(mark: ExtraPart) -> ExtraPart:
 class ReplyWriter:
     """Writes one answer as it arrives. It does no I/O.
 
-    Calls of which the chunks bring fragments (the option `partial_tool_calls`) are written as they grow, one behind the
-    other. The last character of each waits until something else comes, so that a call that is cut off does not look
-    whole.
+    With chunks of the option `partial_tool_calls`, calls are written as they grow, one after the other. The last
+    character of each waits until something follows it, so that a truncated call doesn't look complete.
 
     Args:
         serializer: writes the events.
@@ -263,8 +259,7 @@ class ReplyWriter:
         """Returns the events that end the answer.
 
         Raises:
-            StreamError: the answer can't be ended in order: a call was begun that the reply does not have, or has
-                otherwise. End it with `fail`.
+            StreamError: a call was begun that the reply doesn't have, or has otherwise. End the answer with `fail`.
         """
         try:
             rest = self._order.end(
@@ -277,10 +272,10 @@ class ReplyWriter:
         return self._writer.feed_all(rest) + self._writer.finish()
 
     def rest(self, partial: Reply | None) -> bytes:
-        """Returns the events for what has not been written of an answer that fails, but for calls.
+        """Returns the events for the unwritten rest of an answer that fails, without calls.
 
         Args:
-            partial: what had arrived, with what no chunk has shown: the text of a refusal.
+            partial: the answer so far; it may have a refusal that no chunk has shown.
         """
         refusal = []
         if partial is not None and not self._failed:
@@ -290,7 +285,7 @@ class ReplyWriter:
         return self._writer.feed_all([*self._order.rest(), *refusal]) + self._writer.release()
 
     def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
-        """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
+        """Returns the events that end the answer with an error. No client takes it, or a call in it, as complete.
 
         Args:
             partial: see `rest`.

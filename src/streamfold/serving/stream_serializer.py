@@ -16,10 +16,7 @@ from ..types import CallKind, ExtraPart, ReadToolChoice, StreamChunk, ToolCall, 
 
 
 def is_complete_object(arguments: str) -> bool:
-    """Whether a text is the arguments of a call to clients that parse it. A lost piece may have left an object.
-
-    No text at all is one too: it is written as an empty object.
-    """
+    """Returns whether clients can parse a text as the arguments of a call. An empty text is sent as an empty object."""
     if not arguments.strip():
         return True
     try:
@@ -33,13 +30,13 @@ class SerializedCall:
     """A call that is being written.
 
     Attributes:
-        number: its place among the calls, from 0.
-        item: the id of its item where it came from, if it had one.
+        number: its position among the calls, from 0.
+        item: the id of its item at the provider, if it had one.
         pieces: the pieces of the arguments so far.
         written: how many of the pieces have been written; none before id and name are known.
-        opened: whether its id and name have been written.
-        closed: nothing of it is to come.
-        custom: it is of a custom tool, and its arguments are any text: see `StreamSerializer.reserve`.
+        opened: its id and name have been written.
+        closed: it is complete.
+        custom: a call of a custom tool, with free text: see `StreamSerializer.reserve_call`.
     """
 
     number: int
@@ -66,23 +63,16 @@ class SerializedCall:
         return sum(map(len, self.pieces))
 
 
-# The base of the writers of answers: deltas in, server-sent events out. The inverse of `decode`.
-# A serializer takes what the pipeline and `tool_call_assembly.py` have been over: pieces of text, and calls whose
-# index is their number and whose name is in one piece. It is told of an end and of a failure like of everything
-# else, so that an answer never just stops.
-# `reply_deltas.py` makes such deltas of chunks and replies; the serializer of each wire format is in its
-# `serializer.py`.
-
-# Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
+# Line ends for some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which can't be encoded.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
 
-DONE = b"data: [DONE]\n\n"  # the end of a stream, for want of another
+DONE = b"data: [DONE]\n\n"
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def json_text(value: Any) -> str:
-    """Returns JSON text on one line, by any definition of a line. NaN and Infinity stay what a server wrote there."""
+    """Returns JSON text on one line, by any definition of a line. NaN and Infinity are kept."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -100,7 +90,7 @@ def comment(text: str) -> bytes:
 
 
 def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error object: the body of an error response on both APIs, and an event of Chat Completions."""
+    """Returns the body of an error response on both of OpenAI's APIs, which is also an event of Chat Completions."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
@@ -112,7 +102,7 @@ class SerializerArguments(TypedDict, total=False):
     model: Required[str]
     created: int
     tool_choice: ReadToolChoice
-    mend_finish: bool
+    fill_finish_reason: bool
 
 
 class AnswerWriter(Protocol):
@@ -130,31 +120,31 @@ class AnswerWriter(Protocol):
 
 
 class StreamSerializer(ABC):
-    """Writes the events of one answer.
+    """Writes the events of one answer: the inverse of an adapter's `decode`.
 
-    A serializer of a wire format implements the methods `write_...` and calls `send` for each payload. A subclass may
-    override these (`StreamPatcher`): they are public, and so are the attributes that tell where the answer stands.
+    It is fed the deltas of `reply_deltas.py` and `DeltaOrder`: pieces of text, and calls whose index is their number
+    and whose name is in one piece. A subclass implements the methods `write_...`, which call `send` for each payload.
+    They are public, and so are the attributes with the state of the answer, because patchers override them.
 
-    Ids, names and arguments of calls are written as they are. A call is opened as soon as its id and name are known; a
-    `serialize_whole` one is complete, any other may go on until the end of the answer.
+    A call is opened as soon as its id and name are known; it may grow until the end of the answer, unless it is whole.
 
     Args:
-        id, model, created: what the answer says of itself. A `Meta` that is fed first says it better.
-        tool_choice: of the request. After "none" calls are not written, whoever made them.
-        mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
-            Else none is made up, and the client sees an answer that ended without one.
+        id, model, created: of the answer. Those of a `Meta` that is fed first count instead.
+        tool_choice: of the request. After "none" no call is written.
+        fill_finish_reason: write a finish reason if the server sent none although the answer ended in order. Else the
+            client gets an answer without one.
 
     Attributes:
-        calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this API
-            see that such a call is not complete, and do not run it. Else the answer ends with an error.
-        arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
+        calls_may_be_cut: clients of this API see that a truncated call isn't complete, and don't run it. Else the
+            answer ends with an error.
+        arguments_are_text: clients get the arguments of a call as text, which they parse.
         call_kinds: the kinds of calls that this API has a form for.
-        end_words: the finish reasons that clients look for, where another word of the same meaning is written as these.
-        keeps_order: what comes behind the beginning of a call is not written before the end of that call.
-        begun, ended: whether the start, and the end, of the answer have been written.
+        end_words: the finish reasons that clients look for; other words are replaced by them.
+        keeps_order: nothing behind the beginning of a call is written before its end.
+        begun, ended: the start, or the end, of the answer has been written.
         usage, finish_reason: the last ones that were fed; they are written at the end.
         calls: the calls so far. Calls of custom tools have negative keys.
-        said: whole texts of the answer that are held elsewhere, so that none has to be held twice.
+        said: whole texts of the answer that are held elsewhere, so that no text is held twice.
     """
 
     calls_may_be_cut: ClassVar[bool] = True
@@ -171,13 +161,13 @@ class StreamSerializer(ABC):
         model: str,
         created: int = 0,
         tool_choice: ReadToolChoice = "auto",
-        mend_finish: bool = False,
+        fill_finish_reason: bool = False,
     ) -> None:
         self.id = id
         self.model = model
         self.created = created
         self.tool_choice = tool_choice
-        self.mend_finish = mend_finish
+        self.fill_finish_reason = fill_finish_reason
         self.ended = False
         self.begun = False
         self.usage: Usage | None = None
@@ -199,8 +189,11 @@ class StreamSerializer(ABC):
     def feed(self, delta: Delta) -> bytes:
         """Returns the events for a delta; none after a failure.
 
-        Usage, warnings and the finish reason are kept for the end, because more may follow them. Raises TypeError for
-        what the engine has to sort first: calls without a number, names in pieces, texts that repeat others.
+        Usage, warnings and the finish reason are kept for the end, because more may follow them.
+
+        Raises:
+            TypeError: the delta comes straight from an adapter: a call without a number, a name in pieces, a text that
+                repeats others.
         """
         if self.ended:
             return b""
@@ -254,16 +247,16 @@ class StreamSerializer(ABC):
         return self.drain()
 
     def release(self) -> bytes:
-        """Returns the events for what still waits, in an answer that breaks off. Only a failure may follow."""
+        """Returns the events that wait, in an answer that breaks off. Only a failure may follow."""
         if not self.ended:
             self.write_waiting()
         return self.drain()
 
     def serialize_whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
-        """Returns an answer that is not streamed as one value: all that its events say together.
+        """Returns an answer that isn't streamed as one JSON value.
 
         Args:
-            deltas: the answer from its beginning to its end; its calls are whole.
+            deltas: the whole answer; its calls are whole, too.
         """
         self._streams = False
         self.feed_all(deltas)
@@ -271,10 +264,10 @@ class StreamSerializer(ABC):
         return self.body()
 
     def observe_chunk(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
-        """Takes note of a chunk before its deltas come, in their order: for those that compare the two."""
+        """Notes a chunk before its deltas are fed: for subclasses that compare the two."""
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
+        """Returns whether clients see that a call with broken arguments (`ToolCall.error`) can't be run."""
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
@@ -338,16 +331,16 @@ class StreamSerializer(ABC):
             self.close_call(call)
 
     def _custom_call(self, part: ToolCallDelta) -> None:
-        """Takes a piece of a call of a custom tool: the first one keeps its place among the others."""
+        """Reads a piece of a call of a custom tool. The first piece reserves the position of the call."""
         number = part.index or 0
         if (call := self._customs.get(number)) is None:
             call = self._customs[number] = self.reserve_call(part.id or f"call_{number}", part.name or "", "")
         call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
 
     def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
-        """Takes the next number for the call of a custom tool, which is written at the end.
+        """Reserves the next number for a call of a custom tool, which is written at the end.
 
-        Any part of its text could be run. So it waits until it is certain that the answer is whole.
+        Any part of its text could be run, so it waits until the answer is complete.
         """
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
@@ -375,7 +368,7 @@ class StreamSerializer(ABC):
             self.write_extra(extra.name, value)
 
     def _write_all_but_calls(self, deltas: Iterable[object]) -> None:
-        """Writes what has waited behind a call that will not be completed."""
+        """Writes what waited behind a call that won't be completed."""
         for delta in deltas:
             match delta:
                 case TextDelta():
@@ -389,7 +382,7 @@ class StreamSerializer(ABC):
 
     @property
     def stem(self) -> str:
-        """What ids are made from, where the answer's own parts have none."""
+        """The base of ids for parts of the answer that have none."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod
@@ -402,7 +395,7 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_reasoning(self, delta: ReasoningDelta) -> None:
-        """Writes a piece of reasoning. An empty one: the model reasoned and shows nothing of it."""
+        """Writes a piece of reasoning. An empty one means that the model reasoned and the text isn't shown."""
 
     @abstractmethod
     def write_refusal(self, delta: RefusalDelta) -> None:
@@ -417,18 +410,18 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes what has a place in this format, of what deltas have no type for."""
+        """Writes an extra part, if this format has a place for it."""
 
     @abstractmethod
     def write_end(self) -> None:
         """Writes the end of the answer: finish reason, usage, warnings."""
 
     def write_waiting(self) -> None:  # noqa: B027 - see `close_call`
-        """Writes what waits, in an answer that breaks off: for the end of a call, or for more of a text."""
+        """Writes what waits for the end of a call or for more of a text, in an answer that breaks off."""
 
     @abstractmethod
     def write_failure(self, failure: Failure) -> None:
-        """Writes the error with which the answer ends, behind all that waited."""
+        """Writes the error that ends the answer."""
 
     @abstractmethod
     def collect(self, payload: dict[str, Any]) -> None:

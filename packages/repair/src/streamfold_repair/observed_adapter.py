@@ -1,4 +1,4 @@
-"""An adapter that shows what it reads to those who write the same answer again."""
+"""An adapter that reports what it reads to the code that writes the same answer again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streamfold.adapters import Request
 
-# Of these an answer has at least one, or the error that stands in its place, in whatever words.
+# Every answer and every error has at least one of these members.
 _OF_ERRORS = frozenset({"error", "errors", "message", "detail", "code", "error_code", "error_msg", "status"})
 _OF_CHAT = _OF_ERRORS | {"choices", "usage", "delta"}
 _MEMBERS: dict[str, frozenset[str]] = {
@@ -33,29 +33,29 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class UnreadError(Exception):
-    """A body is no answer of the API that its request belongs to."""
+    """A body isn't an answer of the API of its request."""
 
 
 class ObservedAdapter(Adapter):
-    """An adapter that shows what it reads to a writer.
-
-    Attributes:
-        known: whether something has come that is an answer of this API, or an error.
-        unread: events have come, and none of them was.
-        right: what has come so far has the shape that clients of this API read.
-        failed: an error has come, in that shape.
-        passage: hears of it too.
+    """An adapter that reports what it reads to a patcher and to a `Passthrough`.
 
     Args:
-        skips: what comes again and again around a text is read once.
+        skips: the members that events repeat around a text are read once.
+
+    Attributes:
+        known: a part of an answer of this API, or an error, has arrived.
+        unread: events have arrived, and none of them was such a part.
+        is_well_formed: all events so far have the shape that clients of this API accept.
+        failed: an error has arrived, in that shape.
+        passthrough: is told of each event, if set.
     """
 
-    def __init__(self, adapter: Adapter, overlay: Any, *, skips: bool) -> None:
-        self._adapter, self._overlay, self._skips = adapter, overlay, skips
+    def __init__(self, adapter: Adapter, patcher: Any, *, skips: bool) -> None:
+        self._adapter, self._patcher, self._skips = adapter, patcher, skips
         self.known = self.unread = False
-        self.right = True
+        self.is_well_formed = True
         self.failed = False
-        self.passage: Passthrough | None = None
+        self.passthrough: Passthrough | None = None
         self._extras: list[ExtraPart] = []
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
         self.kind_follows_text = adapter.kind_follows_text
@@ -69,21 +69,21 @@ class ObservedAdapter(Adapter):
         except ValueError:  # words such as [DONE], or payloads without a blank line between them (sse/no_blank_lines)
             first, together, _ = event.data.partition("\n")
             with suppress(ValueError):
-                self.right = not (together and self._knows(parse_event(first))) and self.right
-            return () if self.unread else self._heard(self._adapter.decode(event))
+                self.is_well_formed = not (together and self._knows(parse_event(first))) and self.is_well_formed
+            return () if self.unread else self._observed(self._adapter.decode(event))
         if not self._knows(payload):
             return ()
         is_unknown = isinstance(payload, dict) and not payload.keys() & _MEMBERS[self.name]  # and says nothing to us
         deltas = [] if is_unknown else list(self._adapter.decode(event))
         if _ESCAPED_HALF.search(event.data) and _HALF.search(json.dumps(payload, ensure_ascii=False)):
-            self.right = False
-        if self.right and self._skips and self._overlay.is_duplicate(payload):  # nothing to hear but text
+            self.is_well_formed = False
+        if self.is_well_formed and self._skips and self._patcher.is_duplicate(payload):  # nothing to hear but text
             return deltas
         self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
-        self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
-        extras = self._overlay.extras_of(payload)
+        self.is_well_formed = self.is_well_formed and (self.failed or self._patcher.accepts(payload, event.event))
+        extras = self._patcher.extras_of(payload)
         self._extras += extras
-        self._heard(deltas, payload, extras)
+        self._observed(deltas, payload, extras)
         return deltas
 
     def take_extras(self) -> list[ExtraPart]:
@@ -92,25 +92,27 @@ class ObservedAdapter(Adapter):
         return extras
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Half an event is not forwarded, and its members are cut anywhere: only its text counts."""
+        """Decodes a truncated event, which is never forwarded: only its text counts."""
         return self._adapter.decode_cut(event)
 
-    def _heard(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> Iterable[Delta]:
+    def _observed(
+        self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()
+    ) -> Iterable[Delta]:
         deltas = list(deltas)
-        if self.passage is not None:
-            self.passage.observe(deltas, payload, extras)
+        if self.passthrough is not None:
+            self.passthrough.observe(deltas, payload, extras)
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Whether this, or anything before it, has a member of an answer of this API, or of an error."""
+        """Returns whether this payload, or an earlier one, has a member of an answer of this API, or of an error."""
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known
         return self.known
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        if not self._knows(body) or self._overlay.is_unfinished(body):
+        if not self._knows(body) or self._patcher.is_unfinished(body):
             raise UnreadError
         deltas = list(self._adapter.decode_body(body))
-        self._extras += self._overlay.extras_of(body)
+        self._extras += self._patcher.extras_of(body)
         return deltas

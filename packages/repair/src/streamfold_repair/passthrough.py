@@ -40,20 +40,20 @@ _MOST_HELD = 2**14
 
 
 class Passthrough:
-    """Takes the place of a serializer as long as an answer passes.
+    """Stands in for a patcher while an answer is forwarded unchanged.
 
-    An event waits while something in it may not be shown yet: the end of a call, for example, until something comes
-    behind it. All events behind it wait with it.
+    An event waits while a part of it isn't released: the end of a call, for example, until something follows it. All
+    events behind it wait, too.
 
     Args:
-        serializer: what writes the answer from the first thing on that is to be mended.
+        serializer: writes the answer from the first defect on.
         texts: texts are compared as well as calls: a dialect reads them, and takes calls out of them.
 
     Attributes:
-        passes: nothing has been mended yet.
-        differs: what may be shown is not what the server said.
+        passes: nothing has been repaired yet.
+        differs: what was released isn't what the server sent.
         ends: the last event says that the answer has ended, and nothing else.
-        left: what waited when the answer broke off.
+        left: the text that waited when the answer broke off.
     """
 
     def __init__(self, serializer: StreamPatcher, *, texts: bool = False) -> None:
@@ -63,7 +63,7 @@ class Passthrough:
         self.differs = self.ends = False
         self.left = b""
         self._said_finish: FinishReason | None = None
-        self._lanes: dict[object, FieldProgress] = {
+        self._fields: dict[object, FieldProgress] = {
             TextDelta: FieldProgress(),
             ReasoningDelta: FieldProgress(),
             RefusalDelta: FieldProgress(),
@@ -81,35 +81,33 @@ class Passthrough:
         self._passed = False  # an event, of which the serializer was told
 
     def fits(self, reply: Reply) -> bool:
-        """Whether the server said itself what an answer that has ended is: its calls, its texts and how it ended."""
+        """Returns whether the server sent the same calls, texts and finish reason as the finished reply."""
         if any(call.error and not self._serializer.shows_broken(call) for call in reply.tool_calls):
             return False
-        if any(self._lanes[kind].ahead for kind in (TextDelta, ReasoningDelta)):
+        if any(self._fields[kind].ahead for kind in (TextDelta, ReasoningDelta)):
             return False
         if not self._has_said(reply):
             return False
         if self._said_finish is None:
-            return not self._serializer.mend_finish
+            return not self._serializer.fill_finish_reason
         ends = {self._said_finish, reply.finish_reason}
         return len(ends) == 1 or (not self._serializer.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
-        """Whether the calls are those that the server said; none but what clients see to be cut off is beside them."""
+        """Returns whether the server sent the same calls, and no other but those that clients see to be cut off."""
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
-        for lane in self._calls:
-            if lane.custom:
+        for text_field in self._calls:
+            if text_field.custom:
                 continue
-            said = (lane.name, "".join(lane.pieces).strip() or "{}")
-            # What the server had called whole, and takes back at the end, is the client's to judge.
-            if read and (said == read[0] or (lane.late and read[0][0] == lane.name)):
+            said = (text_field.name, "".join(text_field.pieces).strip() or "{}")
+            # A call that the server had called complete, and takes back at the end, is left to the client.
+            if read and (said == read[0] or (text_field.late and read[0][0] == text_field.name)):
                 del read[0]
-            elif lane.passed < lane.said:  # else it can't be taken back
+            elif text_field.passed < text_field.said:  # else it can't be taken back
                 others.append(said[1])
         cut = self._serializer.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
-
-    # --- what the server says -----------------------------------------------------------------------------------------
 
     def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
         """Takes the facts of an event, before any of them may be shown."""
@@ -124,30 +122,30 @@ class Passthrough:
         for delta in deltas:
             match delta:
                 case ToolCallDelta(custom=True):
-                    self._hear_custom(delta)
+                    self._observe_custom(delta)
                 case ToolCallDelta() if not (
                     is_last and delta.whole and self._known(delta)
                 ):  # the last word repeats all calls
-                    self._hear_call(delta, delta.index, delta.arguments)
+                    self._observe_call(delta, delta.index, delta.arguments)
                 case CallSummary(calls):
                     for call in calls:
                         if not self._known(call):  # nothing but the end of the answer says it
-                            self._hear_call(call, call.index, call.arguments)
+                            self._observe_call(call, call.index, call.arguments)
                 case Block(index=index, call=ToolCallDelta() as call):
-                    self._hear_call(replace(call, begins=True), index, call.arguments)
+                    self._observe_call(replace(call, begins=True), index, call.arguments)
                 case BlockPiece(index=index, kind="call", how="json", value=str(text)) if index in self._numbers:
-                    self._hear_call(ToolCallDelta(index), index, text)
+                    self._observe_call(ToolCallDelta(index), index, text)
                 case BlockEnd(index=index) if index in self._numbers:
                     self._end_call(self._numbers[index])
                 case TextDelta(text, whole=False) | ReasoningDelta(text, whole=False) if self._texts:
-                    self._say(self._lanes[type(delta)], delta, text)
+                    self._expect(self._fields[type(delta)], delta, text)
                 case BlockPiece(kind="text", how="append", value=str(text)) if self._texts:
-                    self._say(self._lanes[TextDelta], TextDelta(text), text)
+                    self._expect(self._fields[TextDelta], TextDelta(text), text)
                 case BlockPiece(kind="reasoning", how="append", value=str(text)) if self._texts:
-                    self._say(self._lanes[ReasoningDelta], ReasoningDelta(text), text)
+                    self._expect(self._fields[ReasoningDelta], ReasoningDelta(text), text)
                 case RefusalDelta(text, part, whole=False):
                     self._refusals[_place(part)] = self._refusals.get(_place(part), "") + text
-                    self._say(self._lanes[RefusalDelta], delta, text)
+                    self._expect(self._fields[RefusalDelta], delta, text)
                 case RefusalDelta(text, part) if self._refusals.get(_place(part)) != text:
                     event.last = event.has_text = True  # only at the end it is known how much of it is new
                 case Finish(reason, raw):
@@ -158,17 +156,17 @@ class Passthrough:
                     event.last = True
 
     def observe_chunk(self, chunk: StreamChunk) -> None:
-        """Takes the texts that were read in an event, before they come in their order."""
+        """Notes the texts that were read in an event, before their deltas are fed in order."""
         if self.passes and not self._texts:
             if chunk.reasoning:
-                self._say(self._lanes[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
+                self._expect(self._fields[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
             if chunk.delta:
-                self._say(self._lanes[TextDelta], TextDelta(chunk.delta), chunk.delta)
+                self._expect(self._fields[TextDelta], TextDelta(chunk.delta), chunk.delta)
 
     def _known(self, call: ToolCallDelta) -> bool:
         return any(key in self._numbers for key in _keys(call, call.index))
 
-    def _hear_call(self, call: ToolCallDelta, index: int | None, text: str) -> None:
+    def _observe_call(self, call: ToolCallDelta, index: int | None, text: str) -> None:
         begins = call.begins and index is None
         keys = _keys(call, index)
         number = None if begins else next((self._numbers[key] for key in keys if key in self._numbers), None)
@@ -177,52 +175,50 @@ class Passthrough:
         if is_new := number is None:
             number = len(self._calls)
             self._calls.append(FieldProgress(call.id, call.name))
-            self._lanes[number] = self._calls[-1]
+            self._fields[number] = self._calls[-1]
             needs_id = self._serializer.calls_have_ids and not call.markup
             self.differs = self.differs or not call.name or (needs_id and not call.id)
-        lane, text_said = self._calls[number], text
-        if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, lane.id)):
+        text_field, text_said = self._calls[number], text
+        if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, text_field.id)):
             self.differs = True  # another call under the same number, or a head that clients would add to the first one
         self._numbers.update(dict.fromkeys(keys, number))
         if call.whole:
-            before = "".join(lane.pieces)
+            before = "".join(text_field.pieces)
             self.differs = self.differs or bool(text and not text.startswith(before))
             text = text[len(before) :]
         # Calls whose pieces are mixed are written one behind the other, for readers that go one by one.
         self.differs = self.differs or bool(text and number != len(self._calls) - 1)
-        lane.pieces.append(text)
+        text_field.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
-        self._say(lane, told, CALL_HEADER * is_new + text)
+        self._expect(text_field, told, CALL_HEADER * is_new + text)
         if call.whole and text_said and not call.begins and self._serializer.keeps_order:
             self._end_call(number)
 
-    def _hear_custom(self, call: ToolCallDelta) -> None:
-        """Counts a call of a custom tool. The patcher writes its pieces as they are (`StreamPatcher.see`)."""
+    def _observe_custom(self, call: ToolCallDelta) -> None:
+        """Counts a call of a custom tool. The patcher writes its pieces unchanged (`StreamPatcher.extras_of`)."""
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
             self._calls.append(FieldProgress(call.id, call.name, custom=True))
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
-        """Takes the server's word that a call is whole: nothing needs to come behind it that says so."""
-        lane = self._calls[number]
-        text = "".join(lane.pieces)
+        """Notes that the server says that a call is complete, so that its end needn't wait for another event."""
+        text_field = self._calls[number]
+        text = "".join(text_field.pieces)
         if text.strip() and is_complete_object(text):
-            lane.late = 1 + len(text) - len(text.rstrip())
+            text_field.late = 1 + len(text) - len(text.rstrip())
             self._event.deltas.append(ToolCallDelta(number, arguments=text, whole=True))
 
-    def _say(self, lane: FieldProgress, delta: Delta, text: str) -> None:
-        lane.ahead += text
-        lane.said += len(text)
+    def _expect(self, text_field: FieldProgress, delta: Delta, text: str) -> None:
+        text_field.ahead += text
+        text_field.said += len(text)
         self._event.deltas.append(delta)
         self._event.has_text = self._event.has_text or not isinstance(delta, ToolCallDelta)
-        if lane is not self._lanes[RefusalDelta]:  # which is shown at the end alone, and in the same words
-            self._event.needs.append((lane, lane.said))
-
-    # --- what may be shown --------------------------------------------------------------------------------------------
+        if text_field is not self._fields[RefusalDelta]:  # which is shown at the end alone, and in the same words
+            self._event.needs.append((text_field, text_field.said))
 
     def feed(self, delta: Delta) -> bytes:
-        """Takes what may be shown, in its order. Returns its events once something was mended; nothing before."""
+        """Releases a delta, in order. Returns its events once something was repaired; nothing before."""
         if isinstance(delta, Meta):
             return b"" if self._passed else self._serializer.feed(delta)
         if self._gone and self._gone.pop(id(delta), None) is not None:
@@ -230,37 +226,37 @@ class Passthrough:
         shown = self._shown(delta)
         if not self.passes:
             return self._write(shown)
-        if (lane := shown.lane) is not None:
-            if lane.ahead.startswith(shown.text):
-                lane.ahead = lane.ahead[len(shown.text) :]
+        if (text_field := shown.text_field) is not None:
+            if text_field.ahead.startswith(shown.text):
+                text_field.ahead = text_field.ahead[len(shown.text) :]
             elif not isinstance(delta, RefusalDelta):  # which the end of the answer says, in the server's words
                 self.differs = True
         self._due.append(shown)
         return b""
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
-        """Does the same with several."""
+        """Releases several deltas."""
         return b"".join([self.feed(delta) for delta in deltas])
 
     def _shown(self, delta: Delta) -> Released:
-        """Puts a delta in its place."""
+        """Returns a delta with its position."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
             ):  # whole ones are the end of the answer, and say all of the call
-                lane = self._lanes.setdefault(number, FieldProgress())
-                if lane.shown == 0 and not (lane.name == delta.name and lane.id in (None, delta.id)):
+                text_field = self._fields.setdefault(number, FieldProgress())
+                if text_field.shown == 0 and not (text_field.name == delta.name and text_field.id in (None, delta.id)):
                     self.differs = True
-                text = CALL_HEADER * (lane.shown == 0) + delta.arguments
+                text = CALL_HEADER * (text_field.shown == 0) + delta.arguments
             case TextDelta(text) | ReasoningDelta(text) | RefusalDelta(text):
-                lane = self._lanes[type(delta)]
+                text_field = self._fields[type(delta)]
             case _:
                 return Released(delta)
-        lane.shown += len(text)
-        return Released(delta, lane, text, lane.shown)
+        text_field.shown += len(text)
+        return Released(delta, text_field, text, text_field.shown)
 
     def finish(self) -> bytes:
-        """Takes the end of the answer: see `feed`."""
+        """Ends the answer. Returns its last events: see `feed`."""
         self._finished = True
         return b"" if self.passes else self._serializer.finish()
 
@@ -268,10 +264,8 @@ class Passthrough:
         """See `StreamSerializer`. As long as nothing was rewritten, `fail` returns what waits."""
         return b"" if self.passes else self._serializer.release()
 
-    # --- what goes on as it came --------------------------------------------------------------------------------------
-
     def forward(self, raw: bytes) -> bytes:
-        """Takes the bytes of an event that was heard. Returns those that may go on."""
+        """Adds the bytes of the event that was observed. Returns the bytes that can be forwarded."""
         event, self._event = self._event, PendingEvent()
         event.raw = raw
         self._waiting.append(event)
@@ -284,10 +278,10 @@ class Passthrough:
         return b"".join(out)
 
     def flush(self, *, failed: bool = False) -> bytes:
-        """Returns all that waits, at the end of an answer that is right.
+        """Returns everything that waits, at the end of an answer without defects.
 
         Args:
-            failed: it failed: the ends of calls that could be run are left out, where pieces alone make a call.
+            failed: the answer failed: ends of calls that could then be run are left out.
         """
         left_out = [event for event in self._waiting if failed and not self._serializer.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
@@ -296,7 +290,7 @@ class Passthrough:
         return b"".join([event.raw for event in events if event not in left_out])
 
     def fail(self) -> bytes:
-        """Returns all that waits but an end, and the error with which an answer ends that broke off."""
+        """Returns everything that waits except an end, and the error, at the end of an answer that broke off."""
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
@@ -308,7 +302,7 @@ class Passthrough:
         return self.left + self._serializer.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
-        """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
+        """Ends the passthrough: what has gone on is left as it is. Returns what is to be written behind it by now."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []
@@ -317,20 +311,20 @@ class Passthrough:
 
     def _may_go(self, event: PendingEvent) -> bool:
         right_place = self._instead is None and not event.last
-        return right_place and all(lane.may_show(need) for lane, need in event.needs)
+        return right_place and all(text_field.may_show(need) for text_field, need in event.needs)
 
     def _pass(self, event: PendingEvent) -> bytes:
-        """Tells the serializer of an event. Returns it, unless the serializer would stand elsewhere.
+        """Feeds an event to the patcher. Returns its bytes, unless the patcher can't follow it.
 
-        Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
+        Then it waits, with all later events, for the end or until too much waits: few servers need that.
         """
         told, self._passed = self._serializer.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._serializer.advance_past(payload) for payload in event.payloads if payload is not None]
-        for lane, need in event.needs:
-            lane.passed = need
+        for text_field, need in event.needs:
+            text_field.passed = need
         for delta in event.deltas:
             if isinstance(delta, RefusalDelta):
-                self._lanes[RefusalDelta].passed += len(delta.text)
+                self._fields[RefusalDelta].passed += len(delta.text)
             elif isinstance(delta, ExtraPart):
                 self._gone[id(delta)] = delta
         self._due = [shown for shown in self._due if not self._has_gone(shown)]
@@ -342,14 +336,14 @@ class Passthrough:
         return event.raw
 
     def _has_gone(self, shown: Released) -> bool:
-        if shown.lane is None:
+        if shown.text_field is None:
             return self._gone.pop(id(shown.delta), None) is not None
-        return shown.end <= shown.lane.passed
+        return shown.end <= shown.text_field.passed
 
     def _write(self, shown: Released) -> bytes:
-        """Returns the events for what has not gone on of a delta."""
-        delta, lane, text, end = shown
-        if lane is None or (left := end - lane.passed) >= len(text):
+        """Returns the events for the part of a delta that wasn't forwarded."""
+        delta, text_field, text, end = shown
+        if text_field is None or (left := end - text_field.passed) >= len(text):
             return self._serializer.feed(delta)
         match delta:
             case ToolCallDelta() if left > 0:

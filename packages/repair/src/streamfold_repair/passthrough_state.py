@@ -1,4 +1,4 @@
-"""What a passage keeps of an answer: the events that were heard, and how far each of its texts was said and shown."""
+"""What `Passthrough` keeps of an answer: events that wait, and how much of each text was received and released."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class FieldProgress:
     """One text of the answer, or the head and the arguments of one call.
 
     Attributes:
-        id, name: of the call, as the server said them.
-        ahead: what was said and may not be shown yet.
-        said, shown, passed: so many characters; `passed` are those in events that went on.
-        pieces: of the arguments that were said.
-        late: so many characters at the end need not have been shown: the server says that the call is whole.
-        custom: it is a call of a custom tool, of which nothing is mended.
+        id, name: of the call, as the server sent them.
+        ahead: the text that was received and not released.
+        said, shown, passed: how many characters were received, released, and forwarded.
+        pieces: of the received arguments.
+        late: how many characters at the end need not be released, because the server says that the call is complete.
+        custom: a call of a custom tool, in which nothing is repaired.
     """
 
     id: str | None = None
@@ -35,7 +35,7 @@ class FieldProgress:
     custom: bool = False
 
     def may_show(self, position: int) -> bool:
-        """Whether all before a position may be shown."""
+        """Returns whether everything before a position was released."""
         return position <= self.shown + (self.late if self.shown else 0)
 
 
@@ -46,7 +46,7 @@ class PendingEvent:
     Attributes:
         deltas: what it says, as the serializer is told it.
         payloads: of it; more than one where nothing separates them.
-        needs: how far each lane must have been shown before it may go on.
+        needs: how far each text_field must have been shown before it may go on.
         last: it says how the answer ends, and waits for that.
         has_text: it says something beside calls.
         raw: its bytes.
@@ -61,18 +61,18 @@ class PendingEvent:
 
     @property
     def ends_call(self) -> bool:
-        """Whether it brings the end of a call, behind what may be shown of it."""
-        return any(_ends_call(lane, position) for lane, position in self.needs)
+        """Whether it has the end of a call, beyond what was released of it."""
+        return any(_ends_call(text_field, position) for text_field, position in self.needs)
 
 
 class Released(NamedTuple):
-    """What may be shown: a delta, its lane, what it adds there, and where that ends."""
+    """A delta that was released, with its text, what it adds there, and where that ends."""
 
     delta: Delta
-    lane: FieldProgress | None = None
+    text_field: FieldProgress | None = None
     text: str = ""
     end: int = 0
 
 
-def _ends_call(lane: FieldProgress, position: int) -> bool:
-    return bool(lane.pieces) and position > lane.shown and is_complete_object("".join(lane.pieces))
+def _ends_call(text_field: FieldProgress, position: int) -> bool:
+    return bool(text_field.pieces) and position > text_field.shown and is_complete_object("".join(text_field.pieces))

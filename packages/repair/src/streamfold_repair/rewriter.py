@@ -1,4 +1,4 @@
-"""An answer read and written again, on the same API or another: bytes in, bytes out, without I/O."""
+"""Decodes an answer and writes it again, on the same API or another, without I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .observed_adapter import ObservedAdapter
 
 
 class StreamRewriter:
-    """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.
+    """Writes the body of one answer again: in order, with numbered and named calls, and with an end.
 
     Text and calls are written as they arrive (`ReplyWriter` says what waits). An answer that breaks off or can't be
     read ends with the error of the API that is written; `error` has it.
@@ -21,8 +21,8 @@ class StreamRewriter:
         adapter: the wire format that is read.
         serializer: writes the events. Id, model and time of the answer are those of the server, if it names them.
         through: gets what is to be written in place of the serializer: `Passthrough`.
-        options: further arguments of `StreamDecoder`. Without `partial_tool_calls=False`, calls are written as they
-            come.
+        options: further arguments of `StreamDecoder`. Calls are written as they arrive, unless `partial_tool_calls` is
+            False.
 
     Attributes:
         error: why the answer failed; None as long as it did not.
@@ -52,12 +52,12 @@ class StreamRewriter:
 
     @property
     def done(self) -> bool:
-        """Whether the answer has ended, well or not: nothing that may still come is read."""
+        """Whether the answer has finished or failed, so that later bytes are ignored."""
         return self._ended
 
     @property
     def whole(self) -> bool:
-        """Whether the answer that was read has ended in order, even if it could not be written so."""
+        """Whether the answer was read to its end, even if it could not be written."""
         return self._decoder.finished
 
     @property
@@ -71,7 +71,7 @@ class StreamRewriter:
         return self._decoder.warnings
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the events for what `data` completes, however the body was cut."""
+        """Returns the events for `data`. The body may be cut anywhere."""
         out, before = b"", self._decoder.calls_begun
         try:
             out = self._written(self._decoder.feed(data), before)

@@ -1,7 +1,7 @@
 """Repairs the body of an answer without I/O: bytes of one wire format in, bytes of the same format out.
 
-The answer is decoded as if a program had asked streamfold for it, and written again: a call goes out once and whole,
-or not at all, and what broke off ends with an error.
+The answer is decoded as any other, and written again from the first defect on: each call is written once and complete,
+or not at all, and a truncated answer ends with an error.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _log = logging.getLogger("streamfold.repair")
 
 @dataclass(slots=True)
 class Repaired:
-    """What was read of an answer, and what was mended. It fills up while the answer is read.
+    """The answer as it was read, and what was repaired. It is filled while the answer is read.
 
     Attributes:
-        warnings: what the server did wrong, and how each was handled.
+        warnings: the server's defects, and how each was handled.
         reply: the whole answer, once it has ended in order.
-        error: how it failed, if it did.
+        error: why it failed, if it did.
     """
 
     warnings: tuple[ReplyWarning, ...] = ()
@@ -59,15 +59,15 @@ class Repaired:
     error: APIError | None = field(default=None, repr=False)
 
 
-_OVERLAYS: dict[str, Any] = {
+_PATCHERS: dict[str, Any] = {
     "anthropic": AnthropicStreamPatcher,
     "chat": ChatStreamPatcher,
     "gemini": GeminiStreamPatcher,
     "kimi": ChatStreamPatcher,
     "responses": ResponsesStreamPatcher,
 }
-# What a client would read otherwise than we did. The others are told, and nothing is changed.
-_MENDED: frozenset[WarningCode] = frozenset(
+# Defects that a client would read differently than we did. Others are only reported.
+_REPAIRED: frozenset[WarningCode] = frozenset(
     {
         "duplicate_id",
         "error_after_finish",
@@ -89,11 +89,11 @@ _MENDED: frozenset[WarningCode] = frozenset(
 _EVENT = re.compile(
     rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:data|event|id|retry):|:)[^\r\n]*(?:\r\n|\n|\r))*(?:data:[^\r\n]*)?\s*"
 )
-# All that goes on behind the end: comments, blank lines, and a word for the end.
-_BEHIND = re.compile(
+# What is forwarded after the end: comments, blank lines, and `[DONE]`.
+_AFTER_END = re.compile(
     rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:event|id|retry):[^\r\n]*(?:\r\n|\n|\r))*data: ?\[DONE\]\s*)?"
 )
-_MOST_BEHIND = 2**14
+_MOST_AFTER_END = 2**14
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -102,26 +102,25 @@ class RepairSettings:
     """How answers are repaired.
 
     Args:
-        adapter: the name of the adapter that reads them. None: the wire format that the path of a request belongs to.
+        adapter: the name of the adapter that reads them. None: by the path of the request.
         dialect, start_in_reasoning, limits: see `StreamDecoder`.
-        mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
-        fragments: write calls as they come, not only at the end.
+        fill_finish_reason, partial_tool_calls: see `BaseRepairTransport`.
     """
 
     adapter: str | None = None
     dialect: str | None = None
     start_in_reasoning: bool = False
-    mend_finish: bool = False
+    fill_finish_reason: bool = False
     limits: Limits = field(default_factory=Limits)
-    fragments: bool = True
+    partial_tool_calls: bool = True
 
     def __post_init__(self) -> None:
-        if self.adapter is not None and self.adapter not in _OVERLAYS:
-            raise ConfigError(f"adapter {self.adapter!r} can't be repaired. Allowed: {', '.join(sorted(_OVERLAYS))}")
+        if self.adapter is not None and self.adapter not in _PATCHERS:
+            raise ConfigError(f"adapter {self.adapter!r} can't be repaired. Allowed: {', '.join(sorted(_PATCHERS))}")
         StreamDecoder(self.adapter or "chat", dialect=self.dialect)  # raises ConfigError for an unknown dialect
 
     def api(self, path: str) -> str | None:
-        """Returns the name of the adapter for requests to this path; None for requests that are none of ours."""
+        """Returns the name of the adapter for requests to this path; None if it isn't the path of a wire format."""
         if self.adapter is not None:
             return self.adapter
         return adapter_by_path(path)
@@ -136,19 +135,15 @@ class RepairSettings:
 
 
 class _Repair:
-    """What both kinds of answers have in common.
-
-    Attributes:
-        repaired: what was read and mended.
-    """
+    """The base of both repairs."""
 
     def __init__(self, repairs: RepairSettings, api: str, request: Mapping[str, Any], redactor: Redactor) -> None:
-        overlay = _OVERLAYS[api]
-        tools = tools_asked(overlay.tools(request))
+        patcher = _PATCHERS[api]
+        tools = tools_asked(patcher.tools(request))
         choice = choice_asked(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
-        self._serializer = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
+        self._serializer = patcher(request=request, tool_choice=choice, fill_finish_reason=repairs.fill_finish_reason)
         self._adapter = ObservedAdapter(find_adapter(api)(), self._serializer, skips=repairs.dialect is None)
         self._options: dict[str, Any] = {
             "dialect": repairs.dialect,
@@ -169,15 +164,18 @@ class _Repair:
 class StreamRepair(_Repair):
     """Repairs one streamed answer.
 
-    Events go on as they came, as long as nothing had to be mended; from the first thing to mend on they are written
-    again. See `Passthrough` for what waits.
+    Events are forwarded unchanged up to the first defect; from there on they are written again. See `Passthrough`.
     """
 
     def __init__(self, repairs: RepairSettings, *others: Any) -> None:
         super().__init__(repairs, *others)
-        self._passage = self._adapter.passage = Passthrough(self._serializer, texts=repairs.dialect is not None)
+        self._passthrough = self._adapter.passthrough = Passthrough(self._serializer, texts=repairs.dialect is not None)
         self._rewriter = StreamRewriter(
-            self._adapter, self._serializer, self._passage, partial_tool_calls=repairs.fragments, **self._options
+            self._adapter,
+            self._serializer,
+            self._passthrough,
+            partial_tool_calls=repairs.partial_tool_calls,
+            **self._options,
         )
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving
@@ -187,126 +185,126 @@ class StreamRepair(_Repair):
 
     @property
     def known(self) -> bool:
-        """Whether something has come that is an answer of this API, or an error."""
+        """Whether a part of an answer of this API, or an error, has arrived."""
         return self._adapter.known
 
     @property
     def left(self) -> bytes:
-        """What still had to be written when the answer broke off, without the error."""
-        return self._passage.left or self._rewriter.left
+        """The text that was held back when the answer broke off, without the error."""
+        return self._passthrough.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
-        """Returns what is to be handed on now. Never raises: a failure is an event of its own.
+        """Returns the bytes to forward now. Never raises: a failure is an event of its own.
 
-        Events before the first one of this API go on as they came; so does a stream that has none. Behind the end
-        nothing goes on that could be read as more of the answer.
+        Events before the first one of this API are forwarded unchanged; so is a stream that has none. After the end,
+        nothing is forwarded that could be read as more of the answer.
         """
         parts = self._scanner.feed(data)
-        return b"".join([(self._behind if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
+        return b"".join([(self._after_end if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
 
     def close(self, *, interrupted: str | None = None) -> bytes:
         """Returns the rest of the answer, at the end of its body.
 
         Args:
-            interrupted: how the body broke off, if it did.
+            interrupted: how the connection broke, if it did.
         """
         if self._ended:
-            out = self._behind(b"", ends=True)
+            out = self._after_end(b"", ends=True)
             return out + _missing_end(out) if out.strip() and self._scanner.in_event else out
         raw, self._raw = self._raw, b""
         try:
             out = self._rewriter.close(interrupted=interrupted)
         except UnreadError:
-            return self._as_it_came(raw)
+            return self._unchanged(raw)
         if self._unread:
-            return self._as_it_came(raw)
-        if self._passage.passes and interrupted and not self._rewriter.whole:
-            out = self._passage.fail()  # `raw` is no whole event: readers of events ignore it
+            return self._unchanged(raw)
+        if self._passthrough.passes and interrupted and not self._rewriter.whole:
+            out = self._passthrough.fail()  # `raw` is no whole event: readers of events ignore it
             self._check_end()
             return out
-        if self._passage.passes:
+        if self._passthrough.passes:
             whole = not raw.strip() or b"data" in raw
-            is_missed = self._scanner.in_event and not self._passage.ends
+            is_missed = self._scanner.in_event and not self._passthrough.ends
             return self._passed(raw + _missing_end(raw) if is_missed else raw, whole=whole)
         self._check_end()
         return out
 
     @property
     def _unread(self) -> bool:
-        """Whether nothing of this API has come, and nothing that can't be read: not for us to judge."""
+        """Whether nothing of this API has arrived, so that the body is forwarded unchanged."""
         error, adapter = self._rewriter.error, self._adapter
         return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 
     def _feed(self, piece: bytes, *, ends: bool) -> bytes:
-        """Takes the next bytes of an event. Returns what is to be handed on."""
+        """Reads the next bytes of an event. Returns the bytes to forward."""
         self._raw += piece
         try:
             out = self._rewriter.feed(piece)
         except UnreadError:
-            return self._as_it_came(self._raw)
-        if not self._passage.passes:
+            return self._unchanged(self._raw)
+        if not self._passthrough.passes:
             self._check_end()
             return out
         if not ends and not self._rewriter.done:
             return b""
         raw, self._raw = self._raw, b""
         if self._unread:
-            return self._as_it_came(raw) if self._rewriter.done else raw
-        # Of an event that is too large nothing is passed on: half of it would be read together with the error.
+            return self._unchanged(raw) if self._rewriter.done else raw
+        # A part of an event that is too large would be read together with the error.
         if not ends or (self._rewriter.error is not None and len(raw) > self._largest):
-            out = self._passage.fail()
+            out = self._passthrough.fail()
             self._check_end()
             return out
         return self._passed(raw)
 
-    def _behind(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns what is to be handed on of what comes behind the end."""
-        if not self._passage.passes:
+    def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
+        """Returns the bytes to forward of those after the end of the answer."""
+        if not self._passthrough.passes:
             return b""
         if not self._adapter.known:
             return piece
         raw, self._raw = self._raw + piece, b""
         if ends:
-            return raw if _BEHIND.fullmatch(raw) or self._serializer.passes_over(raw) else b""
-        self._raw = raw[:_MOST_BEHIND]
+            return raw if _AFTER_END.fullmatch(raw) or self._serializer.passes_over(raw) else b""
+        self._raw = raw[:_MOST_AFTER_END]
         return b""
 
     def _passed(self, raw: bytes, *, whole: bool = True) -> bytes:
-        """Returns what goes on of an event that has been read, and of those before it, or is written for them.
+        """Returns the bytes to forward after an event was read, or those that are written in its place.
 
         Args:
-            whole: the bytes are an event, and not the body of an answer that was not streamed.
+            whole: the bytes are an event, not the body of an answer that wasn't streamed.
         """
-        rewriter, passage = self._rewriter, self._passage
-        right = self._nothing_to_mend() and self._adapter.right and (not raw or _EVENT.fullmatch(raw) is not None)
+        rewriter, passthrough = self._rewriter, self._passthrough
+        right = self._is_faultless() and self._adapter.is_well_formed and (not raw or _EVENT.fullmatch(raw) is not None)
         if rewriter.done:
-            right = right and whole and (not rewriter.whole or passage.fits(rewriter.reply))
+            right = right and whole and (not rewriter.whole or passthrough.fits(rewriter.reply))
         if not right:
-            out = passage.start_rewriting()
+            out = passthrough.start_rewriting()
         else:
-            out = passage.forward(raw)
-            if rewriter.done and passage.passes:
+            out = passthrough.forward(raw)
+            if rewriter.done and passthrough.passes:
                 said = rewriter.whole or self._adapter.failed or isinstance(rewriter.error, EmptyResponseError)
-                out += passage.flush(failed=not rewriter.whole) if said else passage.fail()
+                out += passthrough.flush(failed=not rewriter.whole) if said else passthrough.fail()
         self._check_end()
         return out
 
-    def _nothing_to_mend(self) -> bool:
+    def _is_faultless(self) -> bool:
         warnings = self._rewriter.warnings[self._warnings :]
         self._warnings += len(warnings)
-        mended = _MENDED if self._serializer.calls_have_ids else _MENDED - {"missing_id"}
-        return not self._passage.differs and not any(warning.code in mended for warning in warnings)
+        repaired = _REPAIRED if self._serializer.calls_have_ids else _REPAIRED - {"missing_id"}
+        return not self._passthrough.differs and not any(warning.code in repaired for warning in warnings)
 
-    def _as_it_came(self, raw: bytes) -> bytes:
+    def _unchanged(self, raw: bytes) -> bytes:
         if not self._adapter.unread:
             self._check_end()
         self._ended = True
-        return self._passage.flush() + raw
+        return self._passthrough.flush() + raw
 
     def _check_end(self) -> None:
         if self._rewriter.done and not self._ended:
             self._ended = True
-            error = None if self._rewriter.whole and self._passage.passes else self._rewriter.error
+            error = None if self._rewriter.whole and self._passthrough.passes else self._rewriter.error
             self._report(self._rewriter.warnings, None if error else self._rewriter.reply, error)
 
 
@@ -314,11 +312,11 @@ class WholeRepair(_Repair):
     """Repairs one answer that is not streamed."""
 
     def repair(self, body: bytes) -> bytes:
-        """Returns the body with what was mended in it, or as it was.
+        """Returns the repaired body, or the same one.
 
         Raises:
-            StreamError: it is an error, or has a call in it that would be run and can't be.
-            UnreadError: it is no answer of this API.
+            StreamError: the body is an error, or has a call with broken arguments that a client would run.
+            UnreadError: it isn't an answer of this API.
         """
         decoder = StreamDecoder(self._adapter, **self._options)
         try:
@@ -327,7 +325,7 @@ class WholeRepair(_Repair):
         except UpstreamError as error:
             self._report(decoder.warnings, None, error)
             raise
-        except StreamError as error:  # a page, a file, the body of a test: not for us to judge
+        except StreamError as error:  # a page, a file, the body of a test
             raise UnreadError from error
         for call in decoder.reply.tool_calls:
             if call.error and not self._serializer.shows_broken(call):
@@ -344,7 +342,7 @@ class WholeRepair(_Repair):
 
 
 def _missing_end(raw: bytes) -> bytes:
-    """Returns what is missing behind an event so that a blank line ends it."""
+    """Returns the line ends that are missing after an event."""
     found = _LINE_END.search(raw)
     line_end = found[0] if found else b"\n"
     return line_end if raw.endswith((b"\n", b"\r")) else line_end * 2

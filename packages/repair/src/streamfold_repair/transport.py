@@ -26,21 +26,19 @@ class BaseRepairTransport:
     """Sends requests as they are, and repairs the answers of language models.
 
     An answer is repaired if its status is 200 and the path of its request belongs to a wire format
-    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`); everything else passes through
-    untouched. No call is handed on that could be run by mistake. An answer that breaks off ends with an error, which
-    the client raises. What an event says beyond text, calls and usage stays in it. `response.extensions["streamfold"]`
-    is a `Repaired`; the logger `streamfold.repair` tells the same.
+    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`); everything else is left alone. A call
+    that could be run by mistake is never forwarded. An answer that breaks off ends with an error, which the client
+    raises. Other members of an event stay in it. `response.extensions["streamfold"]` is a `Repaired`; the logger
+    `streamfold.repair` has the same.
 
     Args:
-        transport: what sends the requests. Default: httpx's own, async or not as the client is. It is closed with this
-            one.
+        transport: sends the requests. Default: httpx's own, async or not as the client is. It is closed with this one.
         adapter: the name of the adapter that reads every answer, whatever the path. Default: by the path.
-        dialect: how the model writes calls into its text, if it does; see `StreamDecoder`.
-        start_in_reasoning: the output begins inside reasoning; for dialects.
-        mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
+        dialect, start_in_reasoning: see `StreamDecoder`.
+        fill_finish_reason: write a finish reason if the server sent none although the answer ended in order.
         limits: how much of an answer is accepted.
-        fragments: hand on the arguments of a call as they come, but for the last character, which waits for what comes
-            behind the call. False: calls come whole, at the end.
+        partial_tool_calls: forward the arguments of a call as they arrive, except for the last character, which waits
+            for the event behind the call. False: calls are written whole, at the end.
 
     Raises:
         ConfigError: an unknown adapter or dialect.
@@ -53,42 +51,44 @@ class BaseRepairTransport:
         adapter: str | None = None,
         dialect: str | None = None,
         start_in_reasoning: bool = False,
-        mend_finish: bool = False,
+        fill_finish_reason: bool = False,
         limits: Limits | None = None,
-        fragments: bool = True,
+        partial_tool_calls: bool = True,
     ) -> None:
         self._transport = transport
-        self._repairs = RepairSettings(adapter, dialect, start_in_reasoning, mend_finish, limits or Limits(), fragments)
+        self._repairs = RepairSettings(
+            adapter, dialect, start_in_reasoning, fill_finish_reason, limits or Limits(), partial_tool_calls
+        )
 
     async def handle_async_request(self, request: Any) -> Any:
         """Sends a request. Returns the response with a repaired body."""
         http = _library(request)
         self._transport = self._transport or http.AsyncHTTPTransport()
         response = await self._transport.handle_async_request(request)
-        asked = self._asked(request, response)
-        if asked is None:
+        details = self._details(request, response)
+        if details is None:
             return response
-        if not asked.at_once:
-            repair = self._repairs.stream(asked.api, asked.body, asked.redactor)
+        if not details.at_once:
+            repair = self._repairs.stream(details.api, details.body, details.redactor)
             return _remade(http, response, repair.repaired, stream=_bodies(http)[0](http, response, repair))
         if not response.is_stream_consumed:
             response = _kept(http, response, b"".join([data async for data in response.aiter_raw()]))
-        return self._whole(http, asked, response)
+        return self._whole(http, details, response)
 
     def handle_request(self, request: Any) -> Any:
         """Sends a request. Returns the response with a repaired body."""
         http = _library(request)
         self._transport = self._transport or http.HTTPTransport()
         response = self._transport.handle_request(request)
-        asked = self._asked(request, response)
-        if asked is None:
+        details = self._details(request, response)
+        if details is None:
             return response
-        if not asked.at_once:
-            repair = self._repairs.stream(asked.api, asked.body, asked.redactor)
+        if not details.at_once:
+            repair = self._repairs.stream(details.api, details.body, details.redactor)
             return _remade(http, response, repair.repaired, stream=_bodies(http)[1](http, response, repair))
         if not response.is_stream_consumed:
             response = _kept(http, response, b"".join(response.iter_raw()))
-        return self._whole(http, asked, response)
+        return self._whole(http, details, response)
 
     async def aclose(self) -> None:
         """Closes the transport below."""
@@ -100,8 +100,8 @@ class BaseRepairTransport:
         if self._transport is not None:
             self._transport.close()
 
-    def _asked(self, request: Any, response: Any) -> _Asked | None:
-        """Returns what there is to know about a request; None if its answer is not to be repaired."""
+    def _details(self, request: Any, response: Any) -> _RequestDetails | None:
+        """Returns what a repair needs of a request; None if its answer isn't to be repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
@@ -111,43 +111,43 @@ class BaseRepairTransport:
         if kind.startswith(_PAGES):
             return None
         stream = bool(body.get("stream")) or kind.startswith(_EVENTS)
-        # A server that says how long its answer is has not streamed it, whatever was asked for.
+        # A server that says how long its answer is has not streamed it, whatever was details for.
         sized = "content-length" in response.headers and not kind.startswith(_EVENTS)
         at_once = not stream or sized or response.is_stream_consumed
-        return _Asked(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
+        return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
-    def _whole(self, http: Any, asked: _Asked, response: Any) -> Any:
-        """Returns an answer that is not streamed: mended; the very response where there is nothing to mend."""
-        if asked.stream:
-            return self._as_stream(http, asked, response)
-        repair = self._repairs.whole(asked.api, asked.body, asked.redactor)
+    def _whole(self, http: Any, details: _RequestDetails, response: Any) -> Any:
+        """Returns a response that isn't streamed, repaired; the same object if there is nothing to repair."""
+        if details.stream:
+            return self._as_stream(http, details, response)
+        repair = self._repairs.whole(details.api, details.body, details.redactor)
         try:
             data = _decoded(http, response)
-            mended = repair.repair(data)
+            repaired = repair.repair(data)
         except (UnreadError, http.DecodingError):
             return response
         except StreamError as error:
-            # An error in a 200 that is no stream: clients raise an error for the status alone. It is none with which
-            # they would send the request again: the provider has answered this one.
+            # Clients raise an error for the status alone. It must not be one that makes them send the request again,
+            # because the provider has answered it.
             status = getattr(error, "status_code", None)
             status = status if status in range(400, 500) and status not in _SENT_AGAIN else _UNREADABLE
             return _remade(http, response, repair.repaired, status, content=data)
-        if mended != data:
-            return _remade(http, response, repair.repaired, content=mended)
+        if repaired != data:
+            return _remade(http, response, repair.repaired, content=repaired)
         response.extensions["streamfold"] = repair.repaired
         return response
 
-    def _as_stream(self, http: Any, asked: _Asked, response: Any) -> Any:
-        """Returns a whole answer as the stream that was asked for; the very response if it is no answer."""
-        repair = self._repairs.stream(asked.api, asked.body, asked.redactor)
+    def _as_stream(self, http: Any, details: _RequestDetails, response: Any) -> Any:
+        """Returns a whole answer as the stream that was requested; the same response if it isn't an answer."""
+        repair = self._repairs.stream(details.api, details.body, details.redactor)
         try:
-            made = repair.feed(_decoded(http, response)) + repair.close()
+            body = repair.feed(_decoded(http, response)) + repair.close()
         except http.DecodingError:
             return response
-        return _remade(http, response, repair.repaired, events=made) if repair.known else response
+        return _remade(http, response, repair.repaired, events=body) if repair.known else response
 
 
-class _Asked(NamedTuple):
+class _RequestDetails(NamedTuple):
     api: str
     body: Mapping[str, Any]
     stream: bool
@@ -178,25 +178,22 @@ def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = N
 
 
 def _kept(http: Any, response: Any, raw: bytes) -> Any:
-    """Returns a response whose body has been read, so that it can be read once more, in the same coding."""
+    """Returns a response with the same encoded body, which can be read again."""
     stream = _bodies(http)[2](raw)
     headers, extensions = response.headers.raw, response.extensions
     return http.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
 
 
 def _decoded(http: Any, response: Any) -> bytes:
-    """Returns the body without its coding. What came over the network can be read once more after that."""
+    """Returns the decoded body. A body from the network can be read again after that."""
     if response.is_stream_consumed:
         return bytes(response.content)
     coding = [(name, value) for name, value in response.headers.raw if name.lower() == b"content-encoding"]
     return bytes(http.Response(200, headers=coding, content=response.stream.raw).content)
 
 
-# --- bodies -----------------------------------------------------------------------------------------------------------
-
-
 class _Body:
-    """The repaired body of an answer. Reading it once more goes on where it was left, as with one from the network."""
+    """The repaired body of an answer. A second read continues where the first one stopped."""
 
     def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
         self._http = http
@@ -204,7 +201,7 @@ class _Body:
         self._repair = repair
 
     def _broken(self, error: Exception) -> tuple[bytes, Exception | None]:
-        """Returns the end of an answer that was whole when its connection broke; else what waits before its error."""
+        """Returns the end of an answer that was complete when its connection broke; else held text and the error."""
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
         return (self._repair.left, error) if self._repair.repaired.reply is None else (end, None)
 

@@ -214,7 +214,7 @@ class AnthropicSerializer(StreamSerializer):
 
     def _stop_reason(self) -> str | None:
         finish = self.finish_reason or Finish("unknown", "")
-        if finish.reason == "unknown" and not self.mend_finish:
+        if finish.reason == "unknown" and not self.fill_finish_reason:
             return finish.raw or None
         return stop_reason_of(finish, calls=self.has_calls)
 

@@ -118,7 +118,9 @@ class ChatSerializer(StreamSerializer):
         return written_usage(usage)
 
     def write_end(self) -> None:
-        reason = _finish_reason(self.finish_reason, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
+        reason = _finish_reason(
+            self.finish_reason, self.tool_choice, calls=self.has_calls, mend=self.fill_finish_reason
+        )
         if reason or not self.begun:
             self.write_delta({}, reason)
         if self.include_usage and self.usage is not None:

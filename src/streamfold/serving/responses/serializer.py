@@ -468,7 +468,7 @@ class ResponsesSerializer(StreamSerializer):
         if finish is not None and cut:
             reason = "content_filter" if finish.reason == "content_filter" else "max_output_tokens"
             self._last("incomplete", incomplete_details={"reason": reason})
-        elif finish is not None or self.mend_finish:
+        elif finish is not None or self.fill_finish_reason:
             self._last("completed")
         else:  # nobody said how it ended, so that there is no event for it
             self.fill_response()

@@ -88,7 +88,7 @@ class AnthropicAPI(ClientAPI):
             tool_choice=request.parsed.tool_choice,
             thinking=self._thinking(request),
             opaque=not request.turns_cached,
-            mend_finish=True,
+            fill_finish_reason=True,
         )
 
     def _thinking(self, request: ClientRequest) -> bool:

@@ -49,7 +49,7 @@ class ChatAPI(ClientAPI):
             created=request.created,
             tool_choice=request.parsed.tool_choice,
             include_usage=wants_usage(request.body),
-            mend_finish=True,
+            fill_finish_reason=True,
         )
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
@@ -105,7 +105,7 @@ class ResponsesAPI(ClientAPI):
             model=request.model,
             created=request.created,
             tool_choice=request.parsed.tool_choice,
-            mend_finish=True,
+            fill_finish_reason=True,
             request=request.body,
             tools=request.tools,
             about=recorder.about if recorder else None,

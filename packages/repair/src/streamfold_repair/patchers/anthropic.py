@@ -1,7 +1,7 @@
-"""A message that is written again over the events it came in.
+"""Patches streams of the Messages API.
 
-Text, thinking, calls and the end are written from what the engine read, block by block as the server cut them. Blocks
-of the server's own tools, citations, signatures and members that have no delta go out as they came.
+Text, thinking, calls and the end are written from what the engine read, in the server's blocks. Blocks of the server's
+own tools, citations, signatures and members without a delta are written unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
                 yield {"type": "function", "function": function}
 
-    def reads(self, payload: Any, name: str) -> bool:
+    def accepts(self, payload: Any, name: str) -> bool:
         if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # its clients go by the name
             return False
         match payload:
@@ -203,7 +203,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
         if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:
             return body
-        made = AnthropicSerializer(id="", model="", mend_finish=True).serialize_whole(reply_deltas(reply))
+        made = AnthropicSerializer(id="", model="", fill_finish_reason=True).serialize_whole(reply_deltas(reply))
         return {**body, "content": made["content"], "stop_reason": made["stop_reason"]}
 
 

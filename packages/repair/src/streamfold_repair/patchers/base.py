@@ -32,7 +32,7 @@ class StreamPatcher(StreamSerializer):
         """Returns the functions of a request in the shape of Chat Completions."""
 
     @abstractmethod
-    def reads(self, payload: Any, name: str) -> bool:
+    def accepts(self, payload: Any, name: str) -> bool:
         """Returns whether an event has the shape that clients of this API accept, after those before it."""
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""An answer of Chat Completions that is written again over the events it came in.
+"""Patches streams of Chat Completions.
 
-Text, calls, usage and the finish reason are written from what the engine read. Everything else that an event says
-(log probabilities, fingerprints, filter results, whatever a provider adds) goes out as it came.
+Text, calls, usage and the finish reason are written from what the engine read. All other members of an event (log
+probabilities, fingerprints, filter results, whatever a provider adds) are written unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
                 self._around = None
         return False
 
-    def reads(self, payload: Any, name: str) -> bool:
+    def accepts(self, payload: Any, name: str) -> bool:
         choices = payload.get("choices", []) if isinstance(payload, dict) else None
         # OpenAI's helper passes over chunks that do not say that they are chunks.
         is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
@@ -258,7 +258,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         if self.usage is not None and not self.include_usage:
             # Programs that did not ask for usage take the choice of every chunk.
             self._rest[0]["usage"] = self.usage_object(self.usage)
-            if self.finish_reason is None and not self.mend_finish:
+            if self.finish_reason is None and not self.fill_finish_reason:
                 self.write_delta({})
         super().write_end()
 
@@ -266,30 +266,32 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return isinstance(body, dict) and body.get("choices") == [] and not body.get("error")
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        serializer = ChatSerializer(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
+        serializer = ChatSerializer(
+            id="", model="", tool_choice=self.tool_choice, fill_finish_reason=self.fill_finish_reason
+        )
         [made] = serializer.serialize_whole(reply_deltas(reply))["choices"]
         written, reason = made["message"], made["finish_reason"]
         choices = list(body["choices"])
         at = next(at for at, one in enumerate(choices) if not one.get("index"))
         given = choices[at].get("message") or {}
-        mended: dict[str, Any] = {}
+        repaired: dict[str, Any] = {}
         if self._has_functions and given.get("function_call") and not given.get("tool_calls"):
             calls = [(None, call.name, call.raw_arguments) for call in reply.tool_calls]
             if calls != _calls([{"function": given["function_call"]}]):
-                mended["function_call"] = next(({"name": name, "arguments": text} for _, name, text in calls), None)
+                repaired["function_call"] = next(({"name": name, "arguments": text} for _, name, text in calls), None)
             if reason == "tool_calls":
                 is_stop = not self.reason_names_calls and choices[at].get("finish_reason") == "stop"
                 reason = "stop" if is_stop else "function_call"
         elif _calls(given.get("tool_calls")) != _calls(written.get("tool_calls")) or given.get("function_call"):
-            mended |= {"function_call": None, "tool_calls": written.get("tool_calls")}
+            repaired |= {"function_call": None, "tool_calls": written.get("tool_calls")}
         content = given.get("content")
         if isinstance(content, str | None) and (content or None) != written["content"]:
-            mended["content"] = written["content"]
+            repaired["content"] = written["content"]
         is_told = any(given.get(name) for name in (*CHAT_REASONING_MEMBERS, "reasoning_details"))
-        if reply.reasoning and not is_told and ("content" in mended or not given):  # it was read elsewhere
-            mended["reasoning_content"] = reply.reasoning
-        if mended:
-            message = {name: value for name, value in {**given, **mended}.items() if name != "function_call" or value}
+        if reply.reasoning and not is_told and ("content" in repaired or not given):  # it was read elsewhere
+            repaired["reasoning_content"] = reply.reasoning
+        if repaired:
+            message = {name: value for name, value in {**given, **repaired}.items() if name != "function_call" or value}
             choices[at] = {**choices[at], "message": message}
         if choices[at].get("finish_reason") != reason:
             choices[at] = {**choices[at], "finish_reason": reason}
@@ -322,7 +324,7 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def _custom_calls(delta: dict[str, Any]) -> list[Any]:
-    """The pieces of calls of custom tools, whose input is free text: nothing is to be mended in it."""
+    """Returns the pieces of calls of custom tools, whose input is free text that is never repaired."""
     entries = delta.get("tool_calls")
     listed = entries if isinstance(entries, list) else ()
     return [one for one in listed if isinstance(one, dict) and (one.get("type") == "custom" or "custom" in one)]

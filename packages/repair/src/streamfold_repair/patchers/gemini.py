@@ -1,7 +1,7 @@
-"""An answer of Gemini's API that is written again over the chunks it came in.
+"""Patches streams of Gemini's API.
 
 Text, thoughts, calls and the end are written from what the engine read. Parts of other kinds (code and its results,
-images), signatures of texts, and members that have no delta go out as they came.
+images), signatures of texts, and members without a delta are written unchanged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
                 schema = function.get("parametersJsonSchema") or {"type": "object", "properties": {}}
                 yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
 
-    def reads(self, payload: Any, name: str) -> bool:
+    def accepts(self, payload: Any, name: str) -> bool:
         return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
 
     def extras_of(self, payload: Any) -> list[ExtraPart]:
@@ -102,7 +102,7 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
             super().write_extra(name, value)
 
     def written_finish_reason(self) -> str | None:
-        return None if self.finish_reason is None and not self.mend_finish else super().written_finish_reason()
+        return None if self.finish_reason is None and not self.fill_finish_reason else super().written_finish_reason()
 
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
         if candidates := payload.get("candidates"):

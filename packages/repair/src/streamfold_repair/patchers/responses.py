@@ -1,7 +1,7 @@
-"""An answer of the Responses API that is written again over the events it came in.
+"""Patches streams of the Responses API.
 
-Text, calls and the end are written from what the engine read, at the place that the events name. Members that have no
-delta, and items of hosted tools with all of their events, go out as they came, under the positions of this answer.
+Text, calls and the end are written from what the engine read, at the position that the events name. Members without a
+delta, and items of hosted tools with all of their events, are written unchanged, under the positions of this answer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
 
-    def reads(self, payload: Any, name: str) -> bool:
+    def accepts(self, payload: Any, name: str) -> bool:
         if not isinstance(payload, dict):
             return False
         kind, output = str(payload.get("type")), payload.get("output_index")
@@ -243,8 +243,6 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 self._written_ids.add(key)
                 self.finish_item(at, written)
 
-    # --- what the engine read -----------------------------------------------------------------------------------------
-
     def _place_of(self, delta: TextDelta | ReasoningDelta | RefusalDelta) -> PartRef | None:
         is_named = delta.part is not None and (delta.part.output is not None or delta.part.item)
         return delta.part if is_named else self._text_places.get(type(delta))
@@ -412,5 +410,5 @@ def _is_call(item: Mapping[str, Any]) -> bool:
 
 
 def _own(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of a call that are not mended."""
+    """Returns the members of a call that are never repaired."""
     return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}
