@@ -81,7 +81,8 @@ def may_end_in(expected: dict[str, Any], name: str) -> set[type[StreamError] | N
 def check(api: str, name: str, pieces: list[bytes], expected: dict[str, Any]) -> None:
     """Text, reasoning, calls, usage and end are what was derived; of an answer that failed there are no calls."""
     chunks, reply, error = read(api, pieces, expected.get("request") or {})
-    assert (type(error) if error else None) in may_end_in(expected, name), error
+    kind = UpstreamError if isinstance(error, UpstreamError) else type(error) if error else None
+    assert kind in may_end_in(expected, name), error
     assert (reply.text, reply.reasoning) == (expected["text"], expected["reasoning"] or "")
     assert reply.refusal == expected.get("refusal", reply.refusal)
     if isinstance(error, UpstreamError) and isinstance(said := expected.get("error"), dict):

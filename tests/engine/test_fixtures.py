@@ -43,7 +43,7 @@ def test_there_are_fixtures() -> None:
     }  # fmt: skip
     expected = [recording.expect for recording in recordings]
     assert {expect.get("error") for expect in expected} == {
-        None, "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError"
+        None, "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError", "QuotaExceededError"
     }  # fmt: skip
     assert {expect["finish_reason"] for expect in expected if "error" not in expect} == set(get_args(FinishReason))
 

@@ -408,6 +408,7 @@ def test_an_event_as_json():
         "ended": None,
         "begins": False,
         "custom": False,
+        "held": False,
     }
     assert first["placements"] == [
         {

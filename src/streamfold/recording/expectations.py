@@ -14,6 +14,7 @@ from ..types import FinishReason, Reply, WarningCode
 _Error: TypeAlias = Literal[
     "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError",
     "ContextLengthError", "ContentFilterError", "UnsupportedOptionError", "ModelNotFoundError",
+    "QuotaExceededError",
 ]  # fmt: skip
 
 

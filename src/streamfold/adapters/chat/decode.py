@@ -268,7 +268,7 @@ class ChatEventReader:
             if name == "thinking_blocks" and isinstance(value, list) and not whole:
                 # A signed block of a stream may repeat the text so far.
                 value = [block for block in value if isinstance(block, dict) and not block.get("signature")]
-            if value is not None and (said := _text_of(value)):
+            if (isinstance(value, str) or value) and (said := _text_of(value)):
                 break
         if said is not None:
             out.append(ReasoningDelta(said))
@@ -389,7 +389,7 @@ def _text_of(value: Any) -> str:
         case str():
             return value
         case list():
-            return "".join(map(_text_of, value))
+            return "".join(_text_of(part) for part in value if isinstance(part, dict))
         case {"text": str(text)} | {"thinking": str(text)} | {"summary": str(text)}:
             return text
         case {"thinking": list(parts)} | {"summary": list(parts)} | {"content": list(parts)}:
