@@ -156,24 +156,20 @@ def test_arguments_that_are_no_object() -> None:
     assert sent(talk, [TIME])["messages"][1]["content"][0]["input"] == {"_raw": '{"x'}
 
 
-def test_the_history_has_to_fit() -> None:
-    """It begins with the user and does not end with the assistant, unless the model continues a text."""
-    with pytest.raises(ConfigError, match="begin with a user message"):
-        sent([assistant("Hello.")])
-    with pytest.raises(ConfigError, match="is the last message and the assistant's"):
-        sent([user("Hi"), assistant("Hel")])
+def test_a_text_that_is_continued() -> None:
+    """A text that the model continues has no space at its end."""
     turns = sent([user("Hi"), assistant("Hel ")], quirks={"prefill": True})["messages"]
     assert turns[1]["content"] == [{"type": "text", "text": "Hel"}]
 
 
 def test_the_ends_of_a_history_are_repaired() -> None:
-    """With `repair_history=True` what stands before the first user message is left out, and a user message is added."""
-    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair_history=True)
+    """A message of the user is added before an assistant that begins, and behind one that ends."""
+    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")])
     assert [(turn["role"], turn["content"][0]["text"]) for turn in json.loads(made.body)["messages"]] == [
-        ("user", "Hi"), ("assistant", "Hel"), ("user", "Continue."),
+        ("user", "Continue."), ("assistant", "Hello."), ("user", "Hi"), ("assistant", "Hel"), ("user", "Continue."),
     ]  # fmt: skip
     assert [warning.code for warning in made.warnings] == ["history_repaired", "history_repaired"]
-    assert len(sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, repair_history=True)["messages"]) == 2
+    assert len(sent([user("Hi"), assistant("Hel")], quirks={"prefill": True})["messages"]) == 2
 
 
 def strict_tool(name: str, optional: int = 0, unions: int = 0) -> Tool:
@@ -201,13 +197,13 @@ def test_an24_strict_tools(tools: list[Tool], loose: list[str]) -> None:
     assert warned == [*closed, *(["option_dropped"] if loose else [])]
 
 
-@pytest.mark.parametrize(
-    "options", [{"reasoning_effort": "high"}, {"response_format": {"type": "object", "properties": {}}}]
-)
-def test_a_text_that_can_not_be_continued(options: dict[str, Any]) -> None:
-    """The API refuses to continue a text while it thinks, or in a form."""
+def test_a_text_that_can_not_be_continued() -> None:
+    """The API refuses to continue a text in a form, or while it thinks, when the user is asked to go on."""
+    form = {"type": "object", "properties": {}}
     with pytest.raises(ConfigError, match="can't be continued"):
-        sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, **options)
+        sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, response_format=form)
+    turns = sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, reasoning_effort="high")["messages"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
 
 
 # --- thinking ---------------------------------------------------------------------------------------------------------

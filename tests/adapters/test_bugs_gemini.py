@@ -429,9 +429,9 @@ def test_gmf3_gmf4_results_stand_alone() -> None:
 
 
 def test_gmf6_a_history_that_begins_with_a_call() -> None:
-    """It is refused before it is sent."""
-    with pytest.raises(ConfigError, match="begin with a user message"):
-        preview([assistant(tool_calls=[CALL]), tool_result(CALL, "noon")])
+    """A message of the user is added before it."""
+    made = preview([assistant(tool_calls=[CALL]), tool_result(CALL, "noon")])
+    assert [content["role"] for content in json.loads(made.body)["contents"]] == ["user", "model", "user"]
 
 
 SCHEMA = {

@@ -29,7 +29,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import Adapter, EncodingReport, find_adapter
+from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
 from tables import each_row
@@ -43,10 +43,8 @@ def write(
 ) -> tuple[dict[str, Any], list[str]]:
     """The body of a request, for the hosted Kimi unless another adapter is given, and the codes of what was changed."""
     adapter = adapter or KimiAdapter()
-    request, changes = adapter.rewrite(Request.read(model, messages, tools, "auto", rest))
-    report = EncodingReport()
-    body = adapter.encode(request, report)
-    return body, [change.code for change in (*changes, *report.warnings())]
+    ready = adapter.prepare(Request.read(model, messages, tools, "auto", rest))
+    return json.loads(ready.body), [warning.code for warning in ready.warnings]
 
 
 def turns(*messages: Any, adapter: Adapter | None = None) -> list[dict[str, Any]]:
@@ -163,9 +161,9 @@ def test_h2_ids_go_round_byte_for_byte(adapter: Adapter | None) -> None:
     third = read(call(entry(0, "functions.get_time:3", "get_time", "{}")), FINISH)
     conversation: list[Any] = [user("x")]
     for reply in (first, second, third):
-        conversation += [reply.message, *(tool_result(made, "y") for made in reversed(reply.tool_calls))]
+        conversation += [reply.message, *(tool_result(made, "y") for made in reply.tool_calls)]
     assert ids(turns(*conversation, adapter=adapter)) == [
-        "functions.search:0", "functions.get_time:1", "functions.get_time:1", "functions.search:0",
+        "functions.search:0", "functions.get_time:1", "functions.search:0", "functions.get_time:1",
         "functions.search:2", "functions.search:2",
         "functions.get_time:3", "functions.get_time:3",
     ]  # fmt: skip
@@ -447,7 +445,7 @@ def test_h8_arguments_of_a_builtin_tool_go_back_unchanged() -> None:
     [made] = reply.tool_calls
     assert made.raw_arguments == raw
     body, changes = write([user("x"), reply.message, tool_result(made, made.raw_arguments)], [declared])
-    assert (body["tools"], changes) == ([declared], [])
+    assert (body["tools"], changes) == ([declared], ["lost_reasoning"])
     assert body["messages"][1]["tool_calls"][0]["function"] == {"name": "$web_search", "arguments": raw}
     assert body["messages"][2] == {"role": "tool", "tool_call_id": "functions.$web_search:0", "content": raw}
 

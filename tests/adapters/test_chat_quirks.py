@@ -13,7 +13,6 @@ import pytest
 
 from streamfold import AllowedTools, Message, NamedTool, Provider, Tool, ToolCall, assistant, tool_result
 from streamfold import user as user_says
-from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.recording import ReplayTransport
 from streamfold.requests.request import Request
@@ -28,15 +27,13 @@ def sent(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The body, without what is always the same, and the warnings."""
     adapter = ChatAdapter(quirks)
-    request, warnings = adapter.rewrite(Request.read("m", messages, tools, choice, options))
-    report = EncodingReport()
-    body = adapter.encode(request, report)
-    warnings += report.warnings()
+    ready = adapter.prepare(Request.read("m", messages, tools, choice, options))
+    body = json.loads(ready.body)
     for name in ("model", "stream", "stream_options"):
         body.pop(name, None)
     if isinstance(messages, str):
         del body["messages"]
-    return body, [(warning.code, warning.detail) for warning in warnings]
+    return body, [(warning.code, warning.detail) for warning in ready.warnings]
 
 
 # --- reasoning effort ------------------------------------------------------------------------------------------------
@@ -191,7 +188,7 @@ def test_names_that_are_refused() -> None:
         user_says("x"),
         assistant(tool_calls=[call]),
         replace(tool_result(call, "y"), name="f"),
-        {"role": "tool", "name": "f", "tool_call_id": "a", "content": "z"},
+        {"role": "tool", "name": "f", "tool_call_id": "a", "content": "y"},
     ]
     body, _ = sent(quirks, history)
     assert not any("name" in message for message in body["messages"])

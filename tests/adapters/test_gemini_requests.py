@@ -101,16 +101,18 @@ def test_images_in_results() -> None:
 
 
 def test_the_ends_of_a_history_are_repaired() -> None:
-    """With `repair_history=True` what stands before the first user message is left out, and a user message is added."""
-    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair_history=True)
+    """A message of the user is added before an assistant that begins, and behind one that ends."""
+    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")])
     assert json.loads(made.body)["contents"] == [
+        {"role": "user", "parts": [{"text": "Continue."}]},
+        {"role": "model", "parts": [{"text": "Hello."}]},
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hel"}]},
         {"role": "user", "parts": [{"text": "Continue."}]},
     ]
     assert [warning.code for warning in made.warnings] == ["history_repaired", "history_repaired"]
     talk = [assistant(None, tool_calls=[A]), tool_result(A, "sunny"), user("Hi")]
-    assert [content["role"] for content in sent(talk, repair_history=True)["contents"]] == ["user"]
+    assert [content["role"] for content in sent(talk, [WEATHER])["contents"]] == ["user", "model", "user", "user"]
 
 
 def test_strict_tools() -> None:

@@ -19,6 +19,7 @@ from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.recording import Recording
 from streamfold.requests import CALL_EXTRAS
+from streamfold.requests.history import fit_history
 from streamfold.requests.request import Request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from tables import each_row
@@ -39,11 +40,13 @@ def sent(api: Any, *messages: Any, origin: str | None = None) -> tuple[list[Any]
     """The messages of the body, and what was said about them."""
     adapter = APIS[api] if isinstance(api, str) else api
     request = replace(Request.read("kimi-k2.6", list(messages), None, "auto", {}), origin=origin)
-    request, warnings = adapter.rewrite(request)
+    rules = replace(adapter.history_rules(request), wants_reasoning=False)
+    fitted = fit_history(request.messages, rules, open_calls=True)
+    request, warnings = adapter.rewrite(replace(request, messages=fitted.messages, positions=fitted.positions))
     report = EncodingReport()
     body = adapter.encode(request, report)
-    warnings += report.warnings()
-    return body.get("messages") or body["input"], [f"{warning.code}: {warning.detail}" for warning in warnings]
+    told = [*fitted.warnings, *warnings, *report.warnings()]
+    return body.get("messages") or body["input"], [f"{warning.code}: {warning.detail}" for warning in told]
 
 
 def content(api: str, message: Message) -> Any:

@@ -156,7 +156,7 @@ CONVERSATIONS = [
             tool_result(OSLO, "-3 °C"), user("And now?"),
         ],
         tools=(WEATHER, CLOCK),
-        changes={"kimi": ("ids_renumbered",)},
+        changes={"chat": ("history_repaired",), "kimi": ("lost_reasoning", "history_repaired", "ids_renumbered")},
         chat=chat(
             {"role": "user", "content": "Oslo or Lagos?"},
             {
@@ -167,8 +167,8 @@ CONVERSATIONS = [
                     called("call_2", "get_weather", '{"city":"Lagos"}'),
                 ],
             },
-            {"role": "tool", "tool_call_id": "call_2", "content": "31 °C"},
             {"role": "tool", "tool_call_id": "call_1", "content": "-3 °C"},
+            {"role": "tool", "tool_call_id": "call_2", "content": "31 °C"},
             {"role": "user", "content": "And now?"},
             tools=CHAT_TOOLS,
             tool_choice="auto",
@@ -196,8 +196,8 @@ CONVERSATIONS = [
                     called("functions.get_weather:1", "get_weather", '{"city":"Lagos"}'),
                 ],
             },
-            {"role": "tool", "tool_call_id": "functions.get_weather:1", "content": "31 °C"},
             {"role": "tool", "tool_call_id": "functions.get_weather:0", "content": "-3 °C"},
+            {"role": "tool", "tool_call_id": "functions.get_weather:1", "content": "31 °C"},
             {"role": "user", "content": "And now?"},
             tools=CHAT_TOOLS,
             tool_choice="auto",
@@ -231,7 +231,7 @@ CONVERSATIONS = [
             tool_result(OSLO, {"celsius": -3.5, "sky": "grau – weiß", "wind": None}), tool_result(NOW, [12, True]),
         ],
         tools=(WEATHER, CLOCK),
-        changes={"kimi": ("ids_renumbered",)},
+        changes={"kimi": ("lost_reasoning", "ids_renumbered")},
         chat=chat(
             {"role": "user", "content": "Oslo, and the time?"},
             {
@@ -324,7 +324,7 @@ CONVERSATIONS = [
         [user("Do it."), Message("assistant", refusal="I won't."), user("Please.")],
         chat=chat(
             {"role": "user", "content": "Do it."},
-            {"role": "assistant", "content": None, "refusal": "I won't."},
+            {"role": "assistant", "content": "I won't."},
             {"role": "user", "content": "Please."},
         ),
         responses=responses(
@@ -332,7 +332,12 @@ CONVERSATIONS = [
             said({"type": "refusal", "refusal": "I won't."}, at=1),
             asked("Please."),
         ),
-        kimi="neither text nor tool calls",  # Kimi has no refusals: it declines in its text
+        kimi=kimi(
+            {"role": "user", "content": "Do it."},
+            {"role": "assistant", "content": "I won't."},
+            {"role": "user", "content": "Please."},
+        ),
+        changes={"chat": ("history_repaired",), "kimi": ("history_repaired",)},  # only some have a place for it
     ),
     Conversation(
         "forced",
@@ -396,10 +401,8 @@ def adapter_for(api: str) -> Adapter:
 def prepare(api: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
     """A row's request as the API's endpoint takes it, and the codes of what was changed for that."""
     asked = Request.read(MODELS[api], messages or row.messages, list(row.tools), row.tool_choice, row.options)
-    request, changes = adapter_for(api).rewrite(asked)
-    report = EncodingReport()
-    adapter_for(api).encode(request, report)
-    return request, [change.code for change in (*changes, *report.warnings())]
+    ready = adapter_for(api).prepare(asked)
+    return ready.request, [warning.code for warning in ready.warnings]
 
 
 def encode(api: str, row: Conversation, messages: list[Any] | None = None) -> dict[str, Any]:

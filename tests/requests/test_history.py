@@ -17,7 +17,7 @@ from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.requests.history import HistoryRules, check_history
+from streamfold.requests.history import HistoryRules, fit_history
 from streamfold.requests.request import Request
 from tables import each_row
 
@@ -38,18 +38,18 @@ def refused(api: str, messages: Any, **options: Any) -> str | None:
     """Why the API refuses the conversation; None if it does not. A warning is `(doubtful)` or `(lost)`."""
     read = Request.read("m", messages, None, "auto", {}).messages
     try:
-        _, found = check_history(read, rules(api, messages, **options))
+        fitted = fit_history(read, rules(api, messages, **options))
     except ConfigError as error:
         return str(error)
-    return "; ".join(f"({warning.code}) {warning.detail}" for warning in found) or None
+    return "; ".join(f"({warning.code}) {warning.detail}" for warning in fitted.warnings) or None
 
 
 def mended(api: str, messages: Any) -> tuple[list[Any], list[str]]:
     """The conversation as it is sent with `repair_history=True`, and what is said about it."""
     read = Request.read("m", messages, None, "auto", {}).messages
-    sent, found = check_history(read, rules(api, messages), repair=True)
-    assert refused(api, list(sent)) is None or api == "kimi"
-    return list(sent), [f"{warning.code}: {warning.detail}" for warning in found]
+    fitted = fit_history(read, rules(api, messages), repair=True)
+    assert refused(api, list(fitted.messages)) is None or api == "kimi"
+    return list(fitted.messages), [f"{warning.code}: {warning.detail}" for warning in fitted.warnings]
 
 
 TURN = assistant(tool_calls=[A, B], reasoning="Hm.")
@@ -62,7 +62,7 @@ RESULTS = [tool_result(A, "18"), tool_result(B, "noon")]
     [
         [system("Be brief."), user("Hi")],
         [user("Hi"), TURN, *RESULTS],
-        [user("Hi"), TURN, *reversed(RESULTS), user("Thanks.")],
+        [user("Hi"), TURN, *RESULTS, user("Thanks.")],
         [
             user("Hi"),
             TURN,
@@ -101,7 +101,7 @@ MEND = "; pass repair_history=True to have this repaired"
          "messages[1] calls 'get_weather' (id 'a'), and no tool message answers it; messages[1] calls 'get_time' (id"
          " 'b'), and no tool message answers it" + MEND),
         ([user("Hi"), TURN, *RESULTS, tool_result(A, "19")],
-         "messages[4] answers the call 'a' again, after messages[2]" + MEND),
+         "messages[4] answers the call 'a' again, otherwise than messages[2]" + MEND),
     ],
 )  # fmt: skip
 def test_what_every_api_refuses(api: str, messages: Any, wanted: str) -> None:
@@ -217,13 +217,15 @@ def test_an_id_again_in_a_later_turn() -> None:
     https://github.com/agno-agi/agno/issues/5116."""
     why = "messages[3] has a call with the id 'a', which another call of messages[1] has too"
     assert refused("chat", AGAIN) == f"(history_mismatch) {why}"
-    assert refused("responses", AGAIN) == why + MEND
+    renamed = "ids of calls are sent in a form that the provider accepts: 'a' as 'call_3_0'"
+    assert refused("responses", AGAIN) == f"(ids_renumbered) {renamed}"
     assert refused("kimi", AGAIN) is None
+    said = {"chat": f"history_repaired: {why}: it was given a new one", "responses": f"ids_renumbered: {renamed}"}
     for api in ("chat", "responses"):
-        sent, said = mended(api, AGAIN)
+        sent, told = mended(api, AGAIN)
         assert [message.tool_call_id for message in sent if message.role == "tool"] == ["a", "call_3_0"]
         assert [call.id for call in sent[3].tool_calls] == ["call_3_0"]
-        assert said == [f"history_repaired: {why}: it was given a new one"]
+        assert told == [said[api]]
 
 
 def test_fresh_ids_in_dicts() -> None:
@@ -255,24 +257,24 @@ def test_fresh_ids_in_the_items_of_an_answer() -> None:
 
 
 EMPTY = [user("Hi"), assistant(), user("Hello?")]
+LEFT_OUT = "(history_repaired) messages[1]: an assistant's turn with neither text nor calls was left out"
 
 
-def test_empty_turns() -> None:
-    """A null text without calls is refused by every chat, an empty one by Kimi; the Responses API never sees it."""
-    why = "messages[1] is an assistant's turn with neither text nor calls"
-    blank = [user("Hi"), assistant(""), user("Hello?")]
-    assert refused("chat", EMPTY) == refused("kimi", EMPTY) == refused("kimi", blank) == why + MEND
-    assert refused("chat", blank) == f"(history_mismatch) {why}"
+@each_row("api", APIS)
+def test_empty_turns(api: str) -> None:
+    """They are left out: many servers refuse them. One that is to be continued is no empty turn."""
     searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}  # of Claude's, and only that
-    assert (
-        refused("kimi", [user("Hi"), Message("assistant", "", extras={"blocks": [searched]}), user("Hello?")])
-        == why + MEND
-    )
-    bare = [user("Hi"), Message("assistant", [{"type": "text", "text": ""}])]
-    assert refused("kimi", bare) == why + MEND
-    assert refused("responses", EMPTY) is None
-    assert mended("chat", EMPTY) == ([EMPTY[0], EMPTY[2]], [f"history_repaired: {why}: it was left out"])
-    assert refused("kimi", [user("A limerick."), assistant("", partial=True)]) is None
+    foreign = Message("assistant", "", extras={"blocks": [searched]}, origin="anthropic https://test")
+    turns = [assistant(), assistant(""), Message("assistant", [{"type": "text", "text": ""}])]
+    for turn in turns if api == "responses" else [*turns, foreign]:
+        assert refused(api, [user("Hi"), turn, user("Hello?")]) == LEFT_OUT
+    assert [message.role for message in mended(api, EMPTY)[0]] == ["user", "user"]
+    if api != "responses":
+        assert refused(api, [user("A limerick."), assistant("", partial=True)]) is None
+
+
+def test_an_empty_turn_with_members() -> None:
+    """What the caller wrote for this server is content too."""
     assert refused("chat", [user("Hi"), {"role": "assistant", "content": None, "audio": {"id": "a"}}]) is None
 
 
@@ -302,14 +304,14 @@ def test_a_refusal_is_sent_to_every_endpoint(name: str, turn: Any) -> None:
     preview = Provider.from_config(name).preview([user("Hi"), turn, user("Why?")])
     assert preview.body.decode().count("I can't help.") == 1
     told = [warning.detail for warning in preview.warnings if warning.code == "history_repaired"]
-    as_text = "messages[1] has a refusal, for which this provider has no place: it was sent as text"
+    as_text = "messages[1]: a refusal, for which this provider has no place, was sent as text"
     assert told == ([] if ENDPOINTS[name] else [as_text])
     if not ENDPOINTS[name]:
         assert b'"refusal"' not in preview.body
 
 
 NOTHING: list[Any] = [
-    user(""), Message("user", None), Message("user", []), user("", ""), Message("system", ""), Message("developer"),
+    user(""), Message("user", None), Message("user", []), user("", ""), Message("system", ""),
     {"role": "user", "content": None}, {"role": "user", "content": []}, {"role": "user"},
     {"role": "user", "content": [{"type": "text", "text": ""}]},
 ]  # fmt: skip
@@ -317,19 +319,19 @@ NOTHING: list[Any] = [
 
 @each_row("api", APIS)
 @each_row("nothing", NOTHING, ids=repr)
-def test_a_turn_without_content_is_refused(api: str, nothing: Any) -> None:
-    """A user or a system that says nothing is a mistake of the application on every API; a repair leaves it out."""
-    found = refused(api, [user("Hi"), nothing])
-    assert found is not None
-    assert "has no content" in found or "does not know" in found
-    if getattr(nothing, "role", "user") != "developer":
-        assert mended(api, [user("Hi"), nothing])[0] == [user("Hi")]
-        if getattr(nothing, "role", "user") == "user":  # something has to be asked
-            assert mended(api, [nothing])[0] == [user("Continue.")]
-            assert mended(api, [system("Be brief."), nothing])[0] == [system("Be brief."), user("Continue.")]
-        else:
-            with pytest.raises(ConfigError, match="nothing is left of the conversation"):
-                mended(api, [nothing])
+def test_a_message_without_content_is_left_out(api: str, nothing: Any) -> None:
+    """A user or a system that says nothing is left out, with a warning; something must be left that is asked."""
+    role = getattr(nothing, "role", "user")
+    left_out = f"a message of the {role} without text was left out"
+    assert refused(api, [user("Hi"), nothing]) == f"(history_repaired) messages[1]: {left_out}"
+    assert mended(api, [user("Hi"), nothing])[0] == [user("Hi")]
+    if role == "user":
+        assert mended(api, [nothing])[0] == [user("Continue.")]
+        assert mended(api, [system("Be brief."), nothing])[0] == [system("Be brief."), user("Continue.")]
+        assert mended(api, [user("Hi"), assistant("Yes?"), nothing])[0][2] == user("Continue.")
+    else:
+        with pytest.raises(ConfigError, match="nothing is left of the conversation"):
+            mended(api, [nothing])
 
 
 def test_empty_turns_by_quirk() -> None:
@@ -371,11 +373,11 @@ def test_the_check_is_linear(api: str) -> None:
 def test_roles() -> None:
     """Kimi knows no developer, and only the oldest chats a function; a system message says the same, and is sent."""
     developer = [Message("developer", "Be brief."), user("Hi")]
-    why = "messages[0] has the role 'developer', which this provider does not know"
-    assert refused("kimi", developer) == f"(history_repaired) {why}: it was sent as a system message"
+    why = "messages[0]: the role 'developer', which this provider does not know, was sent as 'system'"
+    assert refused("kimi", developer) == f"(history_repaired) {why}"
     assert [refused(api, developer) for api in ("chat", "responses", "engine")] == [None] * 3
     assert mended("kimi", developer) == (
-        [system("Be brief."), user("Hi")], [f"history_repaired: {why}: it was sent as a system message"]
+        [system("Be brief."), user("Hi")], [f"history_repaired: {why}"]
     )  # fmt: skip
     function = [user("Hi"), {"role": "function", "name": "f", "content": "18"}]
     why = "messages[1] has the role 'function', which this provider does not know"
@@ -423,6 +425,96 @@ def test_what_is_in_the_wrong_order_comes_into_the_calls_order() -> None:
     none = tool_result(A, "this call was not answered", error=True)
     assert sent == [user("Hi"), TURN, none, tool_result(B, "noon"), user("Well?"), user("So?")]
     assert [line.rpartition(": ")[2] for line in said] == ["this call was not answered", "it was moved"]
+
+
+# --- what endpoints demand -------------------------------------------------------------------------------------------
+
+C = ToolCall("call_with_a_long_id", "get_weather", {}, "{}")
+CALLED = [user("Hi"), assistant(tool_calls=[C]), tool_result(C, "18")]
+DEMANDS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
+    "one system message": (
+        {"system": "first"},
+        [system("Be brief."), system("Be kind."), user("Hi"), assistant("Yes?"), system("Be quick."), user("Go.")],
+        [system("Be brief.\n\nBe kind."), user("Hi"), assistant("Yes?"), user("Be quick."), user("Go.")],
+    ),
+    "roles alternate": (
+        {"joined": ("user", "assistant"), "begins_with_user": True},
+        [system("Be brief."), assistant("Yes?"), assistant("Well?"), user("Hi"), user("there")],
+        [system("Be brief."), user("Continue."), assistant("Yes?\n\nWell?"), user("Hi\n\nthere")],
+    ),
+    "a user last": ({"ends_with_user": True}, [user("Hi"), assistant("Yes?")],
+                    [user("Hi"), assistant("Yes?"), user("Continue.")]),
+    "some user": ({"needs_user": True}, [assistant("Yes?")], [user("Continue."), assistant("Yes?")]),
+    "no user behind a result": ({"user_behind_result": False}, [*CALLED, user("So?")],
+                                [*CALLED, assistant("..."), user("So?")]),
+    "one call in a turn": (
+        {"single_call": True},
+        [user("Hi"), assistant("Well.", tool_calls=[A, B]), tool_result(A, "18"), tool_result(B, "noon")],
+        [user("Hi"), assistant("Well.", tool_calls=[A]), tool_result(A, "18"),
+         assistant(tool_calls=[B]), tool_result(B, "noon")],
+    ),
+    "strings": ({"strings": ("user",)}, [user("a", "b")], [user("a\nb")]),
+    "names": ({"plain_names": True}, [Message("user", "Hi", name="Anna Smith")],
+              [Message("user", "Hi", name="Anna_Smith")]),
+    "blanks": ({"blanks": "space_refused"}, [user("a", " "), assistant(" "), user("b")],
+               [Message("user", ["a"]), user("b")]),
+    "results with text": ({"blank_results": False}, [*CALLED[:2], tool_result(C, "")],
+                          [*CALLED[:2], tool_result(C, "(no output)")]),
+    "nine letters and digits": (
+        {"ids": "nine"},
+        CALLED,
+        [user("Hi"), assistant(tool_calls=[replace(C, id="XZWrgtSsI")]), tool_result(replace(C, id="XZWrgtSsI"), "18")],
+    ),
+    "no long ids": (
+        {"id_length": 15},
+        CALLED,
+        [user("Hi"), assistant(tool_calls=[replace(C, id="call_w_ffd1996f")]),
+         tool_result(replace(C, id="call_w_ffd1996f"), "18")],
+    ),
+}  # fmt: skip
+
+
+@each_row("name", DEMANDS)
+def test_a_history_is_fitted_to_what_an_endpoint_demands(name: str) -> None:
+    """It is changed as little as it demands, with a warning, and a second time nothing is left to change."""
+    demanded, given, wanted = DEMANDS[name]
+    rules = HistoryRules().over(demanded)
+    messages = Request.read("m", given, None, "auto", {}).messages
+    fitted = fit_history(messages, rules)
+    assert list(fitted.messages) == wanted
+    assert fitted.warnings
+    assert fit_history(fitted.messages, rules).warnings == ()
+    assert fit_history(messages, HistoryRules()).messages == tuple(given) or name == "blanks"
+
+
+def test_arguments_that_are_no_object() -> None:
+    """They go as an object that holds the model's text, where the server parses them."""
+    broken = ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{")
+    history = (user("Hi"), assistant(tool_calls=[broken]), tool_result(broken, "No."))
+    (call,) = fit_history(history, HistoryRules(object_arguments=True)).messages[1].tool_calls
+    assert (call.arguments, call.raw_arguments) == ({"_raw": "{"}, '{"_raw": "{"}')
+
+
+def test_equal_results_of_a_call_are_one() -> None:
+    """Different ones are an error."""
+    assert refused("chat", [*CALLED, CALLED[2]]) == (
+        "(history_repaired) messages[3]: the same result of a call as in messages[2] was left out"
+    )
+    assert "otherwise than" in (refused("chat", [*CALLED, tool_result(C, "19")]) or "")
+
+
+def test_ids_that_are_missing_are_made() -> None:
+    """For a call and its result alike."""
+    call = replace(A, id="")
+    sent, _ = mended("chat", [user("Hi"), assistant(tool_calls=[call]), tool_result(call, "18")])
+    assert (sent[1].tool_calls[0].id, sent[2].tool_call_id) == ("call_1_0", "call_1_0")
+
+
+def test_positions_are_those_of_the_callers_list() -> None:
+    """Whatever was left out, added or joined before them."""
+    fitted = fit_history((system("a"), system("b"), assistant(""), user("Hi"), *CALLED[1:], user("So?")),
+                         HistoryRules(system="first", user_behind_result=False))  # fmt: skip
+    assert fitted.positions == (0, 3, 4, 5, 6, 6)
 
 
 # --- through a provider -----------------------------------------------------------------------------------------------

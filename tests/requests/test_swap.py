@@ -43,8 +43,8 @@ RICH = Conversation(
         Message("system", "Be brief."),
         user("What is this?", image(PNG, detail="low")),
         assistant("Let me look.", tool_calls=CALLS, reasoning="An image it is."),
-        tool_result(CALLS[1], "the second"),
         tool_result(CALLS[0], "the first"),
+        tool_result(CALLS[1], "the second"),
         user("And now?"),
     ),
     ({"type": "function", "function": {"name": "look_up", "description": "Looks.", "parameters": SCHEMA}},),
@@ -117,8 +117,8 @@ def test_what_becomes_of_a_conversation() -> None:
     assert states(check_swap(profile("kimi"), RICH)) == {
         "messages[2].tool_calls[0]": "changed: id functions.look_up:0",
         "messages[2].tool_calls[1]": "changed: id functions.look_up:1",
-        "messages[3].tool_call_id": "changed: functions.look_up:1",
-        "messages[4].tool_call_id": "changed: functions.look_up:0",
+        "messages[3].tool_call_id": "changed: functions.look_up:0",
+        "messages[4].tool_call_id": "changed: functions.look_up:1",
         "tool_choice": "changed: auto",
         "temperature": "lost",
     }
@@ -314,5 +314,5 @@ def test_results_that_changed_places_are_seen(monkeypatch: pytest.MonkeyPatch) -
         return body
 
     monkeypatch.setattr(ChatAdapter, "encode", crossed)
-    wanted = ["messages[3].tool_call_id call_2 lost ", "messages[4].tool_call_id call_1 lost "]
+    wanted = ["messages[3].tool_call_id call_1 lost ", "messages[4].tool_call_id call_2 lost "]
     assert silent(check_swap(profile("vllm"), RICH)) == wanted

@@ -210,8 +210,8 @@ def test_a_thread_with_an_empty_turn_goes_on() -> None:
             model = ChatStreamfold(client=ScriptedProvider("Yes.", provider=provider))
             assert model.invoke(history).content == "Yes."
     strict = ChatStreamfold(client=ScriptedProvider("Yes."), options={"repair_history": False})
-    with pytest.raises(ConfigError, match="has no content"):
-        strict.invoke([HumanMessage("")])
+    with pytest.raises(ConfigError, match="calls 'f'"):
+        strict.invoke([HumanMessage("Hi"), call_of, HumanMessage("Hello?")])
 
 
 def test_a_tool_that_the_provider_runs_is_no_function() -> None:

@@ -20,10 +20,10 @@ from ..requests import (
     OptionRules,
     Rules,
     apply_rules,
-    check_history,
     check_hosted,
     describe_missing,
     emulatable_capabilities,
+    fit_history,
     fit_options,
     fit_sampling,
     missing_capabilities,
@@ -174,14 +174,16 @@ class Adapter(ABC):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         self._check_capabilities(request, endpoint)
         dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
-        messages, found = check_history(request.messages, self.history_rules(request), repair=repair_history)
-        if messages is not request.messages:
-            request = replace(request, messages=messages)
+        family = self.family if request.family is NO_FAMILY else request.family
+        rules = self.history_rules(request).over(family.history or {})
+        fitted = fit_history(request.messages, rules, repair=repair_history, origin=request.origin)
+        if fitted.messages is not request.messages:
+            request = replace(request, messages=fitted.messages, positions=fitted.positions)
         ready, changes = self.rewrite(request)
         options, sampling = fit_sampling(ready.options, ready.family, self.option_rules(ready), model=ready.model)
         if options is not ready.options:
             ready = replace(ready, options=options)
-        return ready, [*found, *dropped, *changes, *sampling]
+        return ready, [*fitted.warnings, *dropped, *changes, *sampling]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""

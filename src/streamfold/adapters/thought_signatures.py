@@ -36,9 +36,12 @@ def unsigned_calls(request: Request) -> frozenset[int]:
     https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
     found = set()
+    positions = [position for position, _ in request.numbered]
     for at in range(len(request.messages) - 1, -1, -1):
         message = request.messages[at]
         if message.role == "user":
+            if at and positions[at] == positions[at - 1]:
+                continue  # images that were moved out of the result before it don't end the turn
             break
         if not message.tool_calls:
             continue

@@ -157,8 +157,11 @@ class PreparedCall:
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(adapter=learned.adapter))
         if learned.schemas:  # whatever else a request asks for
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(schemas=learned.schemas))
-        if learned.lessons or learned.only_streams:
-            options = Restrictions(learned.lessons, only_streams=learned.only_streams)
+        if histories := tuple(lesson for lesson in learned.lessons if lesson.history is not None):
+            endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(histories))
+        lessons = tuple(lesson for lesson in learned.lessons if lesson.history is None)
+        if lessons or learned.only_streams:
+            options = Restrictions(lessons, only_streams=learned.only_streams)
             endpoint.restrictions.add(model, self.owner, combination_of(self.request), options)
         if not self.params.many_conversations and has_cache_marks(self.request):
             endpoint.prompt_cache.remember(self.request)

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..adapters import Adapter, PreparedRequest
+from ..config import learned_rules
 from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError
 from ..requests import (
     EFFORTS,
@@ -55,12 +56,13 @@ class LearnedRestriction:
     """How an option is sent after the server rejected it. Without the optional attributes it is left out.
 
     Attributes:
-        option: the name of the option, "tool_choice", or "reasoning" for that of earlier turns.
+        option: the name of the option, "tool_choice", "reasoning" for that of earlier turns, "history ..." for rules.
         why: the server's message.
         instead: the name of the member that replaces the rejected one.
         least, most: the bounds of its value.
         allowed: the accepted values.
         set_by_adapter: it was rejected although no caller had set it: an adapter writes it anyway.
+        history: rules for the conversation, by the names of `HistoryRules`.
     """
 
     option: str
@@ -70,6 +72,7 @@ class LearnedRestriction:
     most: float | None = None
     allowed: tuple[ReasoningEffort, ...] = ()
     set_by_adapter: bool = False
+    history: Mapping[str, Any] | None = None
 
 
 def restriction_from_error(
@@ -87,8 +90,7 @@ def restriction_from_error(
     option = _option(meaning.param or "", sent, body)
     if option is None or not sent.options.extra_body.keys().isdisjoint(_MEMBERS.get(option, ())):
         return None
-    why = message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}..."
-    lesson = LearnedRestriction(option, why)
+    lesson = LearnedRestriction(option, _shortened(message))
     if option == "max_output_tokens":  # it limits the cost, so it is never left out
         names, set_by_adapter = _MEMBERS[option], sent.options.max_output_tokens is None
         value = next((body[name] for name in names if isinstance(body.get(name), int)), sent.options.max_output_tokens)
@@ -104,6 +106,10 @@ def restriction_from_error(
     if option == "reasoning_effort" and levels not in ((), ("none",)) and sent.options.reasoning_effort not in levels:
         return replace(lesson, allowed=levels)
     return lesson
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}..."
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
@@ -128,6 +134,10 @@ def with_restrictions(request: Request, lessons: Iterable[LearnedRestriction]) -
     """Returns the request as the model accepts it, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     for lesson in lessons:
+        if lesson.history is not None:
+            history = {**(request.family.history or {}), **lesson.history}
+            request = replace(request, family=request.family.over({"history": history}))
+            continue
         match lesson.option:
             case "stop":  # the reader ends the answer there instead
                 request = replace(request, family=request.family.over({"stop": "no"}))
@@ -364,6 +374,10 @@ def restrictions_from_error(
         return Restrictions(adapter=other)
     if sent.request.options.unsupported_options == "strict":
         return None
+    rules = learned_rules(f"{error.message} {error.body}") if isinstance(error, BadRequestError) else {}
+    if not rules.items() <= (sent.request.family.history or {}).items():
+        why = _shortened(error.message)
+        return Restrictions((LearnedRestriction(f"history: {', '.join(rules)}", why, history=rules),))
     if isinstance(error, UnsupportedOptionError) and error.info is not None:
         meaning = error.info.meaning(error.body)
         message, body = error.info.message, json.loads(sent.body)

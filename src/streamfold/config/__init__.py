@@ -17,6 +17,7 @@ from .endpoint import EndpointHeaders, ResolvedEndpoint, URLs
 from .environment import set_variable, variable_is_set, variable_value
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
 from .gc_tuning import tune_gc_for_server
+from .history_facts import learned_rules
 from .inspection import (
     Budget,
     EffectiveValue,

@@ -25,6 +25,7 @@ from ..errors import ConfigError, NotConfiguredError
 from ..requests import CAPABILITIES, NO_FAMILY, Capabilities, Family, ModelTable, bare_name, merge_facts
 from ..types import Prices
 from .catalogue import FAMILIES_FILE, catalogue_folder
+from .history_facts import check_history_rules, history_facts
 from .layers import TomlFile
 from .search_path import user_folder
 from .tables import read_table, validation_error, validation_errors
@@ -193,6 +194,10 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
         except ValidationError as exc:
             mistakes += [((index, "prices", *path), text) for path, text in validation_errors(exc)]
         try:
+            check_history_rules(table.history or {})
+        except ValidationError as exc:
+            mistakes += [((index, "history", *path), text) for path, text in validation_errors(exc)]
+        try:
             if adapter is not None:
                 read_quirks(adapter, table.quirks)
         except ValidationError as exc:
@@ -214,8 +219,11 @@ class EndpointModels:
     """The part of a `Profile` that is about models."""
 
     if TYPE_CHECKING:
+        name: str
+        profile: str | None
         adapter: str
         base_url: str
+        renders_templates: bool
         dialect: str | None
         api: str | None
         model_family: str | None
@@ -237,9 +245,12 @@ class EndpointModels:
 
     def adapter_of(self, model: str | None) -> str:
         """Returns the wire format on which a model is asked. It is the same for all requests of a conversation."""
+        return self._adapter_for(self.family_of(model))
+
+    def _adapter_for(self, family: Family) -> str:
         if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
-        return self.api if self.api != "auto" else "chat" if self.family_of(model).takes_chat else "responses"
+        return self.api if self.api != "auto" else "chat" if family.takes_chat else "responses"
 
     def capabilities_of(self, model: str | None) -> Capabilities:
         """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
@@ -254,7 +265,17 @@ class EndpointModels:
         can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
         quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
         known = {**own.known(), **can, **merge_facts(self.models, model or "")}
-        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
+        family = found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
+        history = self._history_of(model or "", self._adapter_for(family), found, own)
+        return family.over({"history": history}) if history else family
+
+    def _history_of(self, model: str, adapter: str, *families: Family) -> dict[str, Any]:
+        """Returns what a model at this endpoint demands of a conversation. The last to say something wins."""
+        name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
+        history = history_facts(name, adapter, providers, host, self.renders_templates)
+        for facts in (*families, *(table for table in self.models if table.fits(model))):
+            history |= facts.history or {}
+        return history
 
     def families_of(self, model: str | None) -> tuple[Family, Family]:
         """Returns what the user's own families say of a model, and what those of the catalogue say of it here."""
@@ -291,8 +312,14 @@ class EndpointModels:
         """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
+        host = self._host()
+        if host is None:  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
+            return self.api is not None
+        return is_first_party_host(vendor, host)
+
+    def _host(self) -> str | None:
+        """Returns the host of the base URL; None if a variable in it isn't set."""
         try:
-            host = urlsplit(self.resolve().base_url).hostname or ""
-        except (NotConfiguredError, ValueError):  # a variable isn't set
-            return self.api is not None  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
-        return is_first_party_host(vendor, host.lower())
+            return (urlsplit(self.resolve().base_url).hostname or "").lower()
+        except (NotConfiguredError, ValueError):
+            return None

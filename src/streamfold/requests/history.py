@@ -1,82 +1,148 @@
-"""The check of a conversation before it is sent. A conversation that the provider would refuse raises, or is repaired.
+"""Fits a conversation to what an endpoint accepts. A conversation that can't be fitted raises, or is repaired.
 
-Every API refuses a result that answers no call, a call without a result, and two results of one call. What only some
-refuse is in `HistoryRules`, which an adapter states. The caller's messages are never changed: a repair makes copies,
-and each repair is a warning. A repair that changes no meaning, such as another word for a role, is made without being
-asked for. Every step is linear in the number of messages and calls.
+What an endpoint accepts is in `HistoryRules`: an adapter states those of its wire format, and `facts/histories.toml`
+has those of endpoints and models. The caller's messages are never changed. What changes no meaning is changed without
+being asked for; what loses or invents something is an error, unless `repair` is set. Each change is a warning. Every
+step is linear in the number of messages and calls.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from typing import Any, Literal
+from hashlib import sha256
+from string import ascii_letters, digits
+from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError, join_limited
-from ..types import Message, ReplyWarning, TextPart, ToolCall
+from ..types import (
+    AudioPart,
+    Content,
+    FilePart,
+    ImagePart,
+    Message,
+    ReplyWarning,
+    TextPart,
+    ToolCall,
+    tool_result_content,
+)
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
-_PLAIN = frozenset({"system", "user"})
 _NOT_ANSWERED = "this call was not answered"
+_NO_OUTPUT = "(no output)"
+_PAUSE = "..."  # of the assistant, between a result and a user message
+_MEDIA = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 CONTINUE_PROMPT = "Continue."
 GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no client has written it
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """What a wire format or an endpoint demands of a conversation.
+    """What a wire format, an endpoint or a model demands of a conversation.
 
     Attributes:
         roles: the roles that it knows.
+        system: where system messages may stand: "leading", several at the beginning; "first", one at the beginning.
+            Others are joined there, or sent as text of the user in their place.
+        joined: roles of which no two messages may follow each other.
+        begins_with_user, needs_user, ends_with_user: a conversation that begins with the assistant, has no user
+            message, or ends with the assistant is refused. "Continue." is added.
+        user_behind_result: a user message may follow a result. If not, the assistant says "..." between them.
         results_follow: results stand directly behind the turn with their calls; else anywhere after it.
+        result_media: results may contain images. If not, they follow in a user message.
+        single_call: a turn has at most one call.
         unique_ids: no two calls of one turn, or of the whole conversation, may have the same id. None: the adapter
             renumbers them.
-        empty_turn: an assistant's turn without text and calls is refused; refused only with null for its text; or is
-            left out by the adapter.
-        empty_others: turns of other roles may be without content.
+        ids: the characters of ids: "word": letters, digits, "_" and "-"; "nine": exactly nine letters and digits.
+        id_length: the longest id.
+        object_arguments: arguments must be a JSON object.
+        plain_names: names of messages have letters, digits, "_" and "-" only.
+        strings: roles whose content must be a string, not a list of text parts.
+        blanks: texts without any character ("refused"), or of white space alone ("space_refused"), are refused.
+        blank_results: results may be without text.
+        null_content: the text of a turn with calls may be null. If not, it is "".
+        empty_others: messages of users and systems may be without content.
+        other_content: whether an assistant's message has anything that is sent beside its text, refusal and calls.
         reads_items: items of the Responses API can be sent.
         wants_reasoning: a turn with calls is refused without its reasoning; the adapter sends an empty one instead.
         knows_more: the provider has stored earlier turns, so that results may answer calls that are not here.
-        begins_with_user: a conversation that begins with the assistant is refused.
-        ends_with_user: one that ends with the assistant is refused: its text can't be continued.
-        refusals: an assistant's turn has a place of its own for a refusal. Elsewhere it is sent as text.
+        refusals: an assistant's message has a member for a refusal. If not, it is sent as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES
+    system: Literal["anywhere", "leading", "first"] = "anywhere"
+    joined: tuple[str, ...] = ()
+    begins_with_user: bool = False
+    needs_user: bool = False
+    ends_with_user: bool = False
+    user_behind_result: bool = True
     results_follow: bool = True
+    result_media: bool = True
+    single_call: bool = False
     unique_ids: Literal["turn", "conversation"] | None = "turn"
-    empty_turn: Literal["refused", "null_refused", "left_out"] = "null_refused"
+    ids: Literal["any", "word", "nine"] = "any"
+    id_length: int | None = None
+    object_arguments: bool = False
+    plain_names: bool = False
+    strings: tuple[str, ...] = ()
+    blanks: Literal["sent", "refused", "space_refused"] = "sent"
+    blank_results: bool = True
+    null_content: bool = True
     empty_others: bool = False
+    other_content: Callable[[Message], bool] = lambda message: bool(message.extras or message.reasoning)
     reads_items: bool = False
     wants_reasoning: bool = False
     knows_more: bool = False
-    begins_with_user: bool = False
-    ends_with_user: bool = False
     refusals: bool = False
 
+    def over(self, facts: Mapping[str, Any]) -> HistoryRules:
+        """Returns the rules with those of an endpoint and a model in place of its own; lists are tuples."""
+        read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+        return replace(self, **read) if read else self
 
-def check_history(
-    messages: tuple[Message, ...], rules: HistoryRules, *, repair: bool = False, open_calls: bool = False
-) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Returns the conversation as it may be sent, and warnings about what was repaired or is doubtful.
+
+class FittedHistory(NamedTuple):
+    """A conversation as it is sent.
+
+    Attributes:
+        positions: of the messages in the caller's list; an added message has that of a neighbour. None: all are there.
+    """
+
+    messages: tuple[Message, ...]
+    positions: tuple[int, ...] | None = None
+    warnings: tuple[ReplyWarning, ...] = ()
+
+
+def fit_history(
+    messages: tuple[Message, ...],
+    rules: HistoryRules,
+    *,
+    repair: bool = False,
+    open_calls: bool = False,
+    origin: str | None = None,
+) -> FittedHistory:
+    """Returns the conversation as an endpoint accepts it, and a warning for each change.
 
     Args:
         repair: repair what can be repaired without inventing anything that the model or a tool said.
         open_calls: calls may be without a result: the conversation isn't sent as it is.
+        origin: of messages that this endpoint wrote, whose ids it accepts.
 
     Raises:
         ConfigError: the provider would refuse the conversation; names all reasons, each with its position.
     """
-    if rules.roles >= _PLAIN and all(map(_is_plain, messages)):
-        return messages, []  # questions alone, with which nothing can be wrong
-    return _Check(messages, rules, repair, open_calls).run()
+    roles = [message.role for message in messages]
+    if roles in (["user"], ["system", "user"]) and all(map(_is_plain, messages)) and rules.roles >= {*roles}:
+        return FittedHistory(messages)  # a question alone, with which nothing can be wrong
+    return _Fitting(messages, rules, repair, open_calls, origin).run()
 
 
 def _is_plain(message: Message) -> bool:
-    return message.role in _PLAIN and type(message.content) is str and message.content != "" and not message.tool_calls
+    return type(message.content) is str and not message.content.isspace() and message.content != "" and not message.name
 
 
 def is_custom(call: ToolCall) -> bool:
@@ -102,15 +168,13 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A message, and what the check found out about it.
+    """A message, and what was found out about it.
 
     Attributes:
         at: its position in the caller's list.
         answered: on a result, the call that it answers, if there is one.
         repeats: on a result without a call, the last call before it that has the id.
         dropped: it is not sent.
-        ordered: its results are sent directly behind it in the calls' order, because one was elsewhere or missing.
-        moved: a result that was already sent with its turn.
     """
 
     at: int
@@ -119,30 +183,33 @@ class _Turn:
     answered: _Call | None = None
     repeats: _Call | None = None
     dropped: bool = False
-    ordered: bool = False
-    moved: bool = False
 
     @property
     def name(self) -> str:
         return f"messages[{self.at}]"
 
 
-class _Check:
-    def __init__(self, messages: tuple[Message, ...], rules: HistoryRules, repair: bool, open_calls: bool) -> None:
-        self._messages, self._rules, self._repair, self._open_calls = messages, rules, repair, open_calls
+class _Fitting:
+    def __init__(
+        self, messages: tuple[Message, ...], rules: HistoryRules, repair: bool, open_calls: bool, origin: str | None
+    ) -> None:
+        self._messages, self._rules, self._repair = messages, rules, repair
+        self._open_calls, self._origin = open_calls, origin
         self._turns = [_Turn(at, message) for at, message in enumerate(messages)]
         for turn in self._turns:
             turn.calls = [_Call(turn, number, call.id) for number, call in enumerate(turn.message.tool_calls)]
         self._errors: list[str] = []
         self._repairable = True
         self._warnings: list[ReplyWarning] = []
-        self._goes_on = False  # a user's message is added at the end
+        self._changes: dict[str, list[str]] = {}  # places, by what was done there
+        self._ids: dict[str, str] = {}
+        self._moved: set[int] = set()  # turns whose results a repair puts behind them
+        self._sent: list[tuple[int, Message]] = []
 
-    def run(self) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-        self._check_roles()
-        self._check_refusals()
-        self._check_empty_turns()
-        self._check_ends()
+    def run(self) -> FittedHistory:
+        self._fit_roles()
+        self._fit_blanks()
+        self._leave_out_empty_turns()
         self._pair()
         self._check_ids()
         self._check_results()
@@ -151,91 +218,110 @@ class _Check:
             refused = ConfigError(join_limited(self._errors, "; ", "more problems"))
             refused.hint = "pass repair_history=True to have this repaired" if self._repairable else ""
             raise refused
-        if not any(warning.code == "history_repaired" for warning in self._warnings):
-            return self._messages, self._warnings
-        if not self._goes_on and all(turn.dropped for turn in self._turns):
-            raise ConfigError("messages: nothing is left of the conversation after its repair")
-        return tuple(self._repaired()), self._warnings
+        self._order()
+        self._move_media()
+        self._place_system_messages()
+        self._join()
+        self._fit_ends()
+        self._sent = [(at, self._fit_members(at, message)) for at, message in self._sent]
+        if not self._sent:
+            raise ConfigError("messages: nothing is left of the conversation, whose messages are all without content")
+        return self._result()
 
-    def _wrong(self, problem: str, repaired: str | None, *, harmless: bool = False) -> bool:
-        """Notes an error, or its repair. Returns whether to repair it. A harmless repair is always made."""
-        if repaired and (self._repair or harmless):
+    def _result(self) -> FittedHistory:
+        for change, places in self._changes.items():
+            detail = f"{join_limited(list(dict.fromkeys(places)))}: {change}"
+            self._warnings.append(ReplyWarning("history_repaired", detail))
+        if self._ids:
+            shown = join_limited([f"{old!r} as {new!r}" for old, new in self._ids.items()])
+            detail = f"ids of calls are sent in a form that the provider accepts: {shown}"
+            self._warnings.append(ReplyWarning("ids_renumbered", detail))
+        positions = tuple(at for at, _ in self._sent)
+        same = positions == tuple(range(len(self._messages)))
+        messages = tuple(message for _, message in self._sent)
+        return FittedHistory(messages, None if same else positions, tuple(self._warnings))
+
+    def _change(self, at: int, what: str) -> None:
+        """Notes a change that is always made."""
+        self._changes.setdefault(what, []).append(f"messages[{at}]")
+
+    def _wrong(self, problem: str, repaired: str) -> bool:
+        """Notes an error, or its repair. Returns whether to repair it."""
+        if repaired and self._repair:
             self._warnings.append(ReplyWarning("history_repaired", f"{problem}: {repaired}"))
             return True
         self._errors.append(problem)
-        self._repairable = self._repairable and repaired is not None
+        self._repairable = self._repairable and bool(repaired)
         return False
 
-    def _doubtful(self, problem: str) -> None:
-        self._warnings.append(ReplyWarning("history_mismatch", problem))
+    # --- single messages ----------------------------------------------------------------------------------------------
 
-    # --- what is found ------------------------------------------------------------------------------------------------
-
-    def _check_roles(self) -> None:
+    def _fit_roles(self) -> None:
         for turn in self._turns:
             role = turn.message.role
-            if role in self._rules.roles:
-                continue
-            problem = f"{turn.name} has the role {role!r}, which this provider does not know"
-            if role != "developer":
-                self._wrong(problem, None)
-            elif self._wrong(problem, "it was sent as a system message", harmless=True):
+            if role not in self._rules.roles and role == "developer":
+                self._change(turn.at, "the role 'developer', which this provider does not know, was sent as 'system'")
                 turn.message = replace(turn.message, role="system")
-
-    def _check_refusals(self) -> None:
-        if self._rules.refusals:
-            return
-        for turn in self._turns:
-            sent = refusal_as_text(turn.message)
-            if sent is not turn.message:
-                problem = f"{turn.name} has a refusal, for which this provider has no place"
-                self._wrong(problem, "it was sent as text", harmless=True)
+            elif role not in self._rules.roles:
+                self._wrong(f"{turn.name} has the role {role!r}, which this provider does not know", "")
+            if not self._rules.refusals and (sent := refusal_as_text(turn.message)) is not turn.message:
+                self._change(turn.at, "a refusal, for which this provider has no place, was sent as text")
                 turn.message = sent
 
-    def _check_empty_turns(self) -> None:
-        rules = self._rules
-        unread = ("output", "blocks") if rules.empty_turn == "refused" else ("output",)
+    def _fit_blanks(self) -> None:
+        """Removes blank texts beside other content, where the provider refuses them."""
+        if self._rules.blanks == "sent":
+            return
         for turn in self._turns:
-            message = turn.message
-            items = message.extras.get("output")
-            silent = not turn.calls and is_blank_message(message, unread)
-            if message.role == "tool" or not silent or (items and rules.reads_items):
+            message, content = turn.message, turn.message.content
+            if isinstance(content, tuple) and (stays := tuple(p for p in content if not self._is_blank(p))) != content:
+                if stays or turn.calls:  # a message of which nothing is left is left out
+                    self._change(turn.at, "blank texts, which this provider refuses, were left out")
+                turn.message = replace(message, content=stays or ("" if message.role == "tool" else None))
+            elif isinstance(content, str) and turn.calls and self._is_blank(content):
+                if content:
+                    self._change(turn.at, "blank texts, which this provider refuses, were left out")
+                turn.message = replace(message, content=None)
+
+    def _is_blank(self, part: Any) -> bool:
+        """Returns whether a text, or a text part, has nothing that the provider accepts as text."""
+        text = _text_of_part(part)
+        if text is None:
+            return False
+        return not (text.strip() if self._rules.blanks == "space_refused" else text)
+
+    def _leave_out_empty_turns(self) -> None:
+        rules = self._rules
+        for turn in self._turns:
+            message, items = turn.message, turn.message.extras.get("output")
+            content = message.content
+            parts = (content,) if isinstance(content, str) else content or ()
+            blank = all(map(self._is_blank, parts))
+            if message.role == "tool":
+                if blank and not rules.blank_results and not message.error:
+                    self._change(
+                        turn.at, f"a result without text, which this provider refuses, was sent as {_NO_OUTPUT}"
+                    )
+                    turn.message = replace(message, content=_NO_OUTPUT)
                 continue
-            if items:
-                kinds = ", ".join(sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)}))
-                problem = f"{turn.name} has only items of the Responses API ({kinds}), which this provider can't read"
-                turn.dropped = self._wrong(problem, "it was left out" if message.role == "assistant" else None)
-            elif message.role != "assistant":
-                if not rules.empty_others:
-                    turn.dropped = self._wrong(f"{turn.name} ({message.role}) has no content", "it was left out")
-            else:
-                problem = f"{turn.name} is an assistant's turn with neither text nor calls"
-                null = message.content is None
-                if rules.empty_turn == "refused" or (rules.empty_turn == "null_refused" and null):
-                    turn.dropped = self._wrong(problem, "it was left out")
-                elif rules.empty_turn == "null_refused":
-                    self._doubtful(problem)
+            if not blank or turn.calls or message.refusal or message.partial or message.paused:
+                continue
+            if message.role == "assistant":
+                if rules.other_content(self._messages[turn.at]):
+                    continue
+                turn.dropped = True
+                kinds = sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)}) if items else []
+                alone = f"only items of the Responses API ({', '.join(kinds)})" if kinds else "neither text nor calls"
+                self._change(turn.at, f"an assistant's turn with {alone} was left out")
+            elif items and not rules.reads_items:
+                kinds = sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)})
+                problem = f"only items of the Responses API ({', '.join(kinds)}), which this provider can't read"
+                self._wrong(f"{turn.name} has {problem}", "")
+            elif not (items or message.extras or (rules.empty_others and rules.blanks == "sent")):
+                turn.dropped = True
+                self._change(turn.at, f"a message of the {message.role} without text was left out")
 
-    def _check_ends(self) -> None:
-        spoken = [turn for turn in self._turns if turn.message.role not in _SYSTEM and not self._is_left_out(turn)]
-        if self._rules.begins_with_user:
-            leading = list(takewhile(lambda turn: turn.message.role in ("assistant", "tool"), spoken))
-            if leading and leading[0].message.role == "assistant":
-                problem = f"{leading[0].name} is the assistant's, and the conversation must begin with a user message"
-                if self._wrong(problem, "everything before the first user message was left out"):
-                    for turn in leading:
-                        turn.dropped, turn.calls = True, []
-        if not spoken and any(turn.dropped and turn.message.role == "user" for turn in self._turns):
-            self._goes_on = self._wrong("the user says nothing at all", f'"{CONTINUE_PROMPT}" was added')
-        last = spoken[-1] if spoken else None
-        if self._rules.ends_with_user and last and last.message.role == "assistant" and not last.calls:
-            problem = f"{last.name} is the last message and the assistant's, and this model continues no text"
-            if not last.dropped:
-                self._goes_on = self._wrong(f"{problem}: add a user message", f'"{CONTINUE_PROMPT}" was added')
-
-    def _is_left_out(self, turn: _Turn) -> bool:
-        empty = turn.message.role == "assistant" and not turn.calls and is_blank_message(turn.message)
-        return turn.dropped or (empty and self._rules.empty_turn == "left_out")
+    # --- calls and results --------------------------------------------------------------------------------------------
 
     def _pair(self) -> None:
         """Pairs each result with the nearest call before it that has its id and no result yet."""
@@ -259,53 +345,90 @@ class _Check:
                 turn.repeats = latest.get(turn.message.tool_call_id)
 
     def _check_ids(self) -> None:
-        if self._rules.unique_ids is None:
-            return  # renumbered in any case
+        rules = self._rules
+        taken = {call.id for turn in self._turns for call in turn.calls}
         first: dict[str, _Call] = {}
         last: dict[str, _Call] = {}
-        taken = {call.id for turn in self._turns for call in turn.calls}
-        for call in (call for turn in self._turns for call in turn.calls):
-            before, last[call.id] = last.get(call.id), call
-            if before is None:
-                first[call.id] = call
-                continue
-            in_turn = before.turn is call.turn
-            where = "of it" if in_turn else f"of {first[call.id].turn.name}"
-            problem = f"{call.turn.name} has a call with the id {call.id!r}, which another call {where} has too"
-            refused = self._rules.unique_ids == "conversation" or in_turn
-            if not refused and not self._repair:
-                self._doubtful(problem)
-            elif self._wrong(problem, "it was given a new one"):
-                call.new_id = _new_id(call, taken)
+        for turn in self._turns:
+            own = self._origin is not None and turn.message.origin == self._origin
+            for call in turn.calls:
+                before, last[call.id] = last.get(call.id), call
+                first.setdefault(call.id, call)
+                if not call.id:
+                    call.new_id = self._made_id(call, taken)
+                    self._change(turn.at, "a call without an id was given one")
+                    continue
+                if rules.unique_ids is None:
+                    continue  # renumbered in any case
+                sent = call.id if own and rules.ids != "nine" else self._accepted_id(call.id)
+                if before is not None:
+                    in_turn = before.turn is turn
+                    where = "of it" if in_turn else f"of {first[call.id].turn.name}"
+                    problem = f"{turn.name} has a call with the id {call.id!r}, which another call {where} has too"
+                    if in_turn or (self._repair and rules.unique_ids == "turn"):
+                        if self._wrong(problem, "it was given a new one"):
+                            call.new_id = self._made_id(call, taken)
+                        continue
+                    if rules.unique_ids == "conversation":
+                        sent = self._made_id(call, taken)
+                    else:
+                        self._warnings.append(ReplyWarning("history_mismatch", problem))
+                if sent != call.id:
+                    call.new_id = self._ids[call.id] = sent
+
+    def _accepted_id(self, call_id: str) -> str:
+        """Returns the id of a call as the provider accepts it.
+
+        It depends on the id alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
+        """
+        rules = self._rules
+        if rules.ids == "nine":
+            return _nine_characters(call_id)
+        most = rules.id_length or len(call_id) + 9
+        if len(call_id) <= most and (rules.ids == "any" or re.fullmatch(r"[a-zA-Z0-9_-]+", call_id)):
+            return call_id
+        mark = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:8]
+        return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)[: most - 9]}_{mark}"
+
+    def _made_id(self, call: _Call, taken: set[str]) -> str:
+        # The same for the same conversation: a provider's cache goes by the beginning of the prompt.
+        number = call.number
+        while (made := self._accepted_id(f"call_{call.turn.at}_{number}")) in taken:
+            number += 1
+        taken.add(made)
+        return made
 
     def _check_results(self) -> None:
         for turn in self._turns:
-            if turn.dropped:
+            if turn.message.role != "tool" or turn.answered or self._rules.knows_more:
                 continue
-            if turn.message.role == "tool" and turn.answered is None and not self._rules.knows_more:
+            first = turn.repeats.result if turn.repeats else None
+            if first and (first.message.content, first.message.error) == (turn.message.content, turn.message.error):
+                turn.dropped = True
+                self._change(turn.at, f"the same result of a call as in {first.name} was left out")
+            else:
                 turn.dropped = self._wrong(_orphan(turn), "it was left out")
         others = self._others()
         for turn in self._turns:
             for call in turn.calls:
-                if call.result is None:
-                    if self._open_calls:
-                        continue
+                if call.result is None and not self._open_calls:
                     name = turn.message.tool_calls[call.number].name
                     problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
-                    turn.ordered |= self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")
-                elif self._rules.results_follow and (between := others[turn.at + 1]) < call.result.at:
+                    self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")
+                elif call.result and self._rules.results_follow and (between := others[turn.at + 1]) < call.result.at:
                     problem = (
                         f"{call.result.name} answers the call {call.id!r} of {turn.name}, and messages[{between}] is"
                         " between them"
                     )
-                    turn.ordered |= self._wrong(problem, "it was moved")
+                    if self._wrong(problem, "it was moved"):
+                        self._moved.add(turn.at)
 
     def _others(self) -> list[int]:
-        """Returns, for each position, that of the first message from there on that is not a result and is sent."""
+        """Returns, for each position, that of the first message from there on that a result can't be moved over."""
         at = len(self._turns)
         found = [at + 1] * (at + 2)
         for turn in reversed(self._turns):
-            is_other = turn.message.role not in ("tool", "function") and not turn.dropped
+            is_other = turn.message.role in ("user", "assistant") and not turn.dropped
             found[turn.at] = turn.at if is_other else found[turn.at + 1]
         return found
 
@@ -317,36 +440,149 @@ class _Check:
             detail = f"{', '.join(bare)}: calls without the reasoning before them, which the model wants back"
             self._warnings.append(ReplyWarning("lost_reasoning", f"{detail}; an empty one was sent"))
 
-    # --- what is repaired ---------------------------------------------------------------------------------------------
+    # --- the order of messages ----------------------------------------------------------------------------------------
 
-    def _repaired(self) -> Iterator[Message]:
+    def _order(self) -> None:
+        """Puts results directly behind their turn, in the order of its calls."""
+        follow = self._rules.results_follow
+        rank, ranks = 0, list[int]()  # of each message among those that are sent
         for turn in self._turns:
-            if turn.dropped or turn.moved:
+            ranks.append(rank)
+            rank += not turn.dropped
+        for turn in self._turns:
+            if turn.dropped or (follow and turn.answered):
                 continue
-            if turn.message.role == "tool":
-                yield _answering(turn.message, turn.answered)
-                continue
-            yield _with_new_ids(turn)
-            if not turn.ordered:
-                continue
+            sent = _with_new_ids(turn)
+            apart = self._rules.single_call and len(turn.calls) > 1
+            if apart:
+                self._change(turn.at, "a turn of several calls was sent as turns of one call")
+            self._sent.append((turn.at, replace(sent, tool_calls=sent.tool_calls[:1]) if apart else sent))
+            places = [ranks[call.result.at] for call in turn.calls if call.result]
+            start = ranks[turn.at] + 1
+            if follow and turn.at not in self._moved and places != list(range(start, start + len(places))):
+                self._change(turn.at, "its results were sent directly behind it, in the order of its calls")
             for call in turn.calls:
-                if call.result is None:
+                if apart and call.number:
+                    alone = Message("assistant", tool_calls=(sent.tool_calls[call.number],), origin=sent.origin)
+                    self._sent.append((turn.at, alone))
+                if call.result is None and not self._open_calls:
                     # Marked as an error, so that the model does not take it for a result.
-                    yield Message("tool", _NOT_ANSWERED, tool_call_id=call.new_id or call.id, error=True)
-                elif self._rules.results_follow:
-                    call.result.moved = True
-                    yield _answering(call.result.message, call)
-        if self._goes_on:
-            yield GO_ON_MESSAGE
+                    added = Message("tool", _NOT_ANSWERED, tool_call_id=call.new_id or call.id, error=True)
+                    self._sent.append((turn.at, added))
+                elif call.result is not None and follow:
+                    self._sent.append((call.result.at, _with_new_ids(call.result)))
+
+    def _move_media(self) -> None:
+        """Moves images in tool results into a user message after them.
+
+        "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image
+        URL" (OpenHands/OpenHands#7700), and models that take it do not see it (openai/openai-openapi#523). Between the
+        results of one turn nothing may stand, so the images follow the last of them.
+        """
+        if self._rules.result_media:
+            return
+        moved: list[tuple[int, Message]] = []
+        waiting: list[Any] = []
+        for at, message in [*self._sent, (len(self._messages), GO_ON_MESSAGE)]:
+            if waiting and message.role != "tool":
+                moved.append((moved[-1][0], Message("user", tuple(waiting))))
+                waiting = []
+            parts = message.content if message.role == "tool" and isinstance(message.content, tuple) else ()
+            media = [part for part in parts if isinstance(part, ImagePart | FilePart | AudioPart)]
+            if media:
+                count = ", ".join(_MEDIA[type(part)] for part in media)
+                which = f"of the result of {message.tool_call_id}"
+                waiting += [TextPart(f"{count} {which}:"), *media]
+                texts = [part.text for part in tool_result_content(message) or () if isinstance(part, TextPart)]
+                text = "\n".join([*texts, f"({count}: see the next user message)"])
+                message = replace(message, content=text, error=False)
+                detail = f"messages[{at}]: {count} {which} went into a user message"
+                self._warnings.append(ReplyWarning("tool_images_moved", detail))
+            moved.append((at, message))
+        self._sent = moved[:-1]
+
+    def _place_system_messages(self) -> None:
+        if self._rules.system == "anywhere":
+            return
+        placed: list[tuple[int, Message]] = []
+        opening = True
+        for at, message in self._sent:
+            opening = opening and message.role in _SYSTEM
+            if message.role not in _SYSTEM or (opening and (not placed or self._rules.system == "leading")):
+                placed.append((at, message))
+            elif opening:
+                placed[-1] = placed[-1][0], _joined(placed[-1][1], message)
+                self._change(at, "system messages at the beginning were joined")
+            else:
+                placed.append((at, replace(message, role="user")))
+                self._change(at, "a system message inside the conversation was sent as text of the user")
+        self._sent = placed
+
+    def _join(self) -> None:
+        """Joins neighbours of one role, and lets the assistant speak between results and a user message."""
+        sent: list[tuple[int, Message]] = []
+        for at, message in self._sent:
+            before = sent[-1][1] if sent else None
+            if before and before.role == message.role in self._rules.joined and not before.tool_calls:
+                sent[-1] = sent[-1][0], _joined(before, message)
+                self._change(at, f"was joined with the {message.role} message before it")
+                continue
+            if before and before.role == "tool" and message.role == "user" and not self._rules.user_behind_result:
+                sent.append((at, Message("assistant", _PAUSE)))
+                self._change(at, f'"{_PAUSE}" of the assistant was added between a result and this message of the user')
+            sent.append((at, message))
+        self._sent = sent
+
+    def _fit_ends(self) -> None:
+        rules, end = self._rules, len(self._messages) - 1
+        talk = [message for _, message in self._sent if message.role not in _SYSTEM]
+        given = [turn for turn in self._turns if turn.message.role not in _SYSTEM]
+        silent = bool(given) and given[-1].dropped and given[-1].message.role == "user"
+        last = talk[-1] if talk else None
+        ends = last is not None and last.role == "assistant" and not last.tool_calls and not last.partial
+        if (silent and not talk) or (ends and (rules.ends_with_user or silent)):
+            self._sent.append((end, GO_ON_MESSAGE))
+            self._change(end, f'"{CONTINUE_PROMPT}" of the user was added behind it')
+        roles = [message.role for _, message in self._sent]
+        begins = bool(talk) and talk[0].role != "user" and rules.begins_with_user
+        if begins or (rules.needs_user and "user" not in roles):
+            start = next((number for number, role in enumerate(roles) if role not in _SYSTEM), len(roles))
+            at = self._sent[start][0] if start < len(roles) else end
+            self._sent.insert(start, (at, GO_ON_MESSAGE))
+            self._change(at, f'"{CONTINUE_PROMPT}" of the user was added before it')
+
+    # --- members of messages ------------------------------------------------------------------------------------------
+
+    def _fit_members(self, at: int, message: Message) -> Message:
+        rules = self._rules
+        if rules.plain_names and message.name and not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", message.name):
+            self._change(at, "other characters of a name became _")
+            message = replace(message, name=re.sub(r"[^a-zA-Z0-9_-]", "_", message.name)[:64])
+        if rules.object_arguments and any(call.error and not is_custom(call) for call in message.tool_calls):
+            self._change(at, 'arguments that are no JSON object were sent as {"_raw": ...}')
+            message = replace(message, tool_calls=tuple(map(_with_object, message.tool_calls)))
+        if message.role in rules.strings and isinstance(message.content, tuple):
+            texts = [_text_of_part(part) for part in message.content]
+            if None not in texts:
+                self._change(at, "a list of texts was sent as one string")
+                cache = message.cache or any(getattr(part, "cache", False) for part in message.content)
+                message = replace(message, content="\n".join(text or "" for text in texts), cache=cache)
+        if message.tool_calls and message.content is None and not rules.null_content:
+            message = replace(message, content="")
+        return message
 
 
-def is_blank_message(message: Message, unread: Collection[str] = ("output",)) -> bool:
-    """Returns whether a message without calls has no content.
+def _text_of_part(part: Any) -> str | None:
+    """Returns a text, or that of a text part; None for other parts."""
+    match part:
+        case str(text) | TextPart(text) | {"type": "text", "text": str(text)}:
+            return text
+    return None
 
-    Args:
-        unread: extras that are not counted. Default: items of the Responses API.
-    """
-    if message.refusal or message.partial or any(name not in unread for name in message.extras):
+
+def is_blank_message(message: Message) -> bool:
+    """Returns whether a message without calls has no content; items of the Responses API don't count."""
+    if message.refusal or message.partial or any(name != "output" for name in message.extras):
         return False
     content = message.content
     return not content if isinstance(content, str | None) else all(part == TextPart("") for part in content)
@@ -358,10 +594,7 @@ def refusal_as_text(message: Message) -> Message:
     if isinstance(content, tuple) and any(map(_is_refusal, content)):
         content = tuple(TextPart(part["refusal"]) if _is_refusal(part) else part for part in content)
     if message.refusal:
-        if isinstance(content, tuple):
-            content = (*content, TextPart(message.refusal))
-        else:
-            content = f"{content}\n\n{message.refusal}" if content else message.refusal
+        content = _joined_content(content, message.refusal)
     return message if content is message.content else replace(message, content=content, refusal=None)
 
 
@@ -369,47 +602,98 @@ def _is_refusal(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "refusal" and isinstance(part.get("refusal"), str)
 
 
+def _joined_text(one: str | None, other: str | None) -> str | None:
+    return f"{one}\n\n{other}" if one and other else one or other
+
+
+def _joined_content(one: Any, other: Any) -> Content:
+    if not one or not other:
+        joined: Content = one or other
+        return joined
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    first, second = ((TextPart(content),) if isinstance(content, str) else content for content in (one, other))
+    return (*first, *second)
+
+
+def _joined(one: Message, other: Message) -> Message:
+    """Returns two messages of one role as one."""
+    extras = dict(one.extras)
+    for name, value in other.extras.items():
+        both_lists = isinstance(extras.get(name), list) and isinstance(value, list)
+        extras[name] = [*extras[name], *value] if both_lists else value
+    if one.origin != other.origin:  # what only the authors can read has two of them
+        extras = {}
+    return replace(
+        other,
+        content=_joined_content(one.content, other.content),
+        reasoning=_joined_text(one.reasoning, other.reasoning) if one.origin == other.origin else None,
+        refusal=_joined_text(one.refusal, other.refusal),
+        name=one.name if one.name == other.name else None,
+        extras=extras,
+        cache=other.cache or one.cache,
+    )
+
+
+def _with_object(call: ToolCall) -> ToolCall:
+    if not call.error or is_custom(call):
+        return call
+    wrapped = {"_raw": call.raw_arguments}
+    return replace(call, arguments=wrapped, raw_arguments=json.dumps(wrapped, ensure_ascii=False))
+
+
+_ALPHABET = digits + ascii_letters
+
+
+def _nine_characters(call_id: str) -> str:
+    """Returns an id as nine letters and digits, which Mistral demands.
+
+    "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9" (nearai/ironclaw#1241).
+    """
+    if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+        return call_id
+    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+    made = ""
+    for _ in range(9):
+        number, rest = divmod(number, len(_ALPHABET))
+        made += _ALPHABET[rest]
+    return made
+
+
 def _orphan(turn: _Turn) -> str:
     call_id = turn.message.tool_call_id
-    if not call_id:
+    if call_id is None:
         return f"{turn.name} has no tool_call_id, which says which call it answers"
     if turn.repeats is not None and turn.repeats.result is not None:
-        return f"{turn.name} answers the call {call_id!r} again, after {turn.repeats.result.name}"
+        return f"{turn.name} answers the call {call_id!r} again, otherwise than {turn.repeats.result.name}"
     return f"{turn.name} answers the call {call_id!r}, which no turn before it has made"
 
 
-def _answering(message: Message, call: _Call | None) -> Message:
-    return message if call is None or call.new_id is None else replace(message, tool_call_id=call.new_id)
-
-
 def _with_new_ids(turn: _Turn) -> Message:
-    """Returns the message with the new ids of its calls."""
+    """Returns the message with the new ids of its calls, or of the call that it answers."""
     message = turn.message
+    if turn.answered is not None and turn.answered.new_id is not None:
+        return replace(message, tool_call_id=turn.answered.new_id)
     if not any(call.new_id for call in turn.calls):
         return message
     pairs = zip(message.tool_calls, turn.calls, strict=True)
     calls = tuple(replace(call, id=checked.new_id or call.id) for call, checked in pairs)
-    return replace(message, tool_calls=calls, extras=_items_with_ids(message.extras, calls))
+    extras = _with_ids(message.extras, "output", ("function_call", "custom_tool_call"), "call_id", calls)
+    return replace(message, tool_calls=calls, extras=_with_ids(extras, "blocks", ("tool_use",), "id", calls))
 
 
-def _items_with_ids(extras: Mapping[str, Any], calls: tuple[ToolCall, ...]) -> Mapping[str, Any]:
-    """Returns the extras with the new ids in the items that the message came as.
+def _with_ids(
+    extras: Mapping[str, Any], name: str, kinds: tuple[str, ...], member: str, calls: tuple[ToolCall, ...]
+) -> Mapping[str, Any]:
+    """Returns extras with the new ids in the items or blocks of the answer that the message is.
 
     They must still match the message, or its reasoning can't be sent with it.
     """
-    items = extras.get("output")
-    kinds = ("function_call", "custom_tool_call")
-    if not isinstance(items, list) or sum(item.get("type") in kinds for item in items) != len(calls):
+    items = extras.get(name)
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        return extras
+    if sum(item.get("type") in kinds for item in items) != len(calls):
         return extras
     ids = iter(calls)
-    made = [{**item, "call_id": next(ids).id} if item.get("type") in kinds else item for item in items]
-    return {**extras, "output": made}
-
-
-def _new_id(call: _Call, taken: set[str]) -> str:
-    # The same for the same conversation: a provider's cache goes by the beginning of the prompt.
-    number = call.number
-    while (made := f"call_{call.turn.at}_{number}") in taken:
-        number += 1
-    taken.add(made)
-    return made
+    made = [{**item, member: next(ids).id} if item.get("type") in kinds else item for item in items]
+    return {**extras, name: made}

@@ -104,6 +104,7 @@ class ModelFacts:
         reasoning_back: what of its reasoning the conversation has to hold: that of the calls under way ("loop"), a
             field for it in any case ("required"), or that of all turns ("all").
         keep: members of the body that ask the server to keep the reasoning of earlier turns, by their dotted names.
+        history: what it demands of a conversation, beyond its wire format: fields of `HistoryRules`.
         max_output_tokens: the most tokens that it writes in one answer.
         context_tokens: the most tokens that a conversation and its answer may have together.
         tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.
@@ -123,6 +124,7 @@ class ModelFacts:
     tools_on_chat: Literal["yes", "effort_none", "no"] | None = None
     reasoning_back: Literal["loop", "all", "required"] | None = None
     keep: dict[str, Any] | None = None
+    history: dict[str, Any] | None = None
     max_output_tokens: int | None = None
     context_tokens: int | None = None
     tools: Support | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..adapters import EncodingReport
 from ..errors import ConfigError, join_limited
-from ..requests import GO_ON_MESSAGE, Request, check_history, read_messages
+from ..requests import GO_ON_MESSAGE, Request, fit_history, read_messages
 from ..types import Message, Messages, ReplyWarning
 from .formats import ApiFormat, Format, Serialized, find_format
 
@@ -39,16 +39,18 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     added = not talk or (talk[-1].role == "assistant" and not talk[-1].partial)
     request = Request("", (*given, GO_ON_MESSAGE) if added else given)
     rules = form.adapter.history_rules(request)
-    rules = replace(rules, begins_with_user=False, ends_with_user=False, empty_turn="left_out", reads_items=True)
-    checked, found = check_history(request.messages, rules, open_calls=True)
-    ready, changes = form.adapter.rewrite(replace(request, messages=checked))
+    rules = replace(rules, begins_with_user=False, ends_with_user=False, reads_items=True)
+    fitted = fit_history(request.messages, rules, open_calls=True)
+    ready, changes = form.adapter.rewrite(replace(request, messages=fitted.messages, positions=fitted.positions))
     report = EncodingReport()
     written = form.adapter.encode(ready, report)
     names = (form.instructions, form.items)
     body = {name: written[name] for name in names if name is not None and name in written}
     if added:
         _remove_last(body[form.items], form.content)
-    return Serialized(body, (*found, *changes, *report.warnings(), *_changed_ids(given, body[form.items], form)))
+    return Serialized(
+        body, (*fitted.warnings, *changes, *report.warnings(), *_changed_ids(given, body[form.items], form))
+    )
 
 
 def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]], api: ApiFormat) -> list[Message]:

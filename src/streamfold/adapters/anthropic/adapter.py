@@ -76,10 +76,13 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         """Returns what this API demands of a conversation."""
         return HistoryRules(
             HistoryRules().roles - {"function"},
-            unique_ids="turn",
-            empty_turn="left_out",
+            unique_ids="conversation",
+            ids="word",
+            object_arguments=True,
+            blanks="space_refused",
             begins_with_user=True,
-            ends_with_user=not self.quirks.prefill and not request.messages[-1].paused,
+            ends_with_user=not request.messages[-1].paused
+            and (not self.quirks.prefill or request.options.reasoning_effort not in (None, "none")),
         )
 
     def rules(self, request: Request) -> Rules:

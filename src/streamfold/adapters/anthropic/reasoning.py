@@ -100,7 +100,8 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
     """Returns the assistant's turns of the tool loop that ends the conversation, the last one first."""
-    turns = list(dropwhile(lambda message: message.role == "user", reversed(messages)))  # texts beside the results
+    beside = ("user", "system", "developer")  # texts beside the results
+    turns = list(dropwhile(lambda message: message.role in beside, reversed(messages)))
     if not turns or turns[0].role != "tool":
         return []
     loop = takewhile(lambda message: message.role != "user", turns)

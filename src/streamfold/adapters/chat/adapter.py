@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 from ...errors import APIError, BadRequestError
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes, schema_rules
-from ...types import ReplyWarning
+from ...types import Message, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
 from .decode import ChatEventReader
-from .encode import ChatRequestWriter
+from .encode import ChatRequestWriter, returned_members, sent_extras
 from .quirks import ChatQuirks
-from .reasoning import fit_forced_choice, may_reason, only_allowed_tools
+from .reasoning import fit_forced_choice, may_reason, only_allowed_tools, should_resend_reasoning
 
 
 class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
@@ -77,8 +77,26 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         """Returns what this wire format demands of a conversation."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
         wants = self.quirks.reasoning_required and may_reason(request)
+        back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
+        resent = {id(message) for message, sent in zip(request.messages, back, strict=True) if sent}
+
+        def has_other_content(message: Message) -> bool:
+            details = self.quirks.reasoning_details and request.came_from_here(message)
+            return bool(
+                sent_extras(message)
+                or returned_members(message, request, self.quirks)
+                or (message.reasoning and id(message) in resent)
+                or (details and message.extras.get("reasoning_details"))
+            )
+
         return HistoryRules(
-            roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants, refusals=self.quirks.refusals
+            roles,
+            result_media=self.quirks.result_images,
+            ids="nine" if self.quirks.call_ids == "nine_alphanumeric" else "any",
+            empty_others=self.quirks.empty_turns,
+            other_content=has_other_content,
+            wants_reasoning=wants,
+            refusals=self.quirks.refusals,
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from hashlib import sha256
-from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ConfigError
@@ -108,63 +105,8 @@ def check_media_roles(message: Message, where: str) -> None:
             )
 
 
-def move_result_media(numbered: Iterable[tuple[int, Message]], report: EncodingReport) -> Iterator[tuple[int, Message]]:
-    """Yields the messages, with images of tool results in a user message after them.
-
-    "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image URL"
-    (OpenHands/OpenHands#7700), and models that take it do not see it (openai/openai-openapi#523). Between the results
-    of one turn nothing may stand, so the images follow the last of them.
-    """
-    waiting: list[ContentPart] = []
-    last = 0
-    for at, message in numbered:
-        is_result = message.role == "tool"
-        if waiting and not is_result:
-            yield last, Message("user", tuple(waiting))
-            waiting = []
-        last = at
-        parts = message.content if is_result and isinstance(message.content, tuple) else ()
-        media = [part for part in parts if isinstance(part, _MEDIA)]
-        if not media:
-            yield at, message
-            continue
-        count = ", ".join(_WORDS[type(part)] for part in media)
-        texts = [part.text for part in tool_result_content(message) or () if isinstance(part, TextPart)]
-        which = f"of the result of {message.tool_call_id}"
-        waiting += [TextPart(f"{count} {which}:"), *media]
-        yield at, replace(message, content="\n".join([*texts, f"({count}: see the next user message)"]), error=False)
-        report.warn("tool_images_moved", f"messages[{at}]: {count} {which} went into a user message")
-    if waiting:
-        yield last, Message("user", tuple(waiting))
-
-
-_SHORT = re.compile(r"[A-Za-z0-9]{9}")
-_ALPHABET = digits + ascii_letters
 # The member with the text, by the type of the entry; what is encrypted comes whole.
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": "thinking"}
-
-
-def shorten_call_ids(messages: list[dict[str, Any]], report: EncodingReport) -> None:
-    """Replaces ids of calls by ids of nine letters and digits. Ids in that form stay.
-
-    Mistral refuses others: "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9". A new id depends
-    on the old one alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
-    """
-    for message in messages:
-        for holder, name in [*((call, "id") for call in message.get("tool_calls") or ()), (message, "tool_call_id")]:
-            if old := holder.get(name):
-                holder[name] = report.ids[old] = _short(old)
-
-
-def _short(call_id: str) -> str:
-    if _SHORT.fullmatch(call_id):
-        return call_id
-    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
-    made = ""
-    for _ in range(9):
-        number, rest = divmod(number, len(_ALPHABET))
-        made += _ALPHABET[rest]
-    return made
 
 
 def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
@@ -229,8 +171,6 @@ class ChatRequestWriter:
         options = request.options
         back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
         messages = self._messages(request, back, report)
-        if self.quirks.call_ids == "nine_alphanumeric":
-            shorten_call_ids(messages, report)
         body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": request.stream}
         if request.stream and self.quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
@@ -263,7 +203,7 @@ class ChatRequestWriter:
     def _messages(self, request: Request, back: list[bool], report: EncodingReport) -> list[dict[str, Any]]:
         unsigned = unsigned_calls(request) if self.quirks.call_signatures else frozenset()
         placeholders = list[str]()
-        prepared: list[tuple[int, Message]] = []
+        messages: list[dict[str, Any]] = []
         for number, (at, message) in enumerate(request.numbered):
             self._report_unsent(message, f"messages[{at}]", request, back[number], report)
             if not back[number]:
@@ -271,14 +211,13 @@ class ChatRequestWriter:
             if number in unsigned:
                 placeholders.append(f"messages[{at}]")
                 message = _with_placeholder(message, request)
-            prepared.append((at, message))
+            messages.append(self._message(message, f"messages[{at}]", request))
         if placeholders:
             detail = (
                 f"{', '.join(placeholders)}: calls without the thought signature of this model: a placeholder was sent"
             )
             report.warn("lost_reasoning", detail)
-        numbered = prepared if self.quirks.result_images else move_result_media(prepared, report)
-        return [self._message(message, f"messages[{at}]", request) for at, message in numbered]
+        return messages
 
     def _report_unsent(
         self, message: Message, where: str, request: Request, back: bool, report: EncodingReport
@@ -314,6 +253,8 @@ class ChatRequestWriter:
         if message.partial and self.quirks.continues == "prefix":
             out["prefix"] = True
         if message.role == "assistant":
+            if message.content is None and message.reasoning and not message.tool_calls:
+                out["content"] = ""  # reasoning alone; many servers refuse null without calls
             out.update(self._sent_reasoning(message, request, out["content"]))
         for name in returned_members(message, request, self.quirks):
             pieces = message.extras[name]

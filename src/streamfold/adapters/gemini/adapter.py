@@ -28,7 +28,6 @@ from ...types import AllowedTools, Message, NamedTool, ReplyWarning, Tool
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
-from ..chat.encode import move_result_media
 from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
@@ -69,7 +68,12 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this API demands of a conversation."""
         return HistoryRules(
-            HistoryRules().roles - {"function"}, empty_turn="left_out", begins_with_user=True, ends_with_user=True
+            HistoryRules().roles - {"function"},
+            object_arguments=True,
+            blanks="refused",
+            result_media=self.quirks.result_images,
+            begins_with_user=True,
+            ends_with_user=True,
         )
 
     def rules(self, request: Request) -> Rules:
@@ -133,8 +137,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         if late:
             detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
             report.warn("history_mismatch", detail)
-        if not quirks.result_images:
-            talk = list(move_result_media(talk, report))
         contents = encode_contents(talk, request, quirks)
         if quirks.signatures == "required" and sign_open_calls(contents):
             report.warn(

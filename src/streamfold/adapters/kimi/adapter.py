@@ -73,8 +73,15 @@ class KimiAdapter(ChatAdapter):
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and may_reason(request)
-        others = self.quirks.empty_turns
-        return HistoryRules(roles, unique_ids=None, empty_turn="refused", empty_others=others, wants_reasoning=thinks)
+        return HistoryRules(
+            roles,
+            unique_ids=None,
+            blanks="refused",  # "text content is empty", "the message at position 1 with role 'user' must not be empty"
+            other_content=lambda message: False,
+            result_media=self.quirks.result_images,
+            empty_others=self.quirks.empty_turns,
+            wants_reasoning=thinks,
+        )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
@@ -144,17 +151,8 @@ class KimiAdapter(ChatAdapter):
         out = super()._message(message, where, request)
         if message.partial:
             out["partial"] = True  # the answer goes on after this text, and does not repeat it
-        content = out.get("content")
-        if out.get("role") == "assistant":
-            if isinstance(content, list):  # an empty text among the parts is refused: "text content is empty"
-                content = [part for part in content if not (part.get("type") == "text" and not part.get("text"))]
-                out["content"] = content or None
-            if not out.get("content") and not out.get("tool_calls") and not out.get("partial"):
-                raise ConfigError(
-                    f"{where} has neither text nor tool calls, which Kimi refuses of an assistant: leave it out"
-                )
-            if not out.get("content"):
-                out["content"] = None
+        if message.role == "assistant" and not out["content"]:
+            out["content"] = None
         return out
 
     def _part(self, part: Any, where: str) -> dict[str, Any]:

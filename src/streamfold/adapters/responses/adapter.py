@@ -46,7 +46,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
             HistoryRules().roles - {"function"},
             results_follow=False,
             unique_ids="conversation",
-            empty_turn="left_out",
+            id_length=64,  # "Expected a string with maximum length 64" (openai/codex#14355)
             knows_more=any(kept),
             reads_items=True,
             refusals=True,

@@ -1,0 +1,73 @@
+"""What endpoints and models demand of a conversation: `facts/histories.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from ..catalogue_path import catalogue_folder
+from ..requests import HistoryRules, bare_name
+from .tables import read_table
+
+
+def history_facts(
+    model: str, adapter: str, providers: Collection[str | None], host: str | None, templates: bool
+) -> dict[str, Any]:
+    """Returns the rules for a model at an endpoint, by the names of `HistoryRules`.
+
+    Args:
+        adapter: the wire format.
+        providers: the names of the provider: its own, and that of the catalogue's from which it starts.
+        host: None if it isn't known yet.
+        templates: the endpoint renders the chat template of the model.
+    """
+    found: dict[str, Any] = {}
+    name = bare_name(model)
+    for row in _tables()["rows"]:
+        named, hosts = row.get("providers", ()), row.get("hosts", ())
+        at = any(each in named for each in providers) or any(fnmatchcase(host or "", pattern) for pattern in hosts)
+        fits = (
+            name.startswith(tuple(row.get("models", ("",))))
+            and (at or not (named or hosts))
+            and (templates or not row.get("templates"))
+            and adapter in row.get("adapters", (adapter,))
+        )
+        if fits:
+            found |= row["rules"]
+    return found
+
+
+def learned_rules(message: str) -> dict[str, Any]:
+    """Returns the rules that a server's refusal of a history states; an empty dict if it states none.
+
+    >>> learned_rules("Invalid 'input[4].call_id': string too long. Expected a string with maximum length 40")
+    {'id_length': 40}
+    """
+    rules: dict[str, Any] = {}
+    for pattern, stated in _refusals():
+        if found := pattern.search(message):
+            rules |= stated
+            if "length" in pattern.groupindex:
+                rules["id_length"] = int(found["length"])
+    return rules
+
+
+def check_history_rules(rules: Mapping[str, Any]) -> None:
+    """Raises ValidationError for mistakes in rules that a user wrote."""
+    read_table(HistoryRules, rules)
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads((catalogue_folder() / "facts" / "histories.toml").read_text("utf-8"))
+
+
+@cache
+def _refusals() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
+    rows = _tables()["refusals"]
+    texts = [row["says"].replace("<length>", r"(?P<length>\d+)") for row in rows]
+    return [(re.compile(text, re.I | re.S), row["rules"]) for text, row in zip(texts, rows, strict=True)]
