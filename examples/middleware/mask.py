@@ -145,7 +145,7 @@ def _with_text(chunk: StreamChunk, delta: str, reasoning: str) -> StreamChunk:
     place = None
     if chunk.details is not None:
         signed = tuple(mark for mark in chunk.marks if mark.name == "signature")  # others may repeat the text
-        place = ChunkDetails(chunk.preceding_calls, signed, lambda: chunk.call_deltas)
+        place = ChunkDetails(chunk.preceding_calls, signed, call_numbers=chunk.details.call_numbers)
     return replace(chunk, delta=delta, reasoning=reasoning, details=place)
 
 

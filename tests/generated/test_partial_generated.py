@@ -240,7 +240,10 @@ async def repairing(api: str, seed: int) -> None:
         events[at] = with_unknown_field(events[at])
         body = b"".join(event.data for event in events)
         cut = random.randint(0, len(body))
-    options: dict[str, Any] = {"fragments": random.random() < 0.7, "dialect": random.choice([None, None, "hermes"])}
+    options: dict[str, Any] = {
+        "partial_tool_calls": random.random() < 0.7,
+        "dialect": random.choice([None, None, "hermes"]),
+    }
     before = received(events, cut)
     came, broke = b"", False
     network = Network(pieces(random, body[:cut]), httpx.ReadError("reset"))
