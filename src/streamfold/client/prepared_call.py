@@ -21,7 +21,7 @@ from .rejected_options import NO_RESTRICTIONS, Restrictions, combination_of, res
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
-_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
+_UNMET = "several calls came, though parallel_tool_calls=False allows one: run_tools() runs them one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,7 @@ class PreparedCall:
     def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
         """Adds provider, origin, pricing and warnings to a reply."""
         found = [*self.warnings, *response_warnings, *reply.warnings]
-        asked, could_ask = self.request.options.parallel_tool_calls, self.sent.request.options.parallel_tool_calls
-        if asked is False and could_ask is None and len(reply.tool_calls) > 1:
+        if self.request.options.parallel_tool_calls is False and len(reply.tool_calls) > 1:
             found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
         reply.warnings = [*found, *_input_warnings(self.sent.request, reply.usage)]
         reply.provider, reply.origin = self.endpoint.profile.name, self.sent.request.origin
