@@ -88,6 +88,10 @@ class EndpointInfo(Protocol):
         """The kinds of tools that it runs itself; None: that is not known."""
         ...
 
+    def api_with_tool(self, kind: str) -> str | None:
+        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
+        ...
+
     def models_with(self, capability: str) -> Collection[str]:
         """Returns some models of this provider that have a capability."""
         ...

@@ -99,8 +99,7 @@ class BatchClient:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
         if params.extra_headers:
             raise ConfigError("extra_headers: a request of a batch has no headers of its own")
-        call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True))
-        call = replace(call, pricing=replace(call.pricing, batched=True))
+        call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)
         return BatchRequest(self.api.group(call.sent), call, self.api)
 
     async def ask(

@@ -9,7 +9,16 @@ from functools import partial
 
 from ..answers import ChatParams, ChatStream, ChunkSource, WrappedAnswer
 from ..engine import StreamDecoder
-from ..errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamError, StreamfoldError
+from ..errors import (
+    APIConnectionError,
+    APIError,
+    APITimeoutError,
+    IncompleteStreamError,
+    ModelNotFoundError,
+    NotFoundError,
+    StreamError,
+    StreamfoldError,
+)
 from ..net import Exchange, HTTPRequest
 from ..requests import estimated_tokens, text_tokens
 from ..types import Message, PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
@@ -140,7 +149,7 @@ class NetworkStream:
         endpoint = call.endpoint
         self.yields_call_deltas = False
         self._call = call
-        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request), endpoint.hooks)
+        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.known.api), endpoint.hooks)
         self._attempts = RetryLoop(
             call.http_request(),
             self._notifier,
@@ -152,6 +161,7 @@ class NetworkStream:
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
         self._failed = self._over = False
+        self._wrong_api: APIError | None = None  # the refusal after which the other API of the provider was called
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
@@ -188,7 +198,7 @@ class NetworkStream:
         if self._attempts.closed:
             return
         try:
-            exchange, reader, batch = await self._attempts.run(self._attempt, self._without)
+            exchange, reader, batch = await self._first_batch()
             first_chunk = self._attempts.elapsed()
             if batch:
                 self._call.accepted()
@@ -217,6 +227,15 @@ class NetworkStream:
                 self._over = True
             finally:
                 self._notifier.notify("on_close")
+
+    async def _first_batch(self) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
+        """Returns the first chunks of the answer, and what reads the rest."""
+        try:
+            return await self._attempts.run(self._attempt, self._without)
+        except NotFoundError as error:
+            if self._wrong_api is None or isinstance(error, ModelNotFoundError):
+                raise
+            raise self._wrong_api from error  # the endpoint doesn't have the API that it named
 
     def _complete(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
         self._call.complete(reply, exchange.warnings)
@@ -264,6 +283,9 @@ class NetworkStream:
         call = self._call.without(error)
         if call is None:
             return None
+        if call.learned.api != self._call.learned.api:
+            self._wrong_api, info = error, self._notifier.info
+            info.adapter, info.url = call.adapter.name, call.endpoint.urls(call.sent.path).named
         self._call = call
         return call.http_request()
 
