@@ -553,9 +553,10 @@ def facts(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def options(session: nox.Session) -> None:
-    """Writes docs/options-table.md: what becomes of each option at each model of the catalogue."""
+    """Writes docs/options-table.md, and the tables of docs/concepts/warnings.md."""
     session.install("-e", ".")
     session.run("python", "tools/options_page.py")
+    session.run("python", "tools/warnings_page.py")
 
 
 @nox.session(python=VERSIONS[0])
