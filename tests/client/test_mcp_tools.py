@@ -356,7 +356,7 @@ async def test_servers_that_do_not_start() -> None:
             rf"\({python} -c \.\.\.\): failed after [^\n]+\nIts standard error ends with:\none\nkey \*\*\* is wrong$",
         ),
         (
-            {"command": [sys.executable, "-c", "input(); input()"], "connect_timeout": 0.5},
+            {"command": [sys.executable, "-c", "import sys; sys.stdin.read()"], "connect_timeout": 0.5},
             r"no answer within 0\.5 seconds\. Set connect_timeout= .*: mcp \d.* is installed; it wrote nothing",
         ),
         ({"url": f"http://127.0.0.1:{port}/mcp"}, rf"\(http://127\.0\.0\.1:{port}/mcp\): failed after"),

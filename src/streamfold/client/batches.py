@@ -98,7 +98,7 @@ class BatchClient:
     def request(self, params: ChatParams) -> BatchRequest:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
         if params.extra_headers:
-            raise ConfigError("extra_headers: a request of a batch has no headers of its own")
+            raise ConfigError("extra_headers: a request in a batch can't have headers")
         call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)
         return BatchRequest(self.api.group(call.sent), call, self.api)
 

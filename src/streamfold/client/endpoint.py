@@ -37,7 +37,7 @@ _MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
 class ServedModel(NamedTuple):
-    """What is known about a model at an endpoint. Models with the same quirks share an adapter.
+    """The known facts about a model at an endpoint. Models with the same quirks share an adapter.
 
     Attributes:
         profile: the settings for its wire format.

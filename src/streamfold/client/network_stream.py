@@ -61,7 +61,7 @@ class AnswerReader:
     async def next_batch(self) -> list[StreamChunk]:
         """Reads until there are chunks. Returns none if the stream was closed on our side.
 
-        Text that is left when an answer breaks off is a batch of its own, before the error. If nothing was delivered
+        Text that is left when an answer breaks off is a separate batch, before the error. If nothing was delivered
         before, it is dropped: the request may still be sent again.
 
         Raises:
@@ -165,7 +165,7 @@ class NetworkStream:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """Those of the request, and those that the answer has brought so far."""
+        """The warnings of the request, and those of the answer so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
         exchange = self._attempts.exchange

@@ -93,12 +93,12 @@ class PreparedCall:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the caller wants nothing of the answer before its end, even if it is streamed."""
+        """True if the caller wants nothing of the answer before its end, even if it is streamed."""
         return not self.request.stream
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """What had to be changed in the request, or is doubtful in it."""
+        """Warnings about changes of the request, and about doubtful parts of it."""
         return (*self.sent.warnings, *self.prefix_warnings)
 
     def http_request(self) -> HTTPRequest:

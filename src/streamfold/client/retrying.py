@@ -289,6 +289,6 @@ class RetryLoop:
 
 
 def is_rate_limit(error: APIError) -> bool:
-    """Returns whether the server has too many requests. False for limits of our own."""
+    """Returns whether the server has too many requests. False for our own limits."""
     status = getattr(error, "status_code", None)
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)

@@ -56,7 +56,7 @@ def find_family(model: str) -> Family:
 
 
 def is_first_party_host(vendor: str | None, host: str) -> bool:
-    """Whether the maker of a model serves it at a host itself."""
+    """True if the maker of a model serves it at a host itself."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
 
 
@@ -246,7 +246,7 @@ class EndpointModels:
         return adapter
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the wire format on which a model is asked. It is the same for all requests of a conversation."""
+        """Returns the wire format on which a model is called. It is the same for all requests of a conversation."""
         if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
         return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
@@ -316,7 +316,7 @@ class EndpointModels:
         return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 
     def _is_makers_own(self, vendor: str | None) -> bool:
-        """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
+        """True if the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()

@@ -89,7 +89,7 @@ class CallDelivery:
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
         if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
-            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to deliver", None)
         if not is_truncated(reason) and answer is None:
             self._check_choice([call.name for call in (*calls, *others)])
         return DeliveredCalls(calls, [call for call, _ in kept], reason, answer, others)

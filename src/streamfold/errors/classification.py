@@ -302,7 +302,7 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later: by meaning, code, type, then status."""
+        """True if the same request may succeed later: by meaning, code, type, then status."""
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():

@@ -1,6 +1,6 @@
 """Tools that the provider runs, as an endpoint has them: which there are, and which of their arguments.
 
-Each wire format has a table of `HostedForm`, by the kind of tool. What it does not have is refused before anything is
+Each wire format has a table of `HostedForm`, by the kind of tool. A kind that isn't in it is refused before anything is
 sent, and never left out: a program that offers a search wants answers that were searched for.
 """
 

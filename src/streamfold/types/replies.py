@@ -152,7 +152,7 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def paused(self) -> bool:
-        """Whether sending the conversation back lets the model continue this turn, as `run_tools` does."""
+        """True if sending the conversation back lets the model continue this turn, as `run_tools` does."""
         return is_paused(self.extras)
 
     @property
