@@ -175,11 +175,31 @@ def test_the_paths_of_the_architecture_page_are_there() -> None:
     page = (DOCS / "architecture.md").read_text("utf-8")
     source = ROOT / "src" / "streamfold"
     named = [
-        name for name in re.findall(r"`([\w/]+\.(?:py|toml|md))`", page) if "NAME" not in name and "API" not in name
+        name
+        for name in re.findall(r"[\w/]+\.(?:py|toml|md)\b", page)
+        if not re.search("NAME|API|test_|streamfold.toml", name)
     ]
-    assert len(named) > 20
-    folders = (ROOT, source, ROOT / "packages" / "gateway" / "src" / "streamfold_gateway", source / "adapters" / "chat")
+    assert len(named) > 60
+    folders = (
+        ROOT,
+        DOCS,
+        source,
+        ROOT / "packages" / "gateway" / "src" / "streamfold_gateway",
+        source / "adapters" / "chat",
+    )
     assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
+
+
+def test_the_layers_of_the_architecture_page() -> None:
+    """Each layer has its row, above the layers that import it."""
+    page = (DOCS / "architecture.md").read_text("utf-8").partition("## The layers")[2].partition("##")[0]
+    rows = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in page.splitlines() if line.startswith("| `")]
+    imports = loaded("tools/architecture_picture.py").layer_imports()
+    place = {name: number for number, names in enumerate(rows) for name in names}
+    assert imports.keys() - place.keys() <= {"catalogue_path", "public_names", "urls", "_version"}
+    assert place.keys() <= imports.keys()
+    upward = [(name, each) for name in place for each in imports[name] if place.get(each, -1) > place[name]]
+    assert upward == []
 
 
 def test_the_site_as_text(hooks: Any, tmp_path: Path) -> None:
