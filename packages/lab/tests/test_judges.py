@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,10 @@ from served_apps import serving_app
 from streamfold import Provider
 from streamfold_gateway import gateway
 
+# Its schema requires `citations` in each text; Anthropic itself leaves the member out where there are none.
+NO_CITATIONS = re.compile(
+    r"content\.\d+: \{'type': 'text', 'text': [^{}]*\} is not valid under any of the given schemas", re.S
+)
 LLM_COMPLY = shutil.which("llm-comply", path=str(Path(sys.executable).parent))
 
 pytestmark = [
@@ -48,5 +53,10 @@ def test_llm_comply(form: str, path: str, passed: int) -> None:
             command = [str(LLM_COMPLY), "--format", form, "-u", url + path, "-k", "x", "-m", "main", "--json"]
             said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     results = {each["id"]: each for each in json.loads(said.stdout)["results"]}
-    assert {name: each.get("errors") for name, each in results.items() if each["status"] == "failed"} == {}
-    assert sum(each["status"] == "passed" for each in results.values()) >= passed
+    problems = {
+        name: [error for error in each.get("errors", ()) if not NO_CITATIONS.fullmatch(error)]
+        for name, each in results.items()
+        if each["status"] == "failed"
+    }
+    assert {name: errors for name, errors in problems.items() if errors} == {}
+    assert len(problems) + sum(each["status"] == "passed" for each in results.values()) >= passed
