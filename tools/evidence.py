@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,7 @@ class Recorded:
     read: bool
 
 
+@cache
 def recorded_streams(folder: Path) -> list[Recorded]:
     """Reads every stream of a corpus that one of the four APIs sent."""
     found = []
