@@ -1,4 +1,4 @@
-"""The content of an event, one fact per object: the interface between adapters and engine.
+"""What an event says, one fact per object: the interface between adapters and engine.
 
 The order of an event's deltas is reasoning, text, calls, usage, finish. Values are immutable by convention; a frozen
 dataclass would take three times as long to make.
@@ -199,20 +199,25 @@ class Failure(PicklableSlots):
 
 def unknown_finish(raw: str) -> Warn:
     """Returns the warning for an unknown finish reason."""
-    return Warn("unknown_finish_reason", f"the finish reason {raw!r} is unknown")
+    return Warn("unknown_finish_reason", f"nobody knows what the finish reason {raw!r} says of the answer")
 
 
 @dataclass(slots=True)
 class Finish(PicklableSlots):
-    """Why the model stopped. Usage, another reason, or late calls may follow; `more`: text and calls usually do."""
+    """Why the model stopped. Usage, another reason, or late calls may follow; `more`: text and calls usually do.
+
+    Attributes:
+        continues: the answer goes on in the response to another request; `reason` is "unknown".
+    """
 
     reason: FinishReason
     raw: str
     more: bool = False
+    continues: bool = False
 
     @property
     def cut(self) -> bool:
-        """True if the answer was truncated, which no later reason changes."""
+        """Whether the answer was truncated, which no later reason changes."""
         return is_truncated(self.reason)
 
 

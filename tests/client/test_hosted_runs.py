@@ -18,6 +18,7 @@ from streamfold import (
     GeneratedFile,
     HostedMcpServer,
     HostedTool,
+    IncompleteStreamError,
     Message,
     ProtocolError,
     Provider,
@@ -87,19 +88,31 @@ SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "
 
 
 async def test_a_pause_is_no_end() -> None:
-    """The turn goes back as it is, last, and the model goes on with it."""
+    """The turn goes back as it is, last, and the model goes on with it. It is one turn, also in the history."""
     paused = [{"type": "text", "text": "Let me look. "}, SEARCH]
-    script = Script(claude(*paused, stop="pause_turn"), claude({"type": "text", "text": "It is 3."}))
-    reply = await run_tools(script.provider("anthropic", "claude-opus-4-8"), "q", [WebSearch()], max_turns=1)
-    assert reply.text == "It is 3."
+    rest = {"type": "text", "text": "It is 3."}
+    script = Script(claude(*paused, stop="pause_turn"), claude(rest))
+    run = run_tools(script.provider("anthropic", "claude-opus-4-8"), "q", [WebSearch()], max_turns=1)
+    reply = await run
+    assert reply.text == "Let me look. It is 3."
+    assert [part.kind for part in reply.hosted] == ["web_search"]
     assert script.bodies[1]["messages"][1:] == [{"role": "assistant", "content": paused}]
+    assert [message.role for message in run.messages] == ["user", "assistant"]
+    assert run.messages[1].extras["blocks"] == [*paused, rest]
+    assert reply.usage is not None
+    assert reply.usage.tools == {"web_search": 1}
 
 
-async def test_a_model_that_only_pauses_is_left_after_ten_times() -> None:
-    """The last reply says that it is not the end."""
-    script = Script(*[claude(SEARCH, stop="pause_turn")] * 11)
-    reply = await run_tools(script.provider("anthropic", "claude-opus-4-8"), "q", [WebSearch()])
-    assert (len(script.bodies), reply.paused, reply.raw_finish_reason) == (11, True, "pause_turn")
+async def test_a_model_that_only_pauses() -> None:
+    """The limit is that of the answer; the run ends with its error, or without continuations with its first part."""
+    script = Script(*[claude(SEARCH, stop="pause_turn")] * 9)
+    with pytest.raises(IncompleteStreamError, match="max_continuations"):
+        await run_tools(script.provider("anthropic", "claude-opus-4-8"), "q", [WebSearch()])
+    assert len(script.bodies) == 9
+    script = Script(claude(SEARCH, stop="pause_turn"))
+    run = run_tools(script.provider("anthropic", "claude-opus-4-8"), "q", [WebSearch()], max_continuations=0)
+    reply = await run
+    assert (len(script.bodies), reply.paused, reply.raw_finish_reason) == (1, True, "pause_turn")
 
 
 # --- approvals --------------------------------------------------------------------------------------------------------

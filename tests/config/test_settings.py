@@ -278,7 +278,6 @@ def test_types_of_settings_have_every_key() -> None:
         "docs",
         "checked",
         "evidence",
-        "other_api",
         "turn_cache",  # an argument
         "untrusted_file",
     }

@@ -156,7 +156,7 @@ def test_pieces_of_a_call_that_never_began() -> None:
 # --- a call that needs no arguments -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["pause_turn", "OTHER", "a_new_word"])
+@pytest.mark.parametrize("word", ["OTHER", "a_new_word"])
 def test_a_call_without_arguments_is_whole_when_its_end_has_come(word: str) -> None:
     """After a word that does not say how the answer ended, too: only a head whose end is missing may be cut."""
     last = said("message_delta", delta={"stop_reason": word}) + said("message_stop")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast
 
 from ..config import timeouts_over
 from ..errors import ConfigError
-from ..requests import ChatOptions, Options, Request, TimeoutOptions, check_stream, read_headers
+from ..requests import (
+    ChatOptions,
+    Options,
+    Request,
+    TimeoutOptions,
+    check_max_continuations,
+    check_stream,
+    read_headers,
+)
 from ..types import Messages, Reply, Timeouts, ToolChoice, ToolLike
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ class ChatParams:
 
     Attributes:
         request: conversation, tools and options; an empty model stands for the provider's own.
-        repair_history, partial_tool_calls, coalesce, timeouts, extra_headers: see `ChatOptions`.
+        repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
         many_conversations: requests of many conversations come this way, so that none is compared with the one before.
         fail_fast: another model can answer, so that a server with too many requests is an error at once.
     """
@@ -32,6 +40,7 @@ class ChatParams:
     coalesce: bool | None = None
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
+    max_continuations: int | None = None
     many_conversations: bool = False
     fail_fast: bool = False
 
@@ -56,8 +65,11 @@ class ChatParams:
             headers = read_headers(headers)
         if timeouts is not None:
             timeouts_over(Timeouts(), timeouts)
+        if (continuations := options.pop("max_continuations", None)) is not None:
+            check_max_continuations(continuations)
         request = Request.read(model or "", messages, tools, tool_choice, options, stream=stream)
-        return cls(request, repair, fragments, None if coalesce is None else bool(coalesce), timeouts, headers)
+        coalesced = None if coalesce is None else bool(coalesce)
+        return cls(request, repair, fragments, coalesced, timeouts, headers, continuations)
 
     def given(self) -> ChatOptions:
         """Returns the options as keywords for a model that isn't a `BaseChatModel`."""
@@ -68,6 +80,8 @@ class ChatParams:
         options |= {name: value for name, value in own.items() if value}
         if self.coalesce is not None:
             options["coalesce"] = self.coalesce
+        if self.max_continuations is not None:
+            options["max_continuations"] = self.max_continuations
         return cast("ChatOptions", options)
 
 

@@ -12,7 +12,17 @@ from typing import Any
 
 from ..config import Profile, prices_in, read_prices
 from ..requests import ModelTable
-from ..types import Cost, Prices, Reply, Usage, has_other_models, has_unpriced_tools, hour_writes, priced_steps
+from ..types import (
+    Cost,
+    Prices,
+    Reply,
+    Usage,
+    has_other_models,
+    has_unpriced_tools,
+    hour_writes,
+    priced_steps,
+    total_cost,
+)
 from ..urls import shown_url
 
 
@@ -44,7 +54,7 @@ class ModelPrices:
 
     @cached_property
     def assumed(self) -> bool:
-        """True if no configured prices are those of this model, but only those of all models."""
+        """Whether no configured prices are those of this model, but only those of all models."""
         return not any(table.prices for table in self.tables if table.fits(self.model))
 
     def of_step(self, model: str | None) -> ModelPrices:
@@ -75,13 +85,15 @@ class ProfilePricing:
 
     @property
     def known(self) -> bool:
-        """True if the configuration, the package or the provider has prices of the model."""
+        """Whether the configuration, the package or the provider has prices of the model."""
         return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def cost(self, reply: Reply) -> Cost | None:
         """Returns the cost of a reply; None if unknown."""
         if reply.usage is None:
             return None
+        if reply.usage.steps:  # each request is billed at its own prices, which may depend on its length
+            return total_cost([replace(reply, usage=step, pricing=self) for step in reply.usage.steps])
         found = self.prices.read.of(reply.usage)
         if found is None or found.source != "provider":
             found = self._of_steps(reply) or found or self._by_package(reply.usage, self.prices, reply.model)

@@ -1,4 +1,12 @@
-"""One answer over the network: attempts until the first chunk, then chunks; reconnects and continuations."""
+"""One answer over the network: attempts until the first chunk, then chunks; reconnects and continuations.
+
+An answer may take several requests (`Finish.continues`). Each of them is a part with its own attempts, reservation and
+connection. One decoder reads the bodies of all parts, so that the answer is the same as if it had come in one response:
+calls are delivered at the end of the last part, and an error has everything that arrived.
+
+Until something of a later part has arrived, its request may be sent again. So its attempts are read by decoders of
+their own, and the bytes of the one that succeeds are then given to the decoder of the answer.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +21,8 @@ from ..errors import (
     APIConnectionError,
     APIError,
     APITimeoutError,
+    ConfigError,
     IncompleteStreamError,
-    ModelNotFoundError,
-    NotFoundError,
     StreamError,
     StreamfoldError,
 )
@@ -33,6 +40,7 @@ class AnswerReader:
 
     Args:
         tap: called with each piece of the body, if there is one.
+        received: keeps the body until `continue_answer`, if the decoder is not that of the answer.
     """
 
     def __init__(
@@ -42,12 +50,14 @@ class AnswerReader:
         decoder: StreamDecoder,
         attempts: RetryLoop,
         tap: Callable[[bytes], None] | None,
+        received: list[bytes] | None = None,
     ) -> None:
         self._call = call
         self._exchange = exchange
         self._decoder = decoder
         self._attempts = attempts
         self._tap = tap
+        self._received = received
         self._reconnected_after = -1
         self._reconnects = 0  # since the last event
         self._has_delivered = False
@@ -58,10 +68,25 @@ class AnswerReader:
         """The whole answer, once its finished chunk has been read."""
         return self._decoder.reply
 
+    def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
+        """Reads on as the next part of an answer. Returns the chunks of what has arrived of it.
+
+        Args:
+            decoder: of the answer, whose last part has ended.
+        """
+        part, self._decoder, self._has_delivered = self._decoder, decoder, True
+        received, self._received = self._received or [], None
+        chunks = decoder.next_part()
+        for data in received:
+            chunks += decoder.feed(data) if not decoder.done else []
+        if (part.finished or part.part_ended) and not decoder.done:  # at the end of the body
+            chunks += decoder.end(interrupted=self._broke.message if self._broke else None)
+        return chunks
+
     async def next_batch(self) -> list[StreamChunk]:
         """Reads until there are chunks. Returns none if the stream was closed on our side.
 
-        Text that is left when an answer breaks off is a separate batch, before the error. If nothing was delivered
+        Text that is left when an answer breaks off is a batch of its own, before the error. If nothing was delivered
         before, it is dropped: the request may still be sent again.
 
         Raises:
@@ -88,6 +113,8 @@ class AnswerReader:
                 continue
             if self._tap is not None:
                 self._tap(data)
+            if self._received is not None:
+                self._received.append(data)
             if chunks := decoder.feed(data):
                 self._has_delivered = True
                 return chunks
@@ -98,7 +125,9 @@ class AnswerReader:
         batch = await self.next_batch()
         while batch and not batch[-1].finished:  # streamed all the same
             more = await self.next_batch()
-            batch = [*batch, *more] if more else []
+            if not more:
+                return batch if self._decoder.part_ended else []
+            batch = [*batch, *more]
         return batch
 
     async def drain(self) -> None:
@@ -149,7 +178,7 @@ class NetworkStream:
         endpoint = call.endpoint
         self.yields_call_deltas = False
         self._call = call
-        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.known.api), endpoint.hooks)
+        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request), endpoint.hooks)
         self._attempts = RetryLoop(
             call.http_request(),
             self._notifier,
@@ -159,21 +188,24 @@ class NetworkStream:
             waits=endpoint.patient and not call.params.fail_fast,
         )
         self._decoder: StreamDecoder | None = None
+        self._continuations = 0  # the requests after the first one
+        self._received: list[bytes] | None = None  # of a later part of which nothing has been shown yet
+        self._earlier_warnings: tuple[ReplyWarning, ...] = ()  # of the requests and responses of earlier parts
+        self._earlier_calls = 0  # tool calls that had begun in them
         self.reply: Reply | None = None
         self._failed = self._over = False
-        self._wrong_api: APIError | None = None  # the refusal after which the other API of the provider was called
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings of the request, and those of the answer so far."""
+        """Those of the request, and those that the answer has brought so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
+        return tuple(dict.fromkeys((*self._request_warnings, *(self._decoder.warnings if self._decoder else ()))))
+
+    @property
+    def _request_warnings(self) -> tuple[ReplyWarning, ...]:
         exchange = self._attempts.exchange
-        return (
-            *self._call.warnings,
-            *(exchange.warnings if exchange else ()),
-            *(self._decoder.warnings if self._decoder else ()),
-        )
+        return (*self._earlier_warnings, *self._call.warnings, *(exchange.warnings if exchange else ()))
 
     @property
     def context_window(self) -> int | None:
@@ -197,24 +229,41 @@ class NetworkStream:
         """Yields the chunks of the answer, grouped by network read."""
         if self._attempts.closed:
             return
+        headers_after = first_chunk = None
         try:
-            exchange, reader, batch = await self._first_batch()
-            first_chunk = self._attempts.elapsed()
-            if batch:
-                self._call.accepted()
-                self._notifier.notify("on_first_chunk", first_chunk)
-            while batch and not batch[-1].finished:
-                yield batch
-                batch = await reader.next_batch()
-            if batch:
-                self.reply = self._complete(reader.reply, exchange, first_chunk)
-                self._settle(self.reply)
-                self._notifier.notify("on_finish", self.reply)
-                yield batch
-                await reader.drain()
+            while not self._attempts.closed:
+                exchange, reader, batch = await self._attempts.run(self._attempt, self._without)
+                headers_after = self._attempts.headers_after if headers_after is None else headers_after
+                if self._continuations and self._decoder is not None:
+                    batch, self._received = reader.continue_answer(self._decoder), None
+                    if not (batch or self._decoder.part_ended):
+                        batch = await reader.next_batch()
+                if batch or (self._decoder is not None and self._decoder.part_ended):
+                    self._call.accepted()
+                if batch and first_chunk is None:
+                    first_chunk = self._attempts.elapsed()
+                    self._notifier.notify("on_first_chunk", first_chunk)
+                while batch and not batch[-1].finished:
+                    yield batch
+                    batch = await reader.next_batch()
+                if not batch and self._decoder is not None and self._decoder.part_ended:
+                    await reader.drain()
+                    batch = await self._continue(self._decoder)
+                    if not batch:
+                        continue
+                if batch:
+                    timing = Timing(headers_after, first_chunk, self._attempts.elapsed())
+                    self.reply = self._complete(reader.reply, exchange, timing)
+                    self._settle(self.reply)
+                    self._notifier.notify("on_finish", self.reply)
+                    yield batch
+                    await reader.drain()
+                return
         except APIError as error:
             self._failed = True
             if not self._attempts.closed:  # after aclose() the broken connection is our own doing
+                if self._continuations and self._decoder is not None:
+                    self._add_partial(error, self._decoder)
                 error.warnings = self.warnings
                 error.continuation = partial(resume_answer, self._call.endpoint, self._call.params)
                 self._call.complete_partial(error)
@@ -228,19 +277,56 @@ class NetworkStream:
             finally:
                 self._notifier.notify("on_close")
 
-    async def _first_batch(self) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
-        """Returns the first chunks of the answer, and what reads the rest."""
-        try:
-            return await self._attempts.run(self._attempt, self._without)
-        except NotFoundError as error:
-            if self._wrong_api is None or isinstance(error, ModelNotFoundError):
-                raise
-            raise self._wrong_api from error  # the endpoint doesn't have the API that it named
+    async def _continue(self, decoder: StreamDecoder) -> list[StreamChunk]:
+        """Prepares the request for the next part of the answer.
 
-    def _complete(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
-        self._call.complete(reply, exchange.warnings)
-        reply.request_id, reply.rate_limit = exchange.request_id, exchange.rate_limit
-        reply.timing = Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed())
+        Returns:
+            The last chunks of the answer, if there is no next part; else none.
+
+        Raises:
+            IncompleteStreamError: the answer takes too many requests, or can't be continued.
+        """
+        call, most, problem = self._call, self._call.max_continuations, ""
+        try:
+            following = call.next_part(decoder.turn())
+        except ConfigError as error:
+            following, problem = None, f"it can't be continued: {error}"
+        if following is None and not problem:
+            return decoder.end_answer()
+        if self._continuations >= most:
+            problem = f"it was continued {most} times (max_continuations)"
+        if following is None or problem:
+            decoder.give_up()
+            what = f"the answer goes on in the response to another request, and {problem}"
+            unfinished = IncompleteStreamError(what, partial=decoder.partial())
+            unfinished.partial_tool_calls = decoder.partial_tool_calls
+            raise unfinished
+        self._attempts.lease.charge(self._part(decoder))
+        self._earlier_warnings = self._request_warnings
+        self._earlier_calls = len(decoder.partial_tool_calls)
+        await self._attempts.next_request(following.http_request())
+        self._call = following
+        self._continuations += 1
+        return []
+
+    def _part(self, decoder: StreamDecoder) -> Reply:
+        """Returns what the current part has used."""
+        return replace(decoder.part(), pricing=self._call.pricing)
+
+    def _add_partial(self, error: APIError, decoder: StreamDecoder) -> None:
+        """Adds all that has arrived to the error in which a later part has ended."""
+        received, self._received = self._received, None
+        if received and decoder.part_ended:
+            with suppress(StreamError):
+                decoder.next_part()
+                for data in received:
+                    decoder.feed(data)
+                decoder.end(interrupted=error.message)
+        error.partial, error.partial_tool_calls = decoder.partial(), decoder.partial_tool_calls
+
+    def _complete(self, reply: Reply, exchange: Exchange, timing: Timing) -> Reply:
+        self._call.complete(reply, (*self._earlier_warnings, *exchange.warnings))
+        reply.request_id, reply.rate_limit, reply.timing = exchange.request_id, exchange.rate_limit, timing
         reply.attempts = tuple(self._attempts.failed)
         return reply
 
@@ -248,6 +334,8 @@ class NetworkStream:
         """Notes what the answer has used, for the limits: an estimate where its usage and its cost can't be counted."""
         if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
             self._attempts.lease.charge_estimate(self._estimated_usage)
+        elif self._continuations and self._decoder is not None:
+            self._attempts.lease.charge(self._part(self._decoder))
         else:
             self._attempts.lease.charge(reply)
 
@@ -256,10 +344,12 @@ class NetworkStream:
         if self._decoder is not None and self._call.is_whole:
             with suppress(StreamError):  # only at its end is a body in one piece looked at
                 self._decoder.end(interrupted="the answer was left")
-        reply = self._decoder.partial() if self._decoder else Reply()
+        reply, calls = Reply(), self.partial_tool_calls[self._earlier_calls :]
+        if self._decoder is not None and not self._decoder.part_ended:  # else nothing of the next part was shown
+            reply = self._decoder.part()
         usage = reply.usage or Usage()
         texts = [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)]
-        written = sum(map(text_tokens, (*texts, *(call.text for call in self.partial_tool_calls))))
+        written = sum(map(text_tokens, (*texts, *(call.text for call in calls))))
         written = max(written, usage.output_tokens or 0)
         read = estimated_tokens(self._call.sent.request) if usage.input_tokens is None else usage.input_tokens
         pricing = replace(self._call.pricing, partial=True)
@@ -267,13 +357,16 @@ class NetworkStream:
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""
-        call = self._call
+        call, tap = self._call, self._notifier.tap
         self._notifier.info.sent = call.sent.request
-        decoder = self._decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas)
+        decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas, continues=call.max_continuations > 0)
+        received = self._received = [] if self._continuations else None
+        if received is None:
+            self._decoder = decoder
 
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
             self._notifier.info.redactor = exchange.redactor
-            reader = AnswerReader(call, exchange, decoder, self._attempts, self._notifier.tap)
+            reader = AnswerReader(call, exchange, decoder, self._attempts, tap, received)
             return exchange, reader, await (reader.whole_batch() if call.is_whole else reader.next_batch())
 
         return read
@@ -283,9 +376,6 @@ class NetworkStream:
         call = self._call.without(error)
         if call is None:
             return None
-        if call.learned.api != self._call.learned.api:
-            self._wrong_api, info = error, self._notifier.info
-            info.adapter, info.url = call.adapter.name, call.endpoint.urls(call.sent.path).named
         self._call = call
         return call.http_request()
 

@@ -11,17 +11,17 @@ from ..adapters import Adapter, PreparedRequest
 from ..answers import ChatParams
 from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
-from ..errors import APIError, ConfigError
+from ..errors import APIError
 from ..net import HTTPRequest
 from ..requests import Request, escape_special_tokens, has_cache_marks, least_text_tokens, raw_tools
-from ..types import Reply, ReplyWarning, Usage
+from ..types import Message, Reply, ReplyWarning, Usage
 from .costs import ProfilePricing
 from .endpoint import Endpoint
 from .rejected_options import NO_RESTRICTIONS, Restrictions, combination_of, restrictions_from_error, with_restrictions
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
-_UNMET = "several calls came, though parallel_tool_calls=False allows one: run_tools() runs them one by one"
+_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class PreparedCall:
         sent: the request in the form of its API.
         prefix_warnings: about the prompt cache.
         pricing: computes the cost of the answer.
+        turn: the turn at the end of the request that it continues, of an answer that takes several requests.
     """
 
     endpoint: Endpoint
@@ -72,33 +73,48 @@ class PreparedCall:
     prefix_warnings: tuple[ReplyWarning, ...] = ()
     learned: Restrictions = NO_RESTRICTIONS
     rejections: int = 0
+    turn: Message | None = None
 
     @classmethod
-    def of(cls, endpoint: Endpoint, params: ChatParams, *, batched: bool = False) -> PreparedCall:
-        """Returns the call for the arguments of `chat`. Raises ConfigError.
-
-        Args:
-            batched: it is part of a batch, which has one wire format: the usual one.
-        """
+    def of(cls, endpoint: Endpoint, params: ChatParams) -> PreparedCall:
+        """Returns the call for the arguments of `chat`. Raises ConfigError."""
         request, owner = endpoint.request(params.request), endpoint.owner()
         known = endpoint.restrictions.find(request.model, owner, request)
-        if batched:
-            known = replace(known, api=None)
         adapter, sent = _prepared(endpoint, params, request, known)
-        pricing = replace(ProfilePricing.of(endpoint.model(sent.request.model).prices), batched=batched)
+        pricing = ProfilePricing.of(endpoint.model(sent.request.model).prices)
         changed: list[ReplyWarning] = []
         if not params.many_conversations and has_cache_marks(request):
             changed = endpoint.prompt_cache.changed(request)
         return cls(endpoint, params, request, owner, known, adapter, sent, pricing, tuple(changed))
 
     @property
+    def max_continuations(self) -> int:
+        """How many further requests the answer may take."""
+        own = self.params.max_continuations
+        return self.endpoint.profile.max_continuations if own is None else own
+
+    def next_part(self, turn: Reply) -> PreparedCall | None:
+        """Returns the call that continues an answer; None if the server did not say how.
+
+        Args:
+            turn: the answer so far, with its calls.
+        """
+        message = replace(turn.message, origin=self.sent.request.origin)
+        if not message.paused:
+            return None
+        messages = self.request.messages if self.turn is None else self.request.messages[:-1]
+        request = replace(self.request, messages=(*messages, message))
+        adapter, sent = _prepared(self.endpoint, self.params, request, self.known + self.learned)
+        return replace(self, request=request, adapter=adapter, sent=sent, rejections=0, turn=message)
+
+    @property
     def is_whole(self) -> bool:
-        """True if the caller wants nothing of the answer before its end, even if it is streamed."""
+        """Whether the caller wants nothing of the answer before its end, even if it is streamed."""
         return not self.request.stream
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """Warnings about changes of the request, and about doubtful parts of it."""
+        """What had to be changed in the request, or is doubtful in it."""
         return (*self.sent.warnings, *self.prefix_warnings)
 
     def http_request(self) -> HTTPRequest:
@@ -120,11 +136,12 @@ class PreparedCall:
         rest = PreparedRequest(request, "GET", path, headers, b"")
         return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
 
-    def new_decoder(self, *, partial_tool_calls: bool = False) -> StreamDecoder:
+    def new_decoder(self, *, partial_tool_calls: bool = False, continues: bool = False) -> StreamDecoder:
         """Returns a decoder for one attempt.
 
         Args:
             partial_tool_calls: whether it returns chunks of calls that the model is still writing.
+            continues: whether the caller sends the next request of an answer that takes several.
         """
         profile, request, coalesce = self.endpoint.profile, self.sent.request, self.params.coalesce
         return StreamDecoder(
@@ -137,14 +154,14 @@ class PreparedCall:
             names=ToolNameMap(request.names, request.answer_tool),
             partial_tool_calls=partial_tool_calls,
             coalesce=profile.coalesce if coalesce is None else coalesce,
+            continues=continues,
         )
 
     def without(self, error: APIError) -> PreparedCall | None:
         """Returns the call without the part of it that the server rejected; None if that can't be left out."""
         if self.rejections >= _MOST_REJECTIONS:
             return None
-        other_api = None if self.learned.api else self.endpoint.other_api(self.adapter.name)
-        new = restrictions_from_error(error, self.adapter, self.sent, self.request, other_api)
+        new = restrictions_from_error(error, self.adapter, self.sent, self.request)
         if new is None or any(
             lesson.option == known.option for lesson in new.lessons for known in self.learned.lessons
         ):
@@ -152,12 +169,7 @@ class PreparedCall:
         if new.schemas and new.schemas <= self.learned.schemas | self.known.schemas:
             return None
         learned = self.learned + new
-        try:
-            adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
-        except ConfigError:
-            if new.api is None:
-                raise
-            return None  # the other API has no place for something in the request
+        adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
         if (new.lessons or new.schemas) and sent.body == self.sent.body:
             return None
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
@@ -167,9 +179,6 @@ class PreparedCall:
         endpoint, learned, model = self.endpoint, self.learned, self.request.model
         if learned.adapter is not None:  # what no option asked for is refused whatever the options are
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(adapter=learned.adapter))
-        if learned.api is not None:
-            served = Restrictions(api=learned.api, api_reason=learned.api_reason)
-            endpoint.restrictions.add(model, self.owner, frozenset(), served)
         if learned.schemas:  # whatever else a request asks for
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(schemas=learned.schemas))
         if histories := tuple(lesson for lesson in learned.lessons if lesson.history is not None):
@@ -183,10 +192,12 @@ class PreparedCall:
 
     def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
         """Adds provider, origin, pricing and warnings to a reply."""
-        found = [*self.warnings, *response_warnings, *reply.warnings]
-        if self.request.options.parallel_tool_calls is False and len(reply.tool_calls) > 1:
+        found = list(dict.fromkeys([*self.warnings, *response_warnings, *reply.warnings]))
+        asked, could_ask = self.request.options.parallel_tool_calls, self.sent.request.options.parallel_tool_calls
+        if asked is False and could_ask is None and len(reply.tool_calls) > 1:
             found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
-        reply.warnings = [*found, *_input_warnings(self.sent.request, reply.usage)]
+        usage = reply.usage.steps[-1] if reply.usage and reply.usage.steps else reply.usage
+        reply.warnings = [*found, *_input_warnings(self.sent.request, usage)]
         reply.provider, reply.origin = self.endpoint.profile.name, self.sent.request.origin
         reply.pricing = self.pricing
 
@@ -206,25 +217,19 @@ def _prepared(
     endpoint: Endpoint, params: ChatParams, request: Request, restrictions: Restrictions
 ) -> tuple[Adapter, PreparedRequest]:
     """Returns the request in the form of its API, as it is sent with restrictions, and its adapter."""
-    served, changes = endpoint.model(request.model, restrictions.api), list[ReplyWarning]()
-    profile = served.profile
-    if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
-        request = endpoint.request(request, served.api)
-        detail = f"{request.model} is not served by the API {usual!r}: the request was sent to {served.api!r}"
-        changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
+    profile, changes = endpoint.profile, list[ReplyWarning]()
     if restrictions.only_streams and not request.stream:
         request = replace(request, stream=True)
     if profile.escape_special_tokens:
         model = (profile.model_family or request.model) if profile.renders_templates else None
         if tokens := special_tokens(profile.dialect, model):
-            request, escaped = escape_special_tokens(request, tokens.text, tokens.history)
-            changes += escaped
+            request, changes = escape_special_tokens(request, tokens.text, tokens.history)
     if restrictions.lessons and request.options.unsupported_options != "strict":
         request, taught = with_restrictions(request, restrictions.lessons)
-        changes += taught
+        changes = [*changes, *taught]
     if restrictions.schemas and request.options.unsupported_options != "strict":
         request = replace(request, refused_schemas=restrictions.schemas)
-    adapter = restrictions.adapter or served.adapter
+    adapter = restrictions.adapter or endpoint.model(request.model).adapter
     sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
     return adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
 

@@ -171,8 +171,10 @@ class RetryLoop:
         """
         loop = self._loop = event_loop()
         self._now = anyio.current_time if loop is None else loop.time
-        self._began = self._now()
-        timeouts = self._timeouts = StreamTimeouts(self._request.timeouts, self._began)
+        if self._timeouts is None:
+            self._began = self._now()
+            self._timeouts = StreamTimeouts(self._request.timeouts, self._began)
+        timeouts = self._timeouts
         pause = 0.0
         while True:
             exchange = self.exchange = Exchange(self._connections.client(loop), self._request, timeouts, loop)
@@ -195,6 +197,18 @@ class RetryLoop:
                 if self.closed or (wanted := self._next_pause(error, exchange, timeouts, without)) is None:
                     raise
                 pause = wanted
+
+    async def next_request(self, request: HTTPRequest) -> None:
+        """Prepares for another request of the same answer, which has its own retries and reservation.
+
+        The timeout `total` goes on.
+        """
+        if self.exchange is not None:
+            await self.exchange.aclose()
+        await self.lease.aclose()
+        self._request = request
+        self._retries = self._rate_limit_retries = 0
+        self._has_new_credentials = False
 
     async def reconnect(self, request: HTTPRequest, error: APIError, after: int, reconnects: int) -> Exchange | None:
         """Continues an answer that broke off on another connection.
@@ -289,6 +303,6 @@ class RetryLoop:
 
 
 def is_rate_limit(error: APIError) -> bool:
-    """Returns whether the server has too many requests. False for our own limits."""
+    """Returns whether the server has too many requests. False for limits of our own."""
     status = getattr(error, "status_code", None)
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)

@@ -1,4 +1,4 @@
-"""Rules of endpoints and models for conversations: `facts/histories.toml`."""
+"""What endpoints and models demand of a conversation: `facts/histories.toml`."""
 
 from __future__ import annotations
 

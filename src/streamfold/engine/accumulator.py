@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -49,6 +49,8 @@ from ..types import (
     ToolCallUpdate,
     Usage,
     WarningCode,
+    is_paused,
+    join_extras,
 )
 from .blocks import BlockAssembler
 from .output_items import HostedToolTracker, in_order
@@ -230,6 +232,26 @@ class PartialCalls:
         return tuple(PartialToolCall(name, whole_characters("".join(text))) for name, text in self._calls.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _EarlierParts:
+    """What the parts of an answer before the current one have brought.
+
+    Attributes:
+        extras: joined, without those that describe one response alone.
+        usages: of each part.
+        text, reasoning: of all of them.
+        blocks: how many have begun.
+        meta: of the last one.
+    """
+
+    extras: Mapping[str, list[Any]] = field(default_factory=dict)
+    usages: tuple[Usage, ...] = ()
+    text: str = ""
+    reasoning: str = ""
+    blocks: int = 0
+    meta: Meta = field(default_factory=Meta)
+
+
 # What counts as the end of an answer. Calls wait for it: nothing before it proves that a call is complete, neither its
 # id and name, nor arguments that parse, nor a finish reason, which some servers send after each call.
 #     a finish reason, then `StreamEnd` or the end of the input     finished
@@ -239,14 +261,22 @@ class PartialCalls:
 #     the same, if only the reason had arrived                      an error
 #     the same, inside a call that came after that reason           an error, and no calls
 # The last finish reason counts, except that `length` and `content_filter` stay.
+#
+# An answer may take several requests (`Finish.continues`). With `continues` the end of a response that is not the last
+# one ends a part: nothing is final, and `next_part` begins the next one. Text, reasoning, calls and blocks go on as if
+# the parts were one response; usage, finish reason and id are those of each part.
 
 
 class StreamAccumulator:
     """Turns the deltas of one answer into chunks, and at its end into a `Reply`.
 
+    Args:
+        continues: the caller sends the next request of an answer that takes several.
+
     Attributes:
         identified: id, model and time are known, so another `Meta` adds nothing.
         stopped: the answer was ended at a stop sequence, not by the server.
+        part_ended: the response has ended, and the answer goes on in the next one.
     """
 
     def __init__(
@@ -258,8 +288,12 @@ class StreamAccumulator:
         names: ToolNameMap | None = None,
         listener: Listener | None = None,
         partial_tool_calls: bool = False,
+        continues: bool = False,
     ) -> None:
         self._limits = limits = limits or Limits()
+        self._continues = continues
+        self._earlier = _EarlierParts()
+        self.part_ended = False
         self.calls = ToolCallAssembler(tool_names, limits)
         self._tool_choice = tool_choice
         self._names = names or ToolNameMap()
@@ -302,7 +336,7 @@ class StreamAccumulator:
 
     def feed(self, delta: Delta) -> StreamChunk | None:
         """Returns the chunk for a delta, if any. Raises StreamError if the answer failed or exceeds a limit."""
-        if self.finished:  # the rest of the event that ended the answer
+        if self.finished or self.part_ended:  # the rest of the event that ended the answer
             return None
         if type(delta) is TextDelta:  # nearly every event
             self._begun = True
@@ -342,6 +376,9 @@ class StreamAccumulator:
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
+                if delta.continues:
+                    self._begun = True
+                    return None
                 self.calls.confirm()  # everything before it is the model's own
                 self.blocks.confirm(stopped=delta.reason == "stop")
             case RefusalDelta(text, part):
@@ -429,11 +466,66 @@ class StreamAccumulator:
             self.warn("interrupted_after_finish", interrupted)
         return self._finished()
 
+    @property
+    def will_continue(self) -> bool:
+        """Whether the end of this response ends a part, and not the answer."""
+        return self._continues and self._finish is not None and self._finish.continues
+
+    def stop_continuing(self) -> None:
+        """Notes that the next part is not requested: the answer ends here."""
+        self._continues = self.part_ended = False
+
+    def next_part(self) -> None:
+        """Begins the next part, behind one that has ended. Its blocks must have been ended."""
+        part, text, reasoning = self.part(), self._text.text, self._reasoning.text
+        extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
+        usages = (*self._earlier.usages, part.usage or Usage())
+        meta = replace(self.meta)
+        self._earlier = _EarlierParts(extras, usages, text, reasoning, self.blocks.size, meta)
+        self._extras, self._finish, self.meta = {}, None, Meta()
+        self._usage, self._whole_usage = UsageAccumulator(), UsageAccumulator()
+        self._hosted.requests.clear()
+        self.identified = self.part_ended = False
+
+    def part(self) -> Reply:
+        """Returns the text and usage of the current part alone, for what it has cost."""
+        usage, _ = self._usage.read()
+        earlier = self._earlier
+        extras = {name: list(values) for name, values in self._extras.items()}
+        if self.blocks:
+            extras["blocks"] = self.blocks.content({}, earlier.blocks)
+        if self._hosted.used or self._hosted.requests:
+            usage = self._hosted.count(usage, extras)
+        return Reply(
+            text=self._text.text[len(earlier.text) :],
+            reasoning=self._reasoning.text[len(earlier.reasoning) :],
+            usage=usage,
+            id=self.meta.id or earlier.meta.id,
+            model=self.meta.model or earlier.meta.model,
+            extras=extras,
+        )
+
+    def turn(self) -> Reply:
+        """Returns the answer so far with its calls, as the turn that the next request continues."""
+        reply = self.partial()
+        ending = CallDelivery(lambda *_: None, self._tool_choice, self._names, Finish("tool_calls", ""), self.meta)
+        opened = self.calls.finish()
+        delivered = ending.decide(opened, [])
+        reply.tool_calls = delivered.calls
+        if self.blocks:
+            made = {call.index: whole for call, whole in zip(delivered.opened, delivered.calls, strict=True)}
+            reply.extras["blocks"] = self.blocks.content(made)
+        return reply
+
     def partial(self) -> Reply:
         """Returns what has arrived so far, without tool calls."""
         usage, invalid = self._usage.read()
         if invalid:
             self.warn("usage_invalid", f"not counted: {join_limited(invalid)}")
+        extras, earlier = self._extras, self._earlier
+        if earlier.usages:
+            usage = Usage.of_steps((*earlier.usages, self.part().usage or Usage()))
+            extras = join_extras(earlier.extras, extras, earlier.text)
         return Reply(
             text=self._text.text,
             reasoning=self._reasoning.text,
@@ -441,9 +533,9 @@ class StreamAccumulator:
             raw_finish_reason=self._finish.raw if self._finish else None,
             usage=usage,
             warnings=self._warnings.all(),
-            id=self.meta.id,
-            model=self.meta.model,
-            extras={name: list(values) for name, values in self._extras.items()},
+            id=self.meta.id or earlier.meta.id,
+            model=self.meta.model or earlier.meta.model,
+            extras={name: list(values) for name, values in extras.items()},
             reasoned=self._reasoned,
         )
 
@@ -495,7 +587,7 @@ class StreamAccumulator:
             return self._finished()
         raise upstream_error(info, body=failure.body)
 
-    def _done(self) -> StreamChunk:
+    def _done(self) -> StreamChunk | None:
         if self._finish is None and not self._has_content():
             what = "sent no part of an answer" if self._begun else "sent nothing"
             raise EmptyResponseError(f"the answer is empty: the server said it was done and {what}", retryable=True)
@@ -511,7 +603,7 @@ class StreamAccumulator:
         blocks = self.blocks.content({}) if self.blocks else []
         return self._has_parts or any(buffer.raw for buffer in lanes) or any(calls) or any(map(_says_something, blocks))
 
-    def _stop(self, text: str) -> StreamChunk:
+    def _stop(self, text: str) -> StreamChunk | None:
         if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
         self.calls, self._usage, self.blocks = ToolCallAssembler((), self._limits), self._whole_usage, BlockAssembler()
@@ -521,7 +613,12 @@ class StreamAccumulator:
         self.stopped = True
         return self._finished()
 
-    def _finished(self) -> StreamChunk:
+    def _finished(self) -> StreamChunk | None:
+        if self.will_continue:
+            self.part_ended = True
+            return None
+        if self._finish is not None and self._finish.continues and not is_paused(self._extras):
+            self.warn("not_continued", f"the finish reason {self._finish.raw!r} came without a token to continue with")
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
         self.calls.mark_strays()
@@ -535,7 +632,7 @@ class StreamAccumulator:
         if self.blocks:
             made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
             reply.extras["blocks"] = self.blocks.content(made)
-        if self._hosted.used or self._hosted.requests:
+        if (self._hosted.used or self._hosted.requests) and not self._earlier.usages:
             reply.usage = self._hosted.count(reply.usage, reply.extras)
         delivered = in_order([*calls, *others], order) if others else calls
         reply.answer, reply.tool_calls, reply.finish_reason = answer, delivered, reason

@@ -128,6 +128,21 @@ class BlockAssembler:
         for block in self._blocks:
             block.late = False
 
+    def next_part(self) -> list[Delta]:
+        """Prepares for another message that continues this one: its indexes begin anew. Returns what was held back.
+
+        A block without an index stays open: Gemini continues a text in the next response.
+        """
+        out = [delta for block in self._by_index.values() if not block.closed for delta in self._close(block)]
+        self._by_index.clear()
+        self._strays.clear()
+        return out
+
+    @property
+    def size(self) -> int:
+        """How many blocks have begun."""
+        return len(self._blocks)
+
     def settle(self) -> list[Delta]:
         """Returns what was held back, at the end of the answer."""
         return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.settle_texts()]
@@ -135,11 +150,16 @@ class BlockAssembler:
     def settle_texts(self) -> list[Delta]:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
-    def content(self, calls: Mapping[int | None, ToolCall]) -> list[dict[str, Any]]:
-        """Returns the message as a list of blocks, without the calls that were dropped. `calls` are by block number."""
+    def content(self, calls: Mapping[int | None, ToolCall], first: int = 0) -> list[dict[str, Any]]:
+        """Returns the message as a list of blocks, without the calls that were dropped.
+
+        Args:
+            calls: by block number.
+            first: the number of the block to begin with.
+        """
         return [
             block.whole(calls.get(block.number))
-            for block in self._blocks
+            for block in self._blocks[first:]
             if block.begun.call is None or block.number in calls
         ]
 
@@ -218,7 +238,7 @@ class BlockAssembler:
             out = self.open(piece.opens)
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
-            return [*out, Warn("calls_dropped", "a call without a name and arguments was dropped")]
+            return [*out, Warn("calls_dropped", "a call without a name and arguments is no call")]
         # The input of a server-side tool grows like that of a call.
         if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
             if piece.kind != "call" or piece.value == "":

@@ -91,6 +91,8 @@ class StreamDecoder:
         partial_tool_calls: also return a chunk for each fragment of a call: for showing a call that is written, not to
             run it.
         coalesce: return consecutive text of one `feed` as one chunk, and reasoning, instead of one for each event.
+        continues: the caller sends the next request of an answer that takes several (`part_ended`, `next_part`). By
+            default the answer ends with its first part: the finish reason is "unknown", and its calls are dropped.
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
@@ -115,6 +117,7 @@ class StreamDecoder:
         listener: Listener | None = None,
         partial_tool_calls: bool = False,
         coalesce: bool = False,
+        continues: bool = False,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
         self._limits = limits or Limits()
@@ -137,6 +140,7 @@ class StreamDecoder:
             names=names,
             listener=listener,
             partial_tool_calls=partial_tool_calls,
+            continues=continues,
         )
         self._pipeline = Pipeline(
             self._accumulator,
@@ -157,18 +161,23 @@ class StreamDecoder:
 
     @property
     def finished(self) -> bool:
-        """True if the finished chunk has been returned."""
+        """Whether the finished chunk has been returned."""
         return self._accumulator.finished
 
     @property
     def stopped(self) -> bool:
-        """True if the answer was ended at one of the texts of `stop`: more may be on its way."""
+        """Whether the answer was ended at one of the texts of `stop`: more may be on its way."""
         return self._accumulator.stopped
 
     @property
     def done(self) -> bool:
-        """True if further data can't matter: the answer is finished, or an error waits to be raised."""
-        return self._accumulator.finished or self._error is not None
+        """Whether the rest of the body can matter no more: the answer or its part has ended, or an error waits."""
+        return self._accumulator.finished or self._accumulator.part_ended or self._error is not None
+
+    @property
+    def part_ended(self) -> bool:
+        """Whether the response has ended, and the answer goes on in the response to another request."""
+        return self._accumulator.part_ended
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
@@ -201,14 +210,50 @@ class StreamDecoder:
         return answer_id, number
 
     def resume(self) -> None:
-        """Begins another body, with the events after the last one. The rest of a cut event is discarded."""
+        """Begins another body, with the events behind the last one. What was left of an event is forgotten."""
         self._sse = self._plain = None
         self._head = b""
+
+    def next_part(self) -> list[StreamChunk]:
+        """Begins the body of the next response, behind one that has ended. Returns what was held back."""
+        chunks: list[StreamChunk] = []
+        self._pipeline.next_part(chunks)
+        self.resume()
+        self._closed = False
+        return chunks
+
+    def end_answer(self) -> list[StreamChunk]:
+        """Ends an answer whose next part is not requested. Returns its last chunks."""
+        self._accumulator.stop_continuing()
+        chunks: list[StreamChunk] = []
+        try:
+            self._pipeline.end(chunks)
+            if (chunk := self._accumulator.finish()) is not None:
+                chunks.append(chunk)
+        except StreamError as error:
+            self._fail(error, chunks)
+        self._raise_pending()
+        return chunks
+
+    def give_up(self) -> list[StreamChunk]:
+        """Returns the text that is still held back, of an answer that ends with an error of the caller's."""
+        chunks: list[StreamChunk] = []
+        with suppress(StreamError):
+            self._pipeline.give_up(chunks)
+        return chunks
 
     @property
     def reply(self) -> Reply:
         """The whole answer. Raises StreamfoldError before the finished chunk."""
         return self._accumulator.reply
+
+    def part(self) -> Reply:
+        """Returns the text and usage of the current part of an answer that takes several requests."""
+        return self._accumulator.part()
+
+    def turn(self) -> Reply:
+        """Returns what has come of the answer so far with its calls, as the next request sends it back."""
+        return self._accumulator.turn()
 
     def partial(self) -> Reply:
         """Returns what has come of the answer so far."""
@@ -227,7 +272,7 @@ class StreamDecoder:
         if self._closed:
             raise StreamfoldError("feed() after close(): a decoder reads one answer")
         chunks: list[StreamChunk] = []
-        if self._accumulator.finished:
+        if self.done:
             return chunks
         try:
             if self._sse is None and self._plain is None:
@@ -256,7 +301,7 @@ class StreamDecoder:
         """
         self._raise_pending()
         chunks: list[StreamChunk] = []
-        if not self._closed and not self._accumulator.finished:
+        if not self._closed and not self.done:
             try:
                 self._finish(interrupted, chunks)
             except StreamError as error:
@@ -298,7 +343,7 @@ class StreamDecoder:
             if is_progress(deltas):
                 self.events += 1
             feed(deltas, payload, chunks)
-            if accumulator.finished:
+            if accumulator.finished or accumulator.part_ended:
                 return
 
     def _begin(self, data: bytes) -> bytes:
@@ -341,8 +386,9 @@ class StreamDecoder:
                 self._last_event(event, chunks)
             if not self._transcript and self._sse.foreign:
                 raise not_a_stream(self._head, "plain text")
-        if not self._accumulator.finished:
-            self._pipeline.end(chunks)
+        if not (self._accumulator.finished or self._accumulator.part_ended):
+            if not self._accumulator.will_continue:
+                self._pipeline.end(chunks)
             if (chunk := self._accumulator.finish(interrupted)) is not None:
                 chunks.append(chunk)
 

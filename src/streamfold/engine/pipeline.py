@@ -65,7 +65,8 @@ class Pipeline:
         self._context = context or DialectContext()
         self._limits = limits or Limits()
         self._raw: dict[type[Delta], TextBuffer] = {}  # what a dialect was fed
-        self._parts = TextDeduplicator(accumulator.buffer if dialect is None else self._raw_buffer)
+        self._buffer = accumulator.buffer if dialect is None else self._raw_buffer
+        self._parts = TextDeduplicator(self._buffer)
         self._message: str | None = None
         self._meta: Delta | None = None
         self.numbers = EventDeduplicator()
@@ -232,6 +233,17 @@ class Pipeline:
         if leak := leak_warning(self._accumulator.buffer(TextDelta).text, self._read, self._context):
             self._accumulator.warn("leaked_markup", leak)
 
+    def next_part(self, chunks: list[StreamChunk]) -> None:
+        """Begins the next part of an answer that takes several requests. The dialect goes on where it was."""
+        self._show_texts(self._parts.release(), chunks)
+        held = self._accumulator.blocks.next_part()
+        self._accumulator.next_part()
+        self.feed(held, "", chunks)
+        self._parts, self.numbers = TextDeduplicator(self._buffer), EventDeduplicator()
+        self._message = self._meta = None
+        self._finished = self._has_items = self._has_late_text = False
+        self._passes = self._dialect is None
+
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """Releases only held-back text, because the answer ends with an error."""
         self._show_texts(self._parts.release(), chunks)
@@ -253,7 +265,7 @@ class Pipeline:
             self._passes = self._passes and delta.more
             self._accumulator.feed(delta)
             return
-        if isinstance(delta, (StreamEnd, Failure)):
+        if isinstance(delta, (StreamEnd, Failure)) and not self._accumulator.will_continue:
             self.end(chunks)
         if self._dialect is not None:
             if isinstance(delta, (TextDelta, ReasoningDelta, RefusalDelta)):

@@ -5,6 +5,7 @@
     `stop`, `tool_calls`                           all of them
     `length`, `content_filter`                     none: they may be truncated
     none before `[DONE]`, or an unknown word       those whose arguments came as a whole object
+    one after which another request continues      none of them yet: see `Finish.continues`
     any, after a request with `tool_choice="none"` none
 
 If the stream breaks inside a call that begins or grows after the finish reason, the answer has failed
@@ -89,8 +90,9 @@ class CallDelivery:
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
         if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
-            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to deliver", None)
-        if not is_truncated(reason) and answer is None:
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
+        goes_on = self.finish is not None and self.finish.continues
+        if not (is_truncated(reason) or goes_on) and answer is None:
             self._check_choice([call.name for call in (*calls, *others)])
         return DeliveredCalls(calls, [call for call, _ in kept], reason, answer, others)
 
@@ -139,6 +141,8 @@ class CallDelivery:
         """Returns why no call is delivered."""
         if self.tool_choice == "none":
             return "the request forbade tool calls"
+        if self.finish is not None and self.finish.continues:
+            return "the answer goes on in the response to another request"
         return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
 
     def _drop(self, calls: Iterable[IncomingCall | ToolCall], why: str) -> None:

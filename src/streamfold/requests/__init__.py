@@ -30,6 +30,7 @@ from .options import (
     ReasoningEffort,
     ResponseFormat,
     TimeoutOptions,
+    check_max_continuations,
     check_stream,
     header_name_problem,
     header_problem,

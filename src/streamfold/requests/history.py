@@ -1,8 +1,8 @@
 """Fits a conversation to what an endpoint accepts. A conversation that can't be fitted raises, or is repaired.
 
-The rules are in `HistoryRules`: an adapter states those of its wire format, and `facts/histories.toml`
-has those of endpoints and models. The caller's messages are never changed. Changes that keep the meaning are made
-always; changes that lose or invent something are an error, unless `repair` is set. Each change is a warning. Every
+What an endpoint accepts is in `HistoryRules`: an adapter states those of its wire format, and `facts/histories.toml`
+has those of endpoints and models. The caller's messages are never changed. What changes no meaning is changed without
+being asked for; what loses or invents something is an error, unless `repair` is set. Each change is a warning. Every
 step is linear in the number of messages and calls.
 """
 
@@ -42,7 +42,7 @@ GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no cli
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """Rules of a wire format, an endpoint or a model for conversations.
+    """What a wire format, an endpoint or a model demands of a conversation.
 
     Attributes:
         roles: the roles that it knows.
@@ -100,7 +100,7 @@ class HistoryRules:
     refusals: bool = False
 
     def over(self, facts: Mapping[str, Any]) -> HistoryRules:
-        """Returns the rules, overridden by those of an endpoint and a model; lists are tuples."""
+        """Returns the rules with those of an endpoint and a model in place of its own; lists are tuples."""
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         return replace(self, **read) if read else self
 
@@ -411,7 +411,7 @@ class _Fitting:
         others = self._others()
         for turn in self._turns:
             for call in turn.calls:
-                if call.result is None and not self._open_calls:
+                if call.result is None and not self._may_be_open(turn):
                     name = turn.message.tool_calls[call.number].name
                     problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
                     self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")
@@ -422,6 +422,10 @@ class _Fitting:
                     )
                     if self._wrong(problem, "it was moved"):
                         self._moved.add(turn.at)
+
+    def _may_be_open(self, turn: _Turn) -> bool:
+        """Returns whether calls of a turn need no result: the model has not ended it."""
+        return self._open_calls or (turn is self._turns[-1] and turn.message.paused)
 
     def _others(self) -> list[int]:
         """Returns, for each position, that of the first message from there on that a result can't be moved over."""
@@ -465,7 +469,7 @@ class _Fitting:
                 if apart and call.number:
                     alone = Message("assistant", tool_calls=(sent.tool_calls[call.number],), origin=sent.origin)
                     self._sent.append((turn.at, alone))
-                if call.result is None and not self._open_calls:
+                if call.result is None and not self._may_be_open(turn):
                     # Marked as an error, so that the model does not take it for a result.
                     added = Message("tool", _NOT_ANSWERED, tool_call_id=call.new_id or call.id, error=True)
                     self._sent.append((turn.at, added))
@@ -559,7 +563,7 @@ class _Fitting:
             self._change(at, "other characters of a name became _")
             message = replace(message, name=re.sub(r"[^a-zA-Z0-9_-]", "_", message.name)[:64])
         if rules.object_arguments and any(call.error and not is_custom(call) for call in message.tool_calls):
-            self._change(at, 'arguments other than a JSON object were sent as {"_raw": ...}')
+            self._change(at, 'arguments that are no JSON object were sent as {"_raw": ...}')
             message = replace(message, tool_calls=tuple(map(_with_object, message.tool_calls)))
         if message.role in rules.strings and isinstance(message.content, tuple):
             texts = [_text_of_part(part) for part in message.content]

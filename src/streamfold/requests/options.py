@@ -94,7 +94,7 @@ class ChatOptions(TypedDict, total=False):
     """Seed for sampling, where the provider supports reproducible answers."""
 
     parallel_tool_calls: bool | None
-    """True if the model may make several tool calls in one answer."""
+    """Whether the model may make several tool calls in one answer."""
 
     reasoning_effort: ReasoningEffort | None
     """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh"
@@ -112,7 +112,7 @@ class ChatOptions(TypedDict, total=False):
     Otherwise `tool_choice` becomes "auto", with the warning `forced_choice_dropped`."""
 
     unsupported_options: Literal["adapt", "strict"] | None
-    """How to handle an option that the model or the wire format does not take: "adapt" (the default) translates,
+    """What becomes of an option that the model or the wire format does not take: "adapt" (the default) translates,
     clamps, emulates or drops it, each with a warning; "strict" raises ConfigError for it."""
 
     extra_body: Mapping[str, Any] | None
@@ -134,8 +134,20 @@ class ChatOptions(TypedDict, total=False):
     is written. These chunks have no text. The calls themselves are on the last chunk, as always."""
 
     coalesce: bool | None
-    """True if text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
+    """Whether text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
     chunks, never later ones. False: a chunk for each event. By default the provider's setting, which is True."""
+
+    max_continuations: int | None
+    """How many further requests an answer may take. Gemini 4 and Claude may end a response before the answer is
+    finished; it is continued by another request, as one stream and one reply (`Usage.steps`). By default the provider's
+    setting, which is 8; an answer that needs more is an `IncompleteStreamError`. 0 sends no further request: the finish
+    reason is "unknown" and `Reply.paused` is true."""
+
+
+def check_max_continuations(value: object) -> None:
+    """Raises ConfigError if it isn't a whole number from 0 on."""
+    if not _is_integer(value) or value < 0:  # type: ignore[operator]
+        raise ConfigError(f"max_continuations must be a whole number, 0 or more, not {value!r:.80}")
 
 
 @dataclass(frozen=True, slots=True)

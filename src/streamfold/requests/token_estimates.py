@@ -1,4 +1,4 @@
-"""Estimates of how many tokens a request or a text has, where the provider has no count."""
+"""How many tokens a request or a text has, about: where nobody counts them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,6 @@ T = TypeVar("T")
 _logger = logging.getLogger("streamfold.tools")
 
 _MAX_TURNS = 10
-_MAX_CONTINUATIONS = 10  # of turns that the model interrupts, in one run
 _MAX_ANSWERS = 3  # that are requested until one is of the output type
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
 
@@ -203,7 +202,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._began = resumed.began if resumed and resumed.run_id else time()
         self._tools = settings.current_tools()  # those of the current turn
         self._status: _Status = "running"
-        self._turns = self._continuations = 0
+        self._turns = 0
         self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
         self._turn = TurnCalls(())  # the calls of the last turn
         self._claimed = self._turn  # the turn whose answers to a provider's approvals this run may send
@@ -247,7 +246,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def finished(self) -> bool:
-        """True if the model has answered and calls no more tools."""
+        """Whether the model has answered and calls no more tools."""
         return self._status == "read" or (self._status == "answered" and self._stream is None)
 
     @property
@@ -490,7 +489,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return chunk
 
     def _request(self) -> ChatStream:
-        settings, is_first = self._settings, not self._turns and not self._continuations
+        settings, is_first = self._settings, not self._turns
         choice = settings.tool_choice if is_first or settings.tool_choice == "none" else "auto"
         self._tools = settings.current_tools()
         tools = list(self._tools.values())
@@ -503,11 +502,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         """Adds a turn to the history, with placeholders for the results of its calls."""
         self.replies.append(reply)
         self.messages.append(reply.message)
-        if reply.paused and not reply.tool_calls and self._continuations < _MAX_CONTINUATIONS:
-            self._continuations += 1
-        else:
-            self._turns += 1
-            self._status = "running" if reply.tool_calls else "answered"
+        self._turns += 1
+        self._status = "running" if reply.tool_calls else "answered"
         self._turn = TurnCalls(reply.tool_calls) if self._turns_left else TurnCalls(reply.tool_calls, _NO_TURN_LEFT)
         self._first = len(self.messages)
         self.messages += self._turn.messages()
@@ -645,7 +641,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._write_results()
 
     def _is_past(self, call_id: str) -> bool:
-        """True if a call belongs to an earlier turn and can't change any more."""
+        """Whether a call belongs to an earlier turn and can't change any more."""
         earlier = (call.id for message in self.messages[: self._first - 1] for call in message.tool_calls)
         return call_id not in self._turn and call_id in earlier
 
@@ -664,7 +660,7 @@ def _logged(name: str) -> Iterator[None]:
 
 @contextmanager
 def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterator[T | None]:
-    """Enters the context manager of a hook. Its exceptions are logged."""
+    """Enters the context manager of a hook. What it raises is logged."""
     manager: AbstractContextManager[T] | None = None
     value: T | None = None
     with _logged(name):
@@ -718,8 +714,6 @@ def run_tools(
     traceback is logged; the model gets the names of the tool and the exception, but not the exception's text, which may
     hold secrets. Nothing is sent until the first chunk is read.
 
-    A turn that the model interrupts (`Reply.paused`) is continued, ten times at most.
-
     The run pauses at calls of tools that need approval or are external: the iteration ends, and `pending` has the
     calls. After `approve`, `deny` or `answer`, read it again, here or in another process (`resume_tools`).
 
@@ -768,7 +762,7 @@ def resume_tools(
 ) -> ToolRun:
     """Continues a run that paused, in this process or in another one.
 
-        state = run.dump()  # text, to be stored until a person has decided
+        state = run.dump()  # text, to be stored while somebody decides
         ...
         run = resume_tools(provider, state, [delete_file])
         run.approve("call_1")

@@ -127,7 +127,7 @@ class _CyclicResultError(ConfigError):
 
 
 def _is_cancelled() -> bool:
-    """True if asyncio is cancelling the current task; False on another event loop."""
+    """Whether asyncio is cancelling the current task; False on another event loop."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

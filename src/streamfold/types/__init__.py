@@ -35,7 +35,17 @@ from .cost import (
 from .finish_reason import guess_finish_reason, is_truncated
 from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
 from .hosted_parts import Citation, GeneratedFile, HostedPart
-from .hosted_reading import PAUSED, call_order, count_requests, hosted_kind, hosted_parts, live_part
+from .hosted_reading import (
+    PAUSED,
+    call_order,
+    continuation_token,
+    count_requests,
+    hosted_kind,
+    hosted_parts,
+    is_paused,
+    join_extras,
+    live_part,
+)
 from .hosted_tools import (
     CodeExecution,
     CustomTool,

@@ -104,6 +104,46 @@ def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[in
     return found
 
 
+ABOUT_TEXT = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+
+
+def join_about_text(before: Mapping[str, Any], new: Mapping[str, Any], shift: int) -> dict[str, Any]:
+    """Returns what the candidates of two responses say about the text of one answer.
+
+    Args:
+        before, new: `groundingMetadata` or its like; {} if a response had none.
+        shift: UTF-8 bytes of the text before the new response, in which its positions are counted anew.
+    """
+    first = len(_dicts(before.get("groundingChunks")))
+    joined: dict[str, Any] = {**before}
+    for name, value in new.items():
+        if name == "groundingSupports":
+            value = [_moved_support(support, first, shift) for support in _dicts(value)]
+        elif name in ("citationSources", "citations"):
+            value = [_moved(source, shift) for source in _dicts(value)]
+        earlier = before.get(name)
+        joined[name] = [*earlier, *value] if isinstance(earlier, list) and isinstance(value, list) else value
+    return joined
+
+
+def _moved_support(support: Mapping[str, Any], first: int, shift: int) -> dict[str, Any]:
+    segment, numbers = support.get("segment"), support.get("groundingChunkIndices")
+    moved = dict(support)
+    if isinstance(segment, Mapping):
+        moved["segment"] = _moved(segment, shift)
+    if isinstance(numbers, list):
+        moved["groundingChunkIndices"] = [number + first if isinstance(number, int) else number for number in numbers]
+    return moved
+
+
+def _moved(span: Mapping[str, Any], shift: int) -> dict[str, Any]:
+    """Moves the positions of a passage. Google leaves out a start at 0, and both for a source of no passage."""
+    end = int_or_none(span.get("endIndex"))
+    if end is None or not shift:
+        return dict(span)
+    return {**span, "startIndex": (int_or_none(span.get("startIndex")) or 0) + shift, "endIndex": end + shift}
+
+
 def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | None, str | None]:
     for member, kind in _SOURCES.items():
         if isinstance(said := chunk.get(member), Mapping):

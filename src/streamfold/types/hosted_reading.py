@@ -96,10 +96,41 @@ def text_in(extras: Mapping[str, Any]) -> str:
     return hosted_openai.text(_items(extras, "output"))
 
 
-PAUSED = ("pause_turn", "compaction")  # https://docs.anthropic.com/en/api/handling-stop-reasons
+# https://docs.anthropic.com/en/api/handling-stop-reasons
+# https://ai.google.dev/gemini-api/docs/generate-content/long-decode
+PAUSED = ("pause_turn", "compaction", "CONTINUATION")
+_STATES = ("stop_reason", "finishReason", "continuationToken")  # of one response, not of an answer in several
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
-    """Returns whether the model continues a turn that is sent back unchanged."""
-    said = extras.get("stop_reason")
+    """Returns whether the model continues this turn in the response to another request."""
+    return _says_paused(extras, "stop_reason") or (
+        _says_paused(extras, "finishReason") and continuation_token(extras) is not None
+    )
+
+
+def _says_paused(extras: Mapping[str, Any], name: str) -> bool:
+    said = extras.get(name)
     return isinstance(said, list) and any(reason in PAUSED for reason in said)
+
+
+def continuation_token(extras: Mapping[str, Any]) -> str | None:
+    """Returns Gemini's token, with which the next request continues the answer."""
+    said = extras.get("continuationToken")
+    return said[-1] if isinstance(said, list) and said and isinstance(said[-1], str) else None
+
+
+def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: str) -> dict[str, Any]:
+    """Returns the extras of an answer after another response.
+
+    Args:
+        before: those of the responses so far.
+        new: those of the next response. Without `blocks`, which are joined as they arrive.
+        text_before: the text of the responses so far, behind which positions in the new text are.
+    """
+    joined = {**{name: values for name, values in before.items() if name not in _STATES}, **new}
+    shift = len(text_before.encode("utf-8", "surrogatepass"))
+    for name in hosted_gemini.ABOUT_TEXT:
+        if name in new:
+            joined[name] = [hosted_gemini.join_about_text(_only(before, name), _only(new, name), shift)]
+    return joined

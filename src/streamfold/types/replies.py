@@ -152,7 +152,10 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def paused(self) -> bool:
-        """True if sending the conversation back lets the model continue this turn, as `run_tools` does."""
+        """Whether the model has not finished this turn, and the next request with it, last, continues it.
+
+        Only with `max_continuations=0`: else that request is sent, and the reply is the whole answer.
+        """
         return is_paused(self.extras)
 
     @property

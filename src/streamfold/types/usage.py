@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .pydantic_support import PydanticField
@@ -13,7 +13,7 @@ from .pydantic_support import PydanticField
 class Usage(PydanticField):
     """Token counts as the server sent them, never estimated; None where it sent none.
 
-    Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw`.
+    Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw` and no `steps`.
 
     Attributes:
         cached_tokens: how many of `input_tokens` were read from the provider's cache.
@@ -24,6 +24,8 @@ class Usage(PydanticField):
         details: the counts of the server that have no field here, as parts of the ones above unless their name says
             otherwise: `input_audio_tokens`, `output_image_tokens`, `accepted_prediction_tokens`,
             `cache_write_1h_tokens`, `tool_use_input_tokens` and others.
+        steps: the usage of each request of an answer that took several, each of which is billed; the counts are their
+            sums, so that `input_tokens` counts the prompt once for each request. Empty for an answer to one request.
     """
 
     input_tokens: int | None = None
@@ -35,6 +37,13 @@ class Usage(PydanticField):
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tools: Mapping[str, int] = field(default_factory=dict)
     details: Mapping[str, int] = field(default_factory=dict)
+    steps: tuple[Usage, ...] = ()
+
+    @classmethod
+    def of_steps(cls, steps: Iterable[Usage]) -> Usage:
+        """Returns the usage of an answer that took several requests."""
+        each = tuple(steps)
+        return replace(sum(each[1:], each[0]), steps=each)
 
     def __add__(self, other: Usage) -> Usage:
         if not isinstance(other, Usage):

@@ -14,6 +14,7 @@ WarningCode = Literal[
     "truncated_event",  # the last event was cut in two; it held nothing that was needed
     "late_content",  # text or calls came after a finish reason; they are part of the answer
     "leaked_markup",  # the text contains tool calls as markup; the detail names the dialect that would read them
+    "not_continued",  # the answer goes on in the response to another request, which was not sent; the detail says why
     "empty_answer",  # the stream ended in order, with neither text nor calls
     # tool calls
     "calls_dropped",  # calls were in the stream and are not delivered; the detail says which and why
@@ -33,9 +34,8 @@ WarningCode = Literal[
     "tool_choice_changed",  # the choice was sent in another form: tools that may not be chosen were left out
     "option_dropped",  # the option was not sent: the server or the model does not accept a value for it
     "option_changed",  # the server has no such value; the detail says what was sent instead
-    "api_changed",  # the model is served by the provider's other API alone, to which the request was sent
     "option_emulated",  # the model does not take the option; what it asks for is done here, as the detail says
-    "parallel_calls_unmet",  # several calls came, though the request allows one at a time
+    "parallel_calls_unmet",  # several calls came, though one at a time was asked for and could not be demanded
     "schema_changed",  # a schema was sent in the form that the provider accepts; the detail says what was changed
     "response_format_changed",  # the form of the answer was requested in another way than by a schema
     "tool_dropped",  # the provider does not run this tool of other servers; it was not offered to the model

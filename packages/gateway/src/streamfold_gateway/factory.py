@@ -53,7 +53,7 @@ class GatewayPage(Protocol):
 
     @property
     def hooks(self) -> Hooks:
-        """The hooks that it needs of the providers."""
+        """What it wants to know of the providers' answers."""
         ...
 
     @property

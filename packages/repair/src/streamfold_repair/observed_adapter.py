@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamfold.adapters import Adapter, Delta, EncodingReport, ExtraPart, parse_event
+from streamfold.adapters import Adapter, Delta, EncodingReport, ExtraPart, Finish, parse_event
 
 from .passthrough import Passthrough
 
@@ -84,7 +85,7 @@ class ObservedAdapter(Adapter):
         extras = self._patcher.extras_of(payload)
         self._extras += extras
         self._observed(deltas, payload, extras)
-        return deltas
+        return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
         """Returns the members without a delta of the events since the last call."""
@@ -113,6 +114,11 @@ class ObservedAdapter(Adapter):
     def decode_body(self, body: Any) -> Iterable[Delta]:
         if not self._knows(body) or self._patcher.is_unfinished(body):
             raise UnreadError
-        deltas = list(self._adapter.decode_body(body))
+        deltas = [_as_end(delta) for delta in self._adapter.decode_body(body)]
         self._extras += self._patcher.extras_of(body)
         return deltas
+
+
+def _as_end(delta: Delta) -> Delta:
+    """Returns the finish reason of a response that another one continues as an end: that is for the client to do."""
+    return replace(delta, continues=False) if isinstance(delta, Finish) and delta.continues else delta

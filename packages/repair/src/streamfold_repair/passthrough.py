@@ -63,6 +63,7 @@ class Passthrough:
         self.differs = self.ends = False
         self.left = b""
         self._said_finish: FinishReason | None = None
+        self._goes_on = False  # the client continues the answer with another request
         self._fields: dict[object, FieldProgress] = {
             TextDelta: FieldProgress(),
             ReasoningDelta: FieldProgress(),
@@ -82,6 +83,8 @@ class Passthrough:
 
     def fits(self, reply: Reply) -> bool:
         """Returns whether the server sent the same calls, texts and finish reason as the finished reply."""
+        if self._goes_on:  # nothing is final: what is incomplete, the next response may complete
+            return True
         if any(call.error and not self._serializer.shows_broken(call) for call in reply.tool_calls):
             return False
         if any(self._fields[kind].ahead for kind in (TextDelta, ReasoningDelta)):
@@ -148,8 +151,8 @@ class Passthrough:
                     self._expect(self._fields[RefusalDelta], delta, text)
                 case RefusalDelta(text, part) if self._refusals.get(_place(part)) != text:
                     event.last = event.has_text = True  # only at the end it is known how much of it is new
-                case Finish(reason, raw):
-                    self._said_finish, event.last = reason, True
+                case Finish(reason, raw, continues=goes_on):
+                    self._said_finish, self._goes_on, event.last = reason, goes_on, True
                     words = self._serializer.end_words
                     self.differs = self.differs or bool(words and raw not in words and reason != "unknown")
                 case Failure() | StreamEnd():
@@ -302,7 +305,7 @@ class Passthrough:
         return self.left + self._serializer.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
-        """Ends the passthrough: forwarded bytes stay as they are. Returns the bytes to write after them."""
+        """Ends the passthrough: what has gone on is left as it is. Returns what is to be written behind it by now."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []

@@ -1,4 +1,4 @@
-"""The parts of another program's request that decide how its answer is read. The server checks the request."""
+"""What a request of another program asked for, as far as it decides how its answer is read. The server judges it."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ class StreamRewriter:
 
     @property
     def done(self) -> bool:
-        """True if the answer has finished or failed, so that later bytes are ignored."""
+        """Whether the answer has finished or failed, so that later bytes are ignored."""
         return self._ended
 
     @property
     def whole(self) -> bool:
-        """True if the answer was read to its end, even if it could not be written."""
+        """Whether the answer was read to its end, even if it could not be written."""
         return self._decoder.finished
 
     @property

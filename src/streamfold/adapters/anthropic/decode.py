@@ -244,7 +244,7 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
             listed = reason in STOP_REASONS or meaning == "length"
             if not listed:
                 out.append(unknown_finish(reason))
-            out.append(Finish(meaning if listed else "unknown", reason, more=True))
+            out.append(Finish(meaning if listed else "unknown", reason, more=True, continues=reason in PAUSED))
 
 
 def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -24,7 +25,7 @@ from ...requests import (
     with_raw_tools,
 )
 from ...requests.schema import openapi_subset
-from ...types import AllowedTools, Message, NamedTool, ReplyWarning, Tool
+from ...types import AllowedTools, Message, NamedTool, ReplyWarning, Tool, continuation_token
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
@@ -73,7 +74,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
             blanks="refused",
             result_media=self.quirks.result_images,
             begins_with_user=True,
-            ends_with_user=True,
+            ends_with_user=_continued_turn(request) is None,
         )
 
     def rules(self, request: Request) -> Rules:
@@ -90,6 +91,11 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         request, changes = super().rewrite(request)
+        most, wanted = request.family.whole_output_tokens, request.options.max_output_tokens
+        if not request.stream and most is not None and wanted is not None and wanted > most:
+            detail = f"{request.model} writes at most {most} tokens in one piece: for {wanted}, it was streamed"
+            request = replace(request, stream=True)
+            changes.append(ReplyWarning("option_changed", detail))
         if isinstance(request.tool_choice, AllowedTools) and request.tool_choice.mode == "auto":
             request, only = only_allowed_tools(request)
             changes += only
@@ -124,9 +130,12 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this API can't carry."""
         options, quirks = request.options, self.quirks
+        continued = _continued_turn(request)
         opening = next((n for n, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
         talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
         for number, (at, message) in enumerate(request.numbered):
+            if message is continued:
+                continue  # the token stands for it
             report_unsent(message, f"messages[{at}]", request, quirks, report)
             if message.role not in _SYSTEM:
                 talk.append((at, message))
@@ -157,6 +166,8 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         if config := self._generation(request):
             body["generationConfig"] = config
         body = _deep_merged(body, with_raw_tools(body, options.extra_body))
+        if continued is not None:
+            body["continuationToken"] = continuation_token(continued.extras)
         if "cachedContent" in body and (beside := [name for name in _WITH_CACHE if name in body]):
             raise ConfigError(
                 f"extra_body.cachedContent can't be sent beside {', '.join(beside)}: put them into the cache"
@@ -211,6 +222,17 @@ class GeminiAdapter(GeminiEventReader, Adapter):
                 name = "responseSchema" if self.quirks.schemas == "openapi" else "responseJsonSchema"
                 config[name] = dict(wanted.schema)
         return {name: value for name, value in config.items() if value is not None}
+
+
+def _continued_turn(request: Request) -> Message | None:
+    """Returns the unfinished turn at the end, which the same request continues with its token; None if there is none.
+
+    https://ai.google.dev/gemini-api/docs/generate-content/long-decode
+    """
+    last = request.messages[-1] if request.messages else None
+    if last is None or not last.paused or not request.came_from_here(last):
+        return None
+    return last if continuation_token(last.extras) is not None else None
 
 
 def _place(model: str) -> str:

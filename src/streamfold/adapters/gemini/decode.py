@@ -1,6 +1,6 @@
 """Events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
 
-Each chunk holds what is new. Its parts have no index: a text continues the text before it, and a part that is signed
+Each chunk holds what is new. Its parts have no index: a text goes on with the text before it, and a part that is signed
 stands alone, because its signature has to go back on that part and no other
 (https://ai.google.dev/gemini-api/docs/thought-signatures).
 """
@@ -40,7 +40,7 @@ from ...jsontext import (
     parse_event,
     str_or_none,
 )
-from ...types import ExtraPart, FinishReason, ToolCall, ToolCallDelta, Usage, guess_finish_reason
+from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, Usage, guess_finish_reason
 from ..content_blocks import arguments_object
 from ..thought_signatures import SIGNATURE
 from .errors import read_google_error
@@ -148,7 +148,13 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
             out.append(ExtraPart(name, [non_empty(candidate[name])], whole=True))
             _add_requests(candidate[name], out)
     reason = str_or_none(candidate.get("finishReason"))
+    if token := str_or_none(candidate.get("continuationToken")):  # also with MAX_TOKENS, and in the middle of a stream
+        out.append(ExtraPart("continuationToken", [token], whole=True))
     if reason is None:
+        return
+    if reason in PAUSED:  # https://ai.google.dev/gemini-api/docs/generate-content/long-decode
+        out.append(ExtraPart("finishReason", [reason], whole=True))
+        ends.append(Finish("unknown", reason, more=True, continues=True))
         return
     message = str_or_none(candidate.get("finishMessage"))
     meaning = FINISH_REASONS.get(reason) or guess_finish_reason(reason)

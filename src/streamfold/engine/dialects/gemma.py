@@ -1,4 +1,4 @@
-"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in its own notation
+"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in a notation of its own
 (`python_literals.py`)."""
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class ParsedCall(NamedTuple):
 
 
 class ParsedText(NamedTuple):
-    """The result of a parser for a text."""
+    """What a parser makes of a text."""
 
     content: str
     calls: tuple[ParsedCall, ...] = ()

@@ -1,4 +1,4 @@
-"""The findings as text: one report for each kind of failure, with the shortest example, fit to be filed."""
+"""What was found as text: one report for each kind of failure, with the shortest example, fit to be filed."""
 
 from __future__ import annotations
 

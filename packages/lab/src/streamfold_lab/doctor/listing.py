@@ -1,4 +1,4 @@
-"""The list of models of an endpoint, with the limits that it states."""
+"""What an endpoint serves: its list of models, with the limits that it tells."""
 
 from __future__ import annotations
 

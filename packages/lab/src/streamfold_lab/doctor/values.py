@@ -93,11 +93,11 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """The response to one request.
+    """What came back for one request.
 
     Attributes:
         number: of the answer in the examination, from 1.
-        probe, ask: the names of the probe and of its request.
+        probe, ask: the names of what was asked.
         way: how it went.
         whole: the answer was requested in one piece, not as a stream.
         recording: the answer as it is recorded; None if there was no response.
@@ -124,12 +124,12 @@ class ProbeResponse:
 
     @property
     def fine(self) -> bool:
-        """True if the answer is whole."""
+        """Whether the answer is whole."""
         return self.way == "fine"
 
     @property
     def refused(self) -> bool:
-        """True if the server understood the request and would not have it."""
+        """Whether the server understood the request and would not have it."""
         return self.way == "refused"
 
     @property
@@ -158,7 +158,7 @@ Answers: TypeAlias = Mapping[str, ProbeResponse]
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion of a probe.
+    """What a probe concludes.
 
     Attributes:
         saw: what was seen, in a few words.
@@ -211,12 +211,12 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The finding of one probe.
+    """What one probe found.
 
     Attributes:
         probe, theme, question: of the `Probe`.
         answers: the numbers of the answers that it is judged by, the most telling one first.
-        tally: "2 of 3", where the request was sent several times.
+        tally: "2 of 3", where the model was asked several times.
     """
 
     probe: str

@@ -1,0 +1,505 @@
+"""One answer over several requests: Gemini's long decode and Claude's `pause_turn` are one stream and one reply.
+
+The server checks every request: it continues the part before it, and nothing is sent twice. The oracle is the same
+answer in one response.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parted_answers import MODELS, WIRES, Failing, PartedServer, Step, Wire, claude_blocks, events_of
+from scale import pick, some
+from streamfold import (
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    ChatStream,
+    ConfigError,
+    IncompleteStreamError,
+    Provider,
+    Reply,
+    StreamDecoder,
+    Tool,
+    Usage,
+    run_tools,
+    user,
+)
+from streamfold.client import retrying
+from streamfold.client.retrying import Backoff
+from tables import each_row
+
+PAY = Tool("pay", "Pays.", {"type": "object", "properties": {"amount": {"type": "integer"}}})
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+
+
+def text(said: str) -> Step:
+    return Step("text", said)
+
+
+def call(call_id: str, amount: int = 1) -> Step:
+    return Step("call", "pay", call_id, {"amount": amount})
+
+
+# A call in the first part, and another one in the last: what a client must not run before the end.
+PARTS = [
+    [Step("reasoning", "Hm. "), text("I will pay, "), call("a")],
+    [text("unless "), Step("reasoning", "Is it? ")],
+    [text("it is Sunday."), call("b", 2)],
+]
+TEXT, REASONING = "I will pay, unless it is Sunday.", "Hm. Is it? "
+
+
+def calls_of(reply: Reply) -> list[tuple[str, str, Any]]:
+    return [(made.id, made.name, made.arguments) for made in reply.tool_calls]
+
+
+async def read(provider: Provider, **options: Any) -> tuple[str, Reply]:
+    """Reads an answer. Checks that calls come on the last chunk alone."""
+    shown = ""
+    async with provider, provider.chat_stream("Pay?", [PAY], **options) as stream:
+        async for chunk in stream:
+            shown += chunk.delta
+            assert chunk.finished or chunk.tool_calls is None
+    return shown, stream.reply
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_parts_are_one_answer(wire: Wire, stream: bool) -> None:
+    """Text and reasoning are joined, calls come at the end, and the next request continues the part before it."""
+    server = PartedServer(wire, PARTS)
+    async with server.provider() as provider:
+        reply = await provider.chat("Pay?", [PAY], stream=stream)
+    assert (reply.text, reply.reasoning) == (TEXT, REASONING)
+    assert calls_of(reply) == [("a", "pay", {"amount": 1}), ("b", "pay", {"amount": 2})]
+    assert reply.finish_reason == "tool_calls"
+    assert (reply.id, reply.model, reply.request_id) == ("r2", "m2", "req_2")
+    assert not reply.paused
+    assert not reply.warnings
+    assert len(server.bodies) == 3
+    assert server.open == 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_each_request_is_counted_and_billed(wire: Wire) -> None:
+    """Usage and cost are the sums; a price that depends on the length of the input counts for each request."""
+    prices = {"input": 1, "output": 10, "tiers": [{"above": 25, "input": 100}]}
+    server = PartedServer(wire, PARTS)
+    _, reply = await read(server.provider(prices=prices))
+    assert reply.usage is not None
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (10 + 20 + 30, 1 + 2 + 3)
+    assert [(step.input_tokens, step.output_tokens) for step in reply.usage.steps] == [(10, 1), (20, 2), (30, 3)]
+    assert all(step.raw for step in reply.usage.steps)
+    assert reply.cost is not None
+    assert reply.cost.amount * 1_000_000 == Decimal(10 + 20 + 30 * 100 + 6 * 10)
+
+
+async def test_a_sum_of_answers_has_no_steps() -> None:
+    """They are those of one answer."""
+    _, reply = await read(PartedServer("gemini", PARTS).provider())
+    assert reply.usage is not None
+    assert (reply.usage + Usage(1, 1, 2)).steps == ()
+
+
+# --- an answer cut into parts equals the same answer in one -----------------------------------------------------------
+
+SAID = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=6)
+NUMBERS = st.integers(0, 9)
+STEPS = st.one_of(
+    st.builds(text, SAID),
+    st.builds(lambda said: Step("reasoning", said), SAID),
+    st.builds(call, st.sampled_from(["a", "b", "c"]), NUMBERS),
+)
+ANSWERS = st.lists(STEPS, min_size=1, max_size=12)
+CUTS = st.lists(st.integers(0, 12), max_size=5)
+
+
+def cut_at(steps: Sequence[Step], cuts: Sequence[int]) -> list[Sequence[Step]]:
+    """The steps as parts; some may have nothing of the answer, as those that only think without showing it."""
+    places = [0, *sorted(min(cut, len(steps)) for cut in cuts), len(steps)]
+    return [steps[start:end] for start, end in pairwise(places)]
+
+
+def decoded(wire: Wire, parts: Sequence[Sequence[Step]]) -> tuple[list[Any], Reply]:
+    """The chunks and the reply of the engine for the bodies of these parts."""
+    decoder = StreamDecoder(wire, tools=[PAY], continues=True)
+    chunks = []
+    for number, part in enumerate(parts):
+        chunks += decoder.next_part() if number else []
+        for event in events_of(wire, part, number, last=number == len(parts) - 1):
+            chunks += decoder.feed(event)
+        chunks += decoder.close()
+    return chunks, decoder.reply
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@settings(max_examples=pick(2500, 40), deadline=None)
+@given(steps=ANSWERS, cuts=CUTS)
+def test_any_parts_equal_the_answer_in_one(wire: Wire, steps: list[Step], cuts: list[int]) -> None:
+    """Chunks, calls, finish reason, and the turn for the history; ids are unique over all parts."""
+    _, whole = decoded(wire, [steps])
+    chunks, reply = decoded(wire, parts := cut_at(steps, cuts))
+    assert "".join(chunk.delta for chunk in chunks) == reply.text == whole.text
+    assert "".join(chunk.reasoning for chunk in chunks) == reply.reasoning == whole.reasoning
+    # An id that came twice is replaced by one that is made of the last response's id, which differs.
+    known = [made.id for made in whole.tool_calls if not made.id.startswith("call_")]
+    assert [made.id for made in reply.tool_calls if not made.id.startswith("call_")] == known
+    assert len({made.id for made in reply.tool_calls}) == len(reply.tool_calls)
+    assert [(made.name, made.raw_arguments) for made in reply.tool_calls] == [
+        (made.name, made.raw_arguments) for made in whole.tool_calls
+    ]
+    assert reply.finish_reason == whole.finish_reason
+    if len(known) == len(whole.tool_calls):
+        assert reply.message == whole.message
+    assert [chunk.finished for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert not any(chunk.tool_calls for chunk in chunks[:-1])
+    assert reply.usage is not None
+    assert len(reply.usage.steps) == (len(parts) if len(parts) > 1 else 0)
+
+
+async def read_on(stream: ChatStream, shown: list[str], pause: float = 0.0) -> None:
+    """Adds what is shown of an answer that has no calls."""
+    async for chunk in stream:
+        shown.append(chunk.delta)
+        assert chunk.tool_calls is None
+        await anyio.sleep(pause)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def cuts_of(wire: Wire) -> list[tuple[int, int]]:
+    """Every place in every part before its finish reason, which is in the last event, or in the one before it."""
+    behind = 0 if wire == "gemini" else 1
+    return [
+        (number, at)
+        for number, part in enumerate(PARTS)
+        for at in range(len(events_of(wire, part, number, last=number == 2)) - behind)
+    ]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_break_of_any_part_is_a_break_of_the_answer(wire: Wire) -> None:
+    """No calls, an error whose partial has everything that arrived, and no open connection, wherever it breaks."""
+    for number, at in some(cuts_of(wire), 6):
+        server = PartedServer(
+            wire, PARTS, lambda part, _, number=number, at=at: Failing(cut=at) if part == number else None
+        )
+        async with server.provider() as provider, provider.chat_stream("Pay?", [PAY]) as stream:
+            with pytest.raises(APIError) as failed:
+                await read_on(stream, shown := [])
+        expected = "".join(step.text for part in PARTS[:number] for step in part if step.kind == "text")
+        partial = failed.value.partial
+        assert partial is not None or (number, shown) == (0, [])
+        if partial is not None:
+            assert partial.text.startswith(expected)
+            assert partial.text == "".join(shown)
+            assert partial.tool_calls == []
+            steps = () if partial.usage is None else partial.usage.steps
+            requests = number if at == 0 else number + 1
+            assert len(steps) == (requests if requests > 1 else 0)
+        assert server.open == 0
+        assert len(server.bodies) == number + 1
+
+
+async def test_a_break_behind_the_finish_reason_ends_the_part() -> None:
+    """As at the end of an answer: the part is complete, with a warning, and the answer goes on."""
+    at = len(events_of("anthropic", PARTS[0], last=False)) - 1
+    server = PartedServer("anthropic", PARTS, lambda part, _: Failing(cut=at, complete=True) if part == 0 else None)
+    _, reply = await read(server.provider())
+    assert (reply.text, [made.id for made in reply.tool_calls]) == (TEXT, ["a", "b"])
+    assert [warning.code for warning in reply.warnings] == ["interrupted_after_finish"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_only_a_part_is_sent_again(wire: Wire) -> None:
+    """A part of which nothing was shown is sent again, whether it is refused, or breaks off; the answer is the same."""
+    for number in range(3):
+        for failing in (Failing(status=503), Failing(cut=0)):
+            server = PartedServer(wire, PARTS, lambda part, tries: failing if (part, tries) == (number, 0) else None)  # noqa: B023
+            shown, reply = await read(server.provider(max_retries=1))
+            assert shown == reply.text == TEXT
+            assert [made.id for made in reply.tool_calls] == ["a", "b"]
+            assert len(reply.attempts) == 1
+            assert len(server.bodies) == 4
+
+
+async def test_events_that_say_nothing_are_no_part_of_the_answer() -> None:
+    """After `message_start` alone, a part is sent again; what the failed attempt has said is forgotten."""
+    server = PartedServer("anthropic", PARTS, lambda part, tries: Failing(cut=1) if (part, tries) == (1, 0) else None)
+    _, reply = await read(server.provider(max_retries=1))
+    assert (reply.text, len(server.bodies)) == (TEXT, 4)
+    assert reply.usage is not None
+    assert [step.input_tokens for step in reply.usage.steps] == [10, 20, 30]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_refused_part_has_the_answer_so_far(wire: Wire) -> None:
+    """An error by status in a later part has the partial answer, and what it has used."""
+    server = PartedServer(wire, PARTS, lambda part, _: Failing(status=529) if part == 1 else None)
+    async with server.provider(max_retries=1) as provider:
+        with pytest.raises(APIStatusError) as failed:
+            await provider.chat("Pay?", [PAY])
+    partial = failed.value.partial
+    assert partial is not None
+    assert (partial.text, partial.reasoning, partial.tool_calls) == ("I will pay, ", "Hm. ", [])
+    assert len(failed.value.attempts) == 1
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_closing_in_any_part_ends_the_answer(wire: Wire) -> None:
+    """No further request is sent, and no connection stays open."""
+    for wanted in range(1, 6):
+        server = PartedServer(wire, PARTS)
+        async with server.provider() as provider, provider.chat_stream("Pay?", [PAY]) as stream:
+            for _ in range(wanted):
+                await anext(stream)
+            sent = len(server.bodies)
+        assert server.open == 0
+        assert len(server.bodies) == sent
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_cancelled_answer_sends_nothing_more(wire: Wire) -> None:
+    """The caller's cancellation ends it, also while the next part is requested."""
+    server = PartedServer(wire, PARTS)
+    answer = server.answer
+
+    def block(request: httpx.Request) -> httpx.Response:
+        response = answer(request)
+        if len(server.bodies) == 2:
+            scope.cancel()
+        return response
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(block)) as client:
+        config = {"api_key": "k", "model": MODELS[wire], "max_retries": 0}
+        provider = Provider.from_config(wire, http_client=client, **config)
+        with anyio.CancelScope() as scope:
+            async with provider.chat_stream("Pay?", [PAY]) as stream:
+                async for _ in stream:
+                    await anyio.sleep(0)
+    assert scope.cancelled_caught
+    assert len(server.bodies) == 2
+    assert server.open == 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_timeout_total_is_that_of_the_whole_answer(wire: Wire) -> None:
+    """Each part has its own `first_event`; `total` goes on, and what had arrived is in the error."""
+    server = PartedServer(wire, PARTS)
+    async with server.provider() as provider:
+        stream = provider.chat_stream("Pay?", [PAY], timeouts={"total": 0.05})
+        with pytest.raises(APITimeoutError) as failed:
+            await read_on(stream, [], pause=0.06)
+    assert failed.value.phase == "total"
+    assert failed.value.partial is not None
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_answer_may_take_eight_further_requests(wire: Wire) -> None:
+    """One that takes more ends with an error that names the limit, and has everything."""
+    pieces = [f"{number} " for number in range(10)]
+    parts = [[text(piece)] for piece in pieces]
+    _, reply = await read(PartedServer(wire, parts[:9]).provider())
+    assert reply.text == "".join(pieces[:9])
+    server = PartedServer(wire, parts)
+    async with server.provider() as provider:
+        with pytest.raises(IncompleteStreamError, match="max_continuations") as failed:
+            await provider.chat("Pay?", [PAY])
+    assert failed.value.partial is not None
+    assert failed.value.partial.text == "".join(pieces[:9])
+    assert len(server.bodies) == 9
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_limit_is_an_option_and_a_key(wire: Wire) -> None:
+    """The option of a call wins."""
+    async with PartedServer(wire, PARTS).provider(max_continuations=1) as provider:
+        with pytest.raises(IncompleteStreamError):
+            await provider.chat("Pay?", [PAY])
+    server = PartedServer(wire, PARTS)
+    async with server.provider(max_continuations=1) as provider:
+        assert (await provider.chat("Pay?", [PAY], max_continuations=2)).text == TEXT
+        for wrong in (-1, 1.5, True, "8"):
+            with pytest.raises(ConfigError, match="max_continuations"):
+                provider.chat_stream("Pay?", max_continuations=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_without_continuations_the_part_is_the_answer(wire: Wire) -> None:
+    """Nothing more is sent: the finish reason is unknown, its calls are dropped, and the reply says that it is paused.
+
+    The next request with it continues the answer.
+    """
+    server = PartedServer(wire, PARTS[1:])
+    async with server.provider(max_continuations=0) as provider:
+        reply = await provider.chat("Pay?", [PAY])
+        assert (reply.text, reply.finish_reason, reply.paused, reply.tool_calls) == ("unless ", "unknown", True, [])
+        rest = await provider.chat([user("Pay?"), reply.message], [PAY])
+    assert (rest.text, rest.paused) == ("it is Sunday.", False)
+    dropped = PartedServer(wire, PARTS)
+    async with dropped.provider(max_continuations=0) as provider:
+        reply = await provider.chat("Pay?", [PAY])
+    assert (reply.tool_calls, [warning.code for warning in reply.warnings]) == ([], ["calls_dropped"])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_one_part_alone_delivers_no_calls(wire: Wire) -> None:
+    """`StreamDecoder` has one response: what goes on in another one is unknown."""
+    decoder = StreamDecoder(wire, tools=[PAY])
+    for event in events_of(wire, PARTS[0], last=False):
+        decoder.feed(event)
+    decoder.close()
+    reply = decoder.reply
+    assert (reply.text, reply.finish_reason, reply.tool_calls) == ("I will pay, ", "unknown", [])
+    assert reply.raw_finish_reason in ("CONTINUATION", "pause_turn")
+    assert [warning.code for warning in reply.warnings] == ["calls_dropped"]
+
+
+def chunk(parts: list[Any], **members: Any) -> bytes:
+    candidate = {"content": {"role": "model", "parts": parts}, "index": 0, **members}
+    return f"data: {json.dumps({'candidates': [candidate]})}\r\n\r\n".encode()
+
+
+async def scripted(*bodies: bytes, **options: Any) -> tuple[Reply, list[dict[str, Any]]]:
+    """The reply of Gemini with these bodies, and the requests."""
+    left, sent = list(bodies), list[dict[str, Any]]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append({"path": request.url.path, **json.loads(request.content)})
+        return httpx.Response(200, content=left.pop(0), headers={"content-type": "text/event-stream"})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        provider = Provider.from_config("gemini:gemini-4-argon", api_key="k", http_client=client)
+        return await provider.chat("Pay?", [PAY], **options), sent
+
+
+CALL = {"functionCall": {"name": "pay", "args": {"amount": 1}}}
+
+
+async def test_a_continuation_without_a_token() -> None:
+    """It can't be continued: unknown, with a warning, and its calls are not delivered."""
+    reply, sent = await scripted(chunk([{"text": "I will "}, CALL], finishReason="CONTINUATION"))
+    assert (reply.text, reply.finish_reason, reply.tool_calls, reply.paused) == ("I will ", "unknown", [], False)
+    assert {warning.code for warning in reply.warnings} == {"not_continued", "calls_dropped"}
+    assert len(sent) == 1
+
+
+async def test_the_newest_token_counts() -> None:
+    """Checkpoints come in the middle of a stream; the last one before the end of the part is sent."""
+    first = chunk([{"text": "a"}], continuationToken="MQ==") + chunk(
+        [{"text": "b"}], continuationToken="Mg==", finishReason="CONTINUATION"
+    )
+    reply, sent = await scripted(first, chunk([{"text": "c"}], finishReason="STOP", continuationToken="Mw=="))
+    assert (reply.text, sent[1]["continuationToken"]) == ("abc", "Mg==")
+
+
+async def test_max_tokens_is_truncation() -> None:
+    """The budget is spent: the answer is cut, although the server sends a token; nothing more is sent."""
+    reply, sent = await scripted(chunk([{"text": "a"}, CALL], finishReason="MAX_TOKENS", continuationToken="MQ=="))
+    assert (reply.finish_reason, reply.tool_calls, reply.paused, len(sent)) == ("length", [], False, 1)
+
+
+async def test_a_token_of_the_caller_is_sent_first_and_then_replaced() -> None:
+    """It is in `extra_body`, as the gateway has it of its client."""
+    reply, sent = await scripted(
+        chunk([{"text": "b"}], finishReason="CONTINUATION", continuationToken="Mg=="),
+        chunk([{"text": "c"}], finishReason="STOP"),
+        extra_body={"continuationToken": "MQ=="},
+    )
+    assert (reply.text, [body["continuationToken"] for body in sent]) == ("bc", ["MQ==", "Mg=="])
+
+
+@each_row(("tokens", "streams"), [(32_768, False), (32_769, True), (200_000, True)])
+async def test_a_long_answer_in_one_piece_is_streamed(tokens: int, streams: bool) -> None:
+    """Google refuses more than 32,768 tokens there: https://ai.google.dev/gemini-api/docs/generate-content/long-decode."""
+    body = chunk([{"text": "a"}], finishReason="STOP")
+    reply, sent = await scripted(body if streams else body[6:], stream=False, max_output_tokens=tokens)
+    assert reply.text == "a"
+    assert sent[0]["path"].endswith(":streamGenerateContent" if streams else ":generateContent")
+    assert sent[0]["generationConfig"]["maxOutputTokens"] == tokens
+    assert [warning.code for warning in reply.warnings] == (["option_changed"] if streams else [])
+
+
+async def test_citations_are_at_their_place_in_the_joined_text() -> None:
+    """Each response counts in its own text, in bytes, and numbers its own sources."""
+
+    def grounded(said: str, title: str, cited: str) -> dict[str, Any]:
+        start = len(said[: said.index(cited)].encode())
+        segment = {"startIndex": start, "endIndex": start + len(cited.encode())}
+        return {
+            "groundingChunks": [{"web": {"uri": f"https://{title}", "title": title}}],
+            "groundingSupports": [{"segment": segment, "groundingChunkIndices": [0]}],
+            "webSearchQueries": [title],
+        }
+
+    reply, _ = await scripted(
+        chunk(
+            [{"text": "Öl ist teuer. "}],
+            groundingMetadata=grounded("Öl ist teuer. ", "a", "teuer"),
+            finishReason="CONTINUATION",
+            continuationToken="MQ==",
+        ),
+        chunk(
+            [{"text": "Öl ist billig."}],
+            groundingMetadata=grounded("Öl ist billig.", "b", "billig"),
+            finishReason="STOP",
+        ),
+    )
+    assert [(cited.url, reply.text[cited.start : cited.end]) for cited in reply.citations] == [
+        ("https://a", "teuer"),
+        ("https://b", "billig"),
+    ]
+
+
+# --- run_tools --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_run_runs_the_calls_of_the_whole_answer(wire: Wire) -> None:
+    """A turn of several requests is one turn: its calls run once, when it has ended."""
+    ran: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pays."""
+        ran.append(amount)
+        assert len(server.bodies) == 3
+        return "paid"
+
+    class Turns(PartedServer):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            if self._part == 3:
+                self.bodies.append(json.loads(request.content))
+                return httpx.Response(
+                    200,
+                    content=b"".join(events_of(wire, [text("Paid.")])),
+                    headers={"content-type": "text/event-stream"},
+                )
+            return super().answer(request)
+
+    server = Turns(wire, PARTS)
+    async with server.provider() as provider:
+        run = run_tools(provider, "Pay?", [pay], max_turns=2)
+        reply = await run
+    assert (reply.text, sorted(ran), len(run.replies), len(server.bodies)) == ("Paid.", [1, 2], 2, 4)
+    if wire == "anthropic":
+        assert server.bodies[3]["messages"][1]["content"] == claude_blocks([step for part in PARTS for step in part])
