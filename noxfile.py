@@ -34,12 +34,12 @@ AGENTS = [
 # What `clients` tries. Versions are pinned: a new one may behave differently, and should be noticed on its own.
 CLIENTS = {
     "openai": ["openai==3.52.0"],
-    "langchain": ["langchain-openai==1.7.3"],
+    "langchain": ["langchain-openai==1.7.3", "langchain>=1.5,<2"],
     "anthropic-2": ["anthropic==2.12.0"],
     "anthropic-1": ["anthropic==1.17.0"],
     "langchain-anthropic": ["langchain-anthropic==1.7.7"],
     "google-genai": ["google-genai==3.4.0"],
-    "pydantic-ai": ["pydantic-ai-slim[anthropic]==2.68.0"],
+    "pydantic-ai": ["pydantic-ai-slim[anthropic,openai]==2.68.0"],
     "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp without requiring it
     "httpx-sse": ["httpx==0.28.1", "httpx-sse==0.4.3"],
 }
@@ -351,7 +351,8 @@ def clients(session: nox.Session) -> None:
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node)]
         session.run(*words, *NODE_CLIENTS, AIMOCK, external=True)
         env["STREAMFOLD_AIMOCK"] = str(node / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
-    session.run("pytest", *ALL, "-n", "0", "packages/gateway/tests/clients/test_clients.py", *session.posargs, env=env)
+    tests = ["packages/gateway/tests/clients/test_clients.py", "tests/project/test_migrations.py"]
+    session.run("pytest", *ALL, "-n", "0", *tests, *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
@@ -552,9 +553,10 @@ def facts(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def options(session: nox.Session) -> None:
-    """Writes docs/options-table.md: what becomes of each option at each model of the catalogue."""
+    """Writes docs/options-table.md, and the tables of docs/concepts/warnings.md."""
     session.install("-e", ".")
     session.run("python", "tools/options_page.py")
+    session.run("python", "tools/warnings_page.py")
 
 
 @nox.session(python=VERSIONS[0])

@@ -1,4 +1,4 @@
-"""Fills in pages made from the source (warnings, providers, the changelog), and writes the whole site as text."""
+"""Fills in pages made from other files (providers, the changelog), and writes the whole site as text."""
 
 from __future__ import annotations
 
@@ -11,41 +11,6 @@ import streamfold
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(streamfold.__file__).parent  # which may be installed elsewhere
-VALUES = PACKAGE / "types"
-GROUP, CODE = re.compile(r"^    # (.+)$"), re.compile(r'^    "(\w+)",(?:  # (.+))?$')
-
-
-def warning_codes() -> list[tuple[str, str, str]]:
-    """Returns (group, code, meaning) for each warning code, from the comments beside `WarningCode`."""
-    (text,) = (
-        found[1]
-        for file in sorted(VALUES.glob("*.py"))
-        if (found := re.search(r"^WarningCode\b.*?= Literal\[\n(.*?)^\]", file.read_text("utf-8"), re.M | re.S))
-    )
-    group, above, found = "", "", []
-    for line in text.splitlines():
-        if code := CODE.match(line):
-            found.append((group, code[1], code[2] or above))
-            above = ""
-        elif heading := GROUP.match(line):
-            # A heading is one short line; a longer comment belongs to the code below it.
-            if len(heading[1]) < 30 and not above:
-                group = heading[1]
-            else:
-                above = f"{above} {heading[1]}".strip()
-    return found
-
-
-def warnings_table() -> str:
-    """Returns the warning codes as Markdown, one table for each group."""
-    lines: list[str] = []
-    last = None
-    for group, code, meaning in warning_codes():
-        if group != last:
-            lines += ["", f"## {group[:1].upper()}{group[1:]}", "", "| code | meaning |", "|---|---|"]
-            last = group
-        lines.append(f"| `{code}` | {meaning[:1].upper()}{meaning[1:]} |")
-    return "\n".join(lines)
 
 
 def providers() -> str:
@@ -62,7 +27,7 @@ def changelog() -> str:
     return text.replace("](docs/", "](")  # it stands one folder above
 
 
-PARTS = {"warning-codes": warnings_table, "providers": providers, "changelog": changelog}
+PARTS = {"providers": providers, "changelog": changelog}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

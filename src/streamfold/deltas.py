@@ -1,4 +1,4 @@
-"""What an event says, one fact per object: the interface between adapters and engine.
+"""The content of an event, one fact per object: the interface between adapters and engine.
 
 The order of an event's deltas is reasoning, text, calls, usage, finish. Values are immutable by convention; a frozen
 dataclass would take three times as long to make.
@@ -199,7 +199,7 @@ class Failure(PicklableSlots):
 
 def unknown_finish(raw: str) -> Warn:
     """Returns the warning for an unknown finish reason."""
-    return Warn("unknown_finish_reason", f"nobody knows what the finish reason {raw!r} says of the answer")
+    return Warn("unknown_finish_reason", f"the finish reason {raw!r} is unknown")
 
 
 @dataclass(slots=True)
@@ -207,7 +207,7 @@ class Finish(PicklableSlots):
     """Why the model stopped. Usage, another reason, or late calls may follow; `more`: text and calls usually do.
 
     Attributes:
-        continues: the answer goes on in the response to another request; `reason` is "unknown".
+        continues: the answer continues in the response to another request; `reason` is "unknown".
     """
 
     reason: FinishReason
@@ -217,7 +217,7 @@ class Finish(PicklableSlots):
 
     @property
     def cut(self) -> bool:
-        """Whether the answer was truncated, which no later reason changes."""
+        """True if the answer was truncated, which no later reason changes."""
         return is_truncated(self.reason)
 
 

@@ -225,7 +225,7 @@ class _Placed(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class cut_after(Fault):
-    """The connection is closed after so many `bytes` or `events`, without the last chunk of the body.
+    """The connection is closed after a number of `bytes` or `events`, without the last chunk of the body.
 
     A caller gets `IncompleteStreamError` with the partial answer and no calls; after the finish reason the answer, with
     the warning `interrupted_after_finish`; before the first chunk the request is retried. httpx raises
@@ -265,7 +265,7 @@ class hang_up(Fault):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class stall(_Placed):
-    """Nothing is sent for so many seconds, by default for ever; then the answer continues.
+    """Nothing is sent for a number of seconds, by default for ever; then the answer continues.
 
     A caller whose timeout ends gets `APITimeoutError`: of the phase `read` after the first event, `first_event` before
     it (after the retries), or `total`.
@@ -279,7 +279,7 @@ class stall(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class slow(Fault):
-    """Every piece of the body is delayed by so many seconds, and the headers by `head` seconds.
+    """Every piece of the body is delayed by a number of seconds, and the headers by `head` seconds.
 
     A caller waits longer. The timeout `read` is for a single wait, `first_event` counts from the request, `total` for
     all of it.
@@ -294,7 +294,7 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """Comments, as servers send them to keep a connection alive: so many, each after so many seconds.
+    """Comments, as servers send them to keep a connection alive: `count` of them, each after a number of seconds.
 
     A caller doesn't see them. If nothing else comes for the timeout `stall`, or before the first event `first_event`,
     it gets `APITimeoutError`.

@@ -266,7 +266,7 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
             "messages[0].content[0].image_url.url: a data URL has the form",
         ),
         ({"n": 2}, "n is always 1, not 2"),
-        ({"logprobs": True}, "logprobs can't be asked for"),
+        ({"logprobs": True}, "logprobs can't be requested"),
         ({"temperature": "0.5"}, "temperature must be a number, not a string"),
         ({"max_tokens": 5.5}, "max_tokens must be a whole number, not a number"),
         ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens and max_completion_tokens differ"),

@@ -17,9 +17,10 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from processes import free_port
-from streamfold import ConfigError, McpTools, Tool, ToolCall, run_tools, tool, tool_result
+from streamfold import ConfigError, McpTools, Tool, ToolCall, run_tools, sync, tool, tool_result
 from streamfold.testing import ScriptedProvider, call
 from streamfold.tools import McpServerError, ToolResult
 from streamfold.types import AudioPart, FilePart, ImagePart
@@ -44,6 +45,43 @@ def start_server(port: int, log: Path) -> subprocess.Popen[bytes]:
     raise AssertionError(f"the server ended with {process.returncode}")
 
 
+class Relay:
+    """A port before that of a server, which counts connections."""
+
+    def __init__(self) -> None:
+        self.connections = self.open = 0
+
+    @asynccontextmanager
+    async def to(self, port: int) -> AsyncIterator[str]:
+        """Yields the URL of the relay."""
+
+        async def copy(source: ByteStream, target: ByteStream, scope: anyio.CancelScope) -> None:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while True:
+                    await target.send(await source.receive())
+            scope.cancel()
+
+        async def relay(client: SocketStream) -> None:
+            self.connections += 1
+            self.open += 1
+            try:
+                async with client:
+                    server = await anyio.connect_tcp("127.0.0.1", port)
+                    async with server, anyio.create_task_group() as both:
+                        both.start_soon(copy, client, server, both.cancel_scope)
+                        both.start_soon(copy, server, client, both.cancel_scope)
+            except OSError:
+                pass  # the server has been killed
+            finally:
+                self.open -= 1
+
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with listener, anyio.create_task_group() as group:
+            group.start_soon(listener.serve, relay)
+            yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+            group.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def sdk_server(transport: str, log: Path, **options: Any) -> AsyncIterator[tuple[McpTools, Callable[[], None]]]:
     """The tools of a server of the SDK, and a function that starts the server again when it has ended."""
@@ -51,7 +89,7 @@ async def sdk_server(transport: str, log: Path, **options: Any) -> AsyncIterator
         async with McpTools(SDK_SERVER, env={"MCP_LOG": str(log)}, connect_timeout=120, **options) as tools:
             yield tools, lambda: None
         return
-    port = free_port()
+    port, relay = free_port(), Relay()
     processes = [start_server(port, log)]
 
     def again() -> None:
@@ -59,8 +97,11 @@ async def sdk_server(transport: str, log: Path, **options: Any) -> AsyncIterator
         processes.append(start_server(port, log))
 
     try:
-        async with McpTools(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=120, **options) as tools:
-            yield tools, again
+        async with relay.to(port) as url:
+            async with McpTools(url=f"{url}/mcp", connect_timeout=120, **options) as tools:
+                yield tools, again
+            assert relay.connections > 0
+            await until(lambda: relay.open == 0)  # the server is still there, and no connection to it
     finally:
         for process in processes:
             process.kill()
@@ -302,17 +343,65 @@ def test_arguments(options: dict[str, Any], words: str) -> None:
 
 
 async def test_servers_that_do_not_start() -> None:
-    """A command that doesn't exist, ends or never answers, and a port without a server, are errors on entering."""
+    """A command that doesn't exist, ends or never answers, and a port without a server, are errors on entering.
+
+    They name the server, the time that passed, the setting, and what the server wrote, without secrets.
+    """
+    python, port = Path(sys.executable).name, free_port()
+    writes = "import os, sys; print('one\\nkey', os.environ['KEY'], 'is wrong', file=sys.stderr)"
     for options, words in (
-        ({"command": ["/no/such/program"]}, "No such file"),
-        ({"command": [sys.executable, "-c", ""]}, "can't be reached"),
-        ({"command": [sys.executable, "-c", "input(); input()"], "connect_timeout": 0.5}, "did not answer in time"),
-        ({"url": f"http://127.0.0.1:{free_port()}/mcp"}, "can't be reached"),
+        ({"command": ["/no/such/program"]}, r"\(program\): failed after \d+\.\d seconds: .*No such file"),
+        (
+            {"command": [sys.executable, "-c", writes, "--key=hunter22222"], "env": {"KEY": "hunter22222"}},
+            rf"\({python} -c \.\.\.\): failed after [^\n]+\nIts standard error ends with:\none\nkey \*\*\* is wrong$",
+        ),
+        (
+            {"command": [sys.executable, "-c", "import sys; sys.stdin.read()"], "connect_timeout": 0.5},
+            r"no answer within 0\.5 seconds\. Set connect_timeout= .*: mcp \d.* is installed; it wrote nothing",
+        ),
+        ({"url": f"http://127.0.0.1:{port}/mcp"}, rf"\(http://127\.0\.0\.1:{port}/mcp\): failed after"),
     ):
         made: dict[str, Any] = {"connect_timeout": 120, **options}
-        with pytest.raises(McpServerError, match=words):
+        with pytest.raises(McpServerError, match=words) as caught:
             async with McpTools(**made):
                 pass
+        assert "hunter" not in str(caught.value)
+
+
+async def test_the_model_is_not_told_what_a_server_wrote(tmp_path: Path) -> None:
+    """A server that can't be started again is an error of the call, without the lines of its standard error."""
+    flag = tmp_path / "started"
+    program = f"import pathlib, runpy, sys; f = pathlib.Path({str(flag)!r}); "
+    program += "f.exists() and sys.exit('private'); f.touch(); "
+    program += f"sys.argv = ['']; runpy.run_path({ODD_SERVER[1]!r}, run_name='__main__')"
+    async with McpTools([sys.executable, "-c", program], connect_timeout=120) as tools:
+        assert (await result_of(tools, do="die")).error
+        again = await result_of(tools)
+    assert again.error
+    assert "can't be reached" in again.content
+    assert "private" not in again.content
+
+
+def test_synchronous_code(tmp_path: Path) -> None:
+    """The tools of a server can be used in the loops of `streamfold.sync`, and the server ends with the block."""
+    with sync.Provider(ScriptedProvider(call("tool_1"), "ok")) as provider:
+        with sync.open_mcp_tools(provider, odd_server()) as tools:
+            run = sync.run_tools(provider, "x", [tools])
+            assert run.read().text == "ok"
+            (pid,) = (int(message.text) for message in run.messages if message.role == "tool")
+            assert is_running(pid)
+        assert not is_running(pid)
+        missing = McpTools(["/no/such/program"])
+        with pytest.raises(McpServerError, match="No such file"), sync.open_mcp_tools(provider, missing):
+            pass
+        with pytest.raises(ZeroDivisionError), sync.open_mcp_tools(provider, odd_server()) as tools:
+            raise ZeroDivisionError
+        opened = sync.open_mcp_tools(provider, odd_server())
+        tools = opened.__enter__()
+        provider.close()  # ends the server too
+        with pytest.raises(ConfigError, match="async with"):
+            list(tools)
+        opened.__exit__(None, None, None)
 
 
 def test_descriptions_of_both_versions() -> None:

@@ -585,7 +585,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["base_url"][0] == '"${GATEWAY}/v1", not set (GATEWAY)'
     assert found["api_key"][0] == "not set (MY_KEY)"
     found = {value.key: (value.shown, value.source) for value in effective_values(read_config(), "openai")}
-    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:12")
+    assert found["quirks.max_tokens_field"] == ('"max_completion_tokens"', "catalogue openai.toml:13")
 
 
 SECRETS = f"""\

@@ -21,7 +21,7 @@ EVERYTHING: dict[str, Any] = {
     "extra_body": {"x_own": 1},
     "timeouts": {"read": 5},
     "repair_history": True, "partial_tool_calls": True, "disable_thinking_for_forced_tools": False,
-    "unsupported_options": "adapt",
+    "unsupported_options": "adapt", "max_continuations": 2,
 }  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 

@@ -278,6 +278,7 @@ def test_types_of_settings_have_every_key() -> None:
         "docs",
         "checked",
         "evidence",
+        "other_api",
         "turn_cache",  # an argument
         "untrusted_file",
     }

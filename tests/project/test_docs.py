@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
+from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +18,7 @@ import streamfold
 from pages import ROOT, Page, skip_without_packages
 from scripts import loaded
 from streamfold import StreamfoldError, WarningCode
+from streamfold.adapters import find_adapter
 from streamfold.errors import exceptions
 from tables import each_row
 
@@ -79,11 +82,33 @@ def test_every_link_leads_somewhere(name: str) -> None:
         assert path or anchor in headings, target
 
 
-def test_every_warning_code_is_in_the_table(hooks: Any) -> None:
+def test_the_table_of_warnings_is_up_to_date() -> None:
     """Each code has a meaning, from the comment beside it in the source."""
-    rows = hooks.warning_codes()
+    made = loaded("tools/warnings_page.py")
+    rows = made.warning_codes()
     assert [code for _, code, _ in rows] == list(get_args(WarningCode))
     assert all(group and meaning for group, _, meaning in rows)
+    page = (DOCS / "concepts" / "warnings.md").read_text("utf-8")
+    assert made.page() == page, "run `python tools/warnings_page.py`"
+
+
+def test_every_extra_is_in_the_quickstart() -> None:
+    """Whoever installs something finds its extras on the first page."""
+    page = (DOCS / "quickstart.md").read_text("utf-8")
+    for file in (ROOT / "pyproject.toml", *sorted(ROOT.glob("packages/*/pyproject.toml"))):
+        project = tomllib.loads(file.read_text("utf-8"))["project"]
+        row = next((line for line in page.splitlines() if line.startswith(f"| `{project['name']}` |")), page)
+        missing = [name for name in project.get("optional-dependencies", ()) if f"`{name}`" not in row]
+        assert missing == [], project["name"]
+
+
+@each_row("name", ["chat", "kimi", "responses", "anthropic", "gemini"])
+def test_every_quirk_is_in_the_guide(name: str) -> None:
+    """The page about endpoints of one's own has each quirk of each adapter, with a value that it may have."""
+    page = (DOCS / "guides" / "own-endpoint.md").read_text("utf-8")
+    named = set(re.findall(r"(\w+) = |`(\w+)`", page))
+    names = {name for pair in named for name in pair}
+    assert [field.name for field in fields(find_adapter(name).Quirks) if field.name not in names] == []
 
 
 def test_every_exported_name_is_in_the_reference() -> None:
@@ -150,11 +175,31 @@ def test_the_paths_of_the_architecture_page_are_there() -> None:
     page = (DOCS / "architecture.md").read_text("utf-8")
     source = ROOT / "src" / "streamfold"
     named = [
-        name for name in re.findall(r"`([\w/]+\.(?:py|toml|md))`", page) if "NAME" not in name and "API" not in name
+        name
+        for name in re.findall(r"[\w/]+\.(?:py|toml|md)\b", page)
+        if not re.search("NAME|API|test_|streamfold.toml", name)
     ]
-    assert len(named) > 20
-    folders = (ROOT, source, ROOT / "packages" / "gateway" / "src" / "streamfold_gateway", source / "adapters" / "chat")
+    assert len(named) > 60
+    folders = (
+        ROOT,
+        DOCS,
+        source,
+        ROOT / "packages" / "gateway" / "src" / "streamfold_gateway",
+        source / "adapters" / "chat",
+    )
     assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
+
+
+def test_the_layers_of_the_architecture_page() -> None:
+    """Each layer has its row, above the layers that import it."""
+    page = (DOCS / "architecture.md").read_text("utf-8").partition("## The layers")[2].partition("##")[0]
+    rows = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in page.splitlines() if line.startswith("| `")]
+    imports = loaded("tools/architecture_picture.py").layer_imports()
+    place = {name: number for number, names in enumerate(rows) for name in names}
+    assert imports.keys() - place.keys() <= {"catalogue_path", "public_names", "urls", "_version"}
+    assert place.keys() <= imports.keys()
+    upward = [(name, each) for name in place for each in imports[name] if place.get(each, -1) > place[name]]
+    assert upward == []
 
 
 def test_the_site_as_text(hooks: Any, tmp_path: Path) -> None:

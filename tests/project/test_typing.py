@@ -49,8 +49,12 @@ def mypy(folder: Path) -> Errors:
 def pyright(folder: Path) -> Errors:
     """Returns the errors that pyright finds in strict mode in the programs of a folder."""
     # A page defines much that it doesn't use: it shows how to.
-    unused = ("reportUnusedVariable", "reportUnusedFunction", "reportUnusedImport", "reportUnusedClass")
-    settings = {"typeCheckingMode": "strict", "reportMissingImports": "warning", **dict.fromkeys(unused, "none")}
+    unused = ("Variable", "Function", "Import", "Class", "Expression")  # the last line of a cell shows its value
+    settings = {
+        "typeCheckingMode": "strict",
+        "reportMissingImports": "warning",
+        **{f"reportUnused{each}": "none" for each in unused},
+    }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)

@@ -174,7 +174,7 @@ def test_only_users_show_images_in_a_chat(api: str, role: Any) -> None:
 
 def test_an_assistant_says_text_alone() -> None:
     assert refused("responses", Message("assistant", (image(PNG),)), user("Hi")) == (
-        "messages[0].content[0] is no text, and an assistant's turn holds only text"
+        "messages[0].content[0] isn't text, and an assistant's turn holds only text"
     )
 
 

@@ -154,6 +154,39 @@ def test_what_an_api_or_an_endpoint_has_not_is_refused() -> None:
         assert words in str(caught.value), (profile, tool)
 
 
+PAIRS = {"openai": "openai-responses", "azure": "azure-responses", "xai": "xai-responses"}
+
+
+def test_the_api_that_is_called_decides() -> None:
+    """A provider with both of OpenAI's APIs takes the tools of its namesake where it calls Responses."""
+    tools = [tool for profile, tool, _ in CELLS if profile == "openai-responses"]
+    for name, namesake in PAIRS.items():
+        for model in ("gpt-5.4", "gpt-4o", "ft:gpt-4.1:org", "o3-pro"):
+            one = Provider.from_config(f"{name}:{model}", api_key="x", api="responses")
+            two = Provider.from_config(f"{namesake}:{model}", api_key="x")
+            for tool in [*tools, F]:
+                sent, wanted = [], []
+                for provider, found in ((one, sent), (two, wanted)):
+                    try:
+                        preview = provider.preview("Hi", [F, tool] if tool is not F else [F], reasoning_effort="low")
+                        found += [preview.url, preview.json(), *(warning.detail for warning in preview.warnings)]
+                    except ConfigError as error:
+                        found.append(str(error))
+                assert sent == [each.replace(namesake, name) if isinstance(each, str) else each for each in wanted]
+    sent = Provider.from_config("openai:gpt-5.4", api_key="x").preview("Hi", [F, WebSearch()])
+    assert sent.url.endswith("/responses")
+    assert sent.json()["tools"][1] == {"type": "web_search"}
+    with pytest.raises(ConfigError, match=r'Its other API does: api = "responses"'):
+        Provider.from_config("openai:gpt-4o", api_key="x").preview("Hi", [WebSearch()])
+
+
+def test_tools_that_a_program_configures_count_on_both_apis() -> None:
+    """`hosted` of a table replaces what the catalogue says."""
+    provider = Provider.from_config("openai:gpt-5.4", api_key="x", hosted=["mcp"])
+    with pytest.raises(ConfigError, match="It has: mcp"):
+        provider.preview("Hi", [CustomTool("sql")])
+
+
 def test_compatible_servers_have_none() -> None:
     """A server that speaks the same wire format does not run its maker's tools, unless its file says so."""
     for profile in ("deepseek-anthropic", "kimi", "ollama", "vllm-anthropic"):

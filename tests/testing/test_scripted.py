@@ -148,7 +148,7 @@ async def test_a_refusal(api: str) -> None:
 @pytest.mark.parametrize("api", APIS[-2:])
 async def test_a_refusal_without_a_place(api: str) -> None:
     """Where a refusal is text like any other, the script says so instead of writing another thing."""
-    with pytest.raises(ScriptError, match=r"a refusal has no place of its own in the format '(anthropic|gemini)'"):
+    with pytest.raises(ScriptError, match=r"a refusal isn't a separate field in the format '(anthropic|gemini)'"):
         await ScriptedProvider(refuse("I would rather not."), provider=api).chat("Hi")
 
 

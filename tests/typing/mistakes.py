@@ -9,6 +9,7 @@ from streamfold import (
     ChatStream,
     Fallback,
     Hooks,
+    Limits,
     Message,
     Provider,
     Reply,
@@ -53,7 +54,7 @@ async def options(provider: Provider, model: ChatModel, fallback: Fallback, scri
     await provider.chat("Hello", reasoning_effort="hihg")  # mistake
     await provider.chat("Hello", timeouts={"raed": 3})  # mistake
     await provider.chat("Hello", timeouts={"read": "long"})  # mistake
-    await provider.chat("Hello", response_format=Weather)  # mistake
+    await provider.chat("Hello", response_format=Weather())  # mistake
     await provider.chat("Hello", response_format="JSON")  # mistake
     await provider.chat("Hello", stop=5)  # mistake
     await provider.chat("Hello", tool_choice="any")  # mistake
@@ -81,7 +82,7 @@ def configuration() -> None:
     Provider.from_config("kimi", api_kye="x")  # mistake
     Provider.from_config("kimi", max_retries="many")  # mistake
     Provider.from_config("kimi", timeouts={"raed": 3})  # mistake
-    Provider.from_config("kimi", limits={"tool_call": 3})  # mistake
+    Provider.from_config("kimi", limits=Limits(tool_call=3))  # mistake
     Provider.from_config("kimi", options={"temprature": 3})  # mistake
     Provider.from_config("kimi", transport="requests")  # mistake
     Provider.from_config(5)  # mistake

@@ -279,7 +279,9 @@ def test_a_class_is_decorated() -> None:
         name: str
 
     for given in (City, partial(City, name="Oslo"), partial(Forecast, city="Oslo")):
-        with pytest.raises(ConfigError, match=r"^the class (City|Forecast) is no tool: a pydantic model is one, and a"):
+        with pytest.raises(
+            ConfigError, match=r"^the class (City|Forecast) isn't a tool: a pydantic model is one, and a"
+        ):
             tool(given)
 
 
@@ -296,7 +298,7 @@ def test_a_decoder_takes_them_too() -> None:
 @each_row(
     ("given", "message"),
     [
-        ([Opaque], "the class Opaque is no tool: a pydantic model is one, and a typed function"),
+        ([Opaque], "the class Opaque isn't a tool: a pydantic model is one, and a typed function"),
         (["ping"], "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'ping'"),
         (google, "tools is a list of tools: this is a single one"),
         (Forecast, "tools is a list of tools: this is a single one"),

@@ -258,7 +258,7 @@ async def test_background() -> None:
         path = f"{RESPONSES}/{begun['id']}"
         assert (await client.get(path)).json()["status"] in ("queued", "in_progress")
         busy = await client.post(RESPONSES, json=asked(previous_response_id=begun["id"]))
-        assert "still under way" in busy.text
+        assert "still in progress" in busy.text
         upstream.allow(100)
         with anyio.fail_after(5):
             while (done := (await client.get(path)).json())["status"] != "completed":

@@ -137,7 +137,7 @@ async def test_a_key_that_is_refused(tmp_path: Path) -> None:
         paused = await ran(prepared(tmp_path, 5, server.base_url, api_key="sk-wrong"), tmp_path)
         assert paused.returncode == 3
         assert "Incorrect API key" in paused.stderr
-        assert "Start the same command again to go on." in paused.stderr
+        assert "Start the same command again to continue." in paused.stderr
         assert not (tmp_path / "out.jsonl").exists()
         done = await ran(prepared(tmp_path, 5, server.base_url, api_key="sk-right"), tmp_path)
     assert (done.returncode, len(lines(tmp_path))) == (0, 5), done.stderr
@@ -281,7 +281,7 @@ async def test_a_job_that_is_interrupted(tmp_path: Path, number: signal.Signals)
                 said += await anyio.to_thread.run_sync(process.stderr.readline)
             upstream.held.set()
             assert await anyio.to_thread.run_sync(process.wait) == 130
-            assert process.stderr.read().decode().splitlines()[-1] == "Start the same command again to go on."
+            assert process.stderr.read().decode().splitlines()[-1] == "Start the same command again to continue."
         assert (await ran(words, tmp_path)).returncode == 0
     assert upstream.answered == Counter({f"p{at}": 1 for at in range(50)})
 

@@ -75,7 +75,7 @@ async def test_a_damaged_answer_is_not_there(damaged: bytes, caplog: pytest.LogC
     store = MemoryStore()
     await store.put("", {"a": damaged, "b": json.dumps(WHOLE).encode()})
     assert await AnswerCache(store).find(["a", "b"]) == {"b": Answer("", 0, REPLY, None, 1, 0.5)}
-    assert "1 answers in the store are damaged: their rows are asked again" in caplog.text
+    assert "1 answers in the store are damaged: their rows are sent again" in caplog.text
 
 
 @each_row("day", [None, date(2026, 11, 28)])

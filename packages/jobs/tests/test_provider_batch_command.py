@@ -66,7 +66,7 @@ def test_a_job_by_batches_of_the_provider(tmp_path: Path, monkeypatch: pytest.Mo
         handed = run(tmp_path, *WORDS, "--no-wait")
         assert handed.returncode == 3
         assert "1 batch at the provider, 0 of 3 requests done (batch_0)" in handed.stderr
-        assert "Start the same command again to go on." in handed.stderr
+        assert "Start the same command again to continue." in handed.stderr
         assert "batch batch_0: created, 0 of 3 requests done" in run(tmp_path, *status).stdout
         done = run(tmp_path, *WORDS)
         assert done.returncode == 0, done.stderr

@@ -123,7 +123,7 @@ async def test_a_row_that_cannot_be_sent_is_an_error(tmp_path: Path) -> None:
             "row 2: unknown key 'promt' (did you mean 'prompt'?). Allowed: id, prompt, messages, system, model,"
             " options, tools, tool_choice"
         ),
-        "extra_headers: a request of a batch has no headers of its own",
+        "extra_headers: a request in a batch can't have headers",
         None,
     ]
 

@@ -35,10 +35,7 @@ def test_inspect_in_the_terminal():
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0] == "kimi/parallel_calls chat · 34 events · 8,727 bytes · no times recorded"
     assert "2-18 reasoning 'Weather and clock do not depend on each other, so I can ask for both at once.'" in lines
-    assert (
-        "20 call 1 name 'get_time', id 'functions.get_time:1' nobody opened index 1 yet: opens call 1 (get_time)"
-        in lines
-    )
+    assert "20 call 1 name 'get_time', id 'functions.get_time:1' index 1 is new: opens call 1 (get_time)" in lines
     assert "22 call 1 '{\"time' index 1 is in use: continues call 1 (get_time)" in lines
     assert lines[-1] == "finished: tool_calls"
 

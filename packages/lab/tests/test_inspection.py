@@ -115,7 +115,7 @@ def test_damaged_streams_are_explained_too(name: str):
             [entry(0, "a", "f", ""), entry(1, "b", "g", ""), entry(0, arguments="{}"), entry(1, arguments="{}")],
             [
                 "no call is open: opens call 0 (f)",
-                "nobody opened index 1 yet: opens call 1 (g)",
+                "index 1 is new: opens call 1 (g)",
                 "index 0 is in use: continues call 0 (f)",
                 "index 1 is in use: continues call 1 (g)",
             ],
@@ -151,7 +151,7 @@ def test_damaged_streams_are_explained_too(name: str):
             [entry(None, "a", "f", '{"x"'), entry(None, arguments=":1}"), entry(None, "b", "f", "{}")],
             [
                 "no call is open: opens call 0 (f)",
-                "no index: the last call goes on, call 0 (f)",
+                "no index: the last call continues, call 0 (f)",
                 "no index, and id 'b' is a new one: opens call 1 (f)",
             ],
         ),
@@ -168,8 +168,8 @@ def test_damaged_streams_are_explained_too(name: str):
             [
                 "no call is open: opens call 0 (f)",
                 "no index, and id 'b' is a new one: opens call 1 (g)",
-                "nobody opened index 0 yet: opens call 2",
-                "nobody opened index 1 yet: opens call 3 (h)",
+                "index 0 is new: opens call 2",
+                "index 1 is new: opens call 3 (h)",
             ],
         ),
         ([entry(0, "a", "f"), entry(0)], ["no call is open: opens call 0 (f)", "an empty entry: says nothing"]),

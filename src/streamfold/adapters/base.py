@@ -57,8 +57,8 @@ class Framing(Protocol):
         invalid_utf8: the number of events so far with bytes that are not UTF-8.
         foreign: the beginning of the first text that is not part of the format; "" if there was none.
 
-    A class may have a third one, `is_binary = True`: the format is no text, so that a body which begins as JSON or
-    markup does is that, and not events.
+    A class may have a third one, `is_binary = True`: the format isn't text, so that a body that begins like
+    JSON or markup is JSON or markup, and not events.
     """
 
     invalid_utf8: int
@@ -88,6 +88,10 @@ class EndpointInfo(Protocol):
         """The kinds of tools that it runs itself; None: that is not known."""
         ...
 
+    def api_with_tool(self, kind: str) -> str | None:
+        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
+        ...
+
     def models_with(self, capability: str) -> Collection[str]:
         """Returns some models of this provider that have a capability."""
         ...
@@ -103,8 +107,8 @@ class Adapter(ABC):
         Quirks: a frozen dataclass with the differences between endpoints that configuration may set, or None. An
             adapter with quirks takes an instance of it, or None, as its only argument.
         framing: the class that splits the body of an answer into events. None: server-sent events.
-        maker: the vendor whose models' own API has this format, and nobody else's; `hosted = false` among the quirks
-            says that it is a server of somebody else.
+        maker: the vendor whose own API alone has this format; the quirk `hosted = false` marks a server of another
+            vendor.
         sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
             one that a request has is dropped with a warning, or refused where the request would mean something else.
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
@@ -126,7 +130,7 @@ class Adapter(ABC):
 
     @cached_property
     def family(self) -> Family:
-        """What is known of the model, for requests that don't say it."""
+        """Returns the known facts of the model, for requests without them."""
         return self.known_family(NO_FAMILY)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ class Adapter(ABC):
         return {"Accept": accepted, "Content-Type": "application/json"}
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server goes on with a text that the last message, a partial one, has begun.
+        """Returns whether the server continues the text of a partial last message.
 
         Returns:
             "exactly": the answer is what comes after it; "with_echo": the answer may begin with the text once more;

@@ -1,4 +1,4 @@
-"""Turns of the model on APIs whose answers are lists of blocks: they go back block by block, as they came."""
+"""Turns of the model on APIs whose answers are lists of blocks: they are sent back block by block, unchanged."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
     """Returns the counts that `Usage` has no field for.
 
     https://platform.openai.com/docs/api-reference/chat/object: audio and predictions are parts of the sums, and so are
-    xAI's texts and images. DeepSeek and Perplexity have members of their own beside the sums.
+    xAI's texts and images. DeepSeek and Perplexity have further members beside the sums.
     """
     found = list(usage.items())
     for member, side in _SIDES.items():

@@ -141,7 +141,7 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def ready(self) -> bool:
-        """Whether the next chunk has arrived already, so that a writer may write both at once."""
+        """True if the next chunk has arrived already, so that a writer may write both at once."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or not self.source.yields_call_deltas)
 
     @property
@@ -199,7 +199,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         """Sends the request and waits for the first chunk, which the iteration then begins with. Returns the stream.
 
         Not needed for reading. It is for a web application that must know whether the request succeeds before it
-        chooses the status of its own response:
+        chooses the status of the response:
 
             stream = await provider.chat_stream("Hello").start()  # raises RateLimitError, ...
 

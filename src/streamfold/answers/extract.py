@@ -126,7 +126,7 @@ async def extract(
 
 
 def can_ask_again(reply: Reply) -> bool:
-    """Whether another request may get an answer that fits: a refused, cut or filtered one would be so again."""
+    """True if another request may get an answer that fits: a refused, cut or filtered one would be so again."""
     return not (reply.refusal or reply.finish_reason in ("length", "content_filter") or reply.tool_calls)
 
 

@@ -72,7 +72,7 @@ def check(
 ) -> None:
     """Check the file, that keys are set and that budgets have prices; with --connect, that each provider answers.
 
-    Print each problem on a line of its own, and exit with 1 if there are any. A table of a package that is not
+    Print each problem on a line, and exit with 1 if there are any. A table of a package that is not
     installed is one.
     """
     config, problems, notes = None, [], []
@@ -153,7 +153,7 @@ async def _silent_providers(config: Config) -> list[str]:
     for name in config.names:
         profile = config.profile(name)
         if profile.model is None:
-            problems.append(f"{name}: no model is configured, so that it can't be asked")
+            problems.append(f"{name}: no model is configured: set `model`")
             continue
         tokens = _FEWEST.get(profile.adapter_of(profile.model), 1)
         try:

@@ -72,7 +72,7 @@ class BatchRequest:
         reply = decoder.reply
         call.complete(reply)
         if reply.paused:
-            detail = f"the answer goes on in another response ({reply.raw_finish_reason}), which no batch asks for"
+            detail = f"the answer continues in another response ({reply.raw_finish_reason}), which no batch asks for"
             reply.warnings.append(ReplyWarning("not_continued", detail))
         reply.request_id = result.request_id
         return reply
@@ -101,9 +101,8 @@ class BatchClient:
     def request(self, params: ChatParams) -> BatchRequest:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
         if params.extra_headers:
-            raise ConfigError("extra_headers: a request of a batch has no headers of its own")
-        call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True))
-        call = replace(call, pricing=replace(call.pricing, batched=True))
+            raise ConfigError("extra_headers: a request in a batch can't have headers")
+        call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)
         return BatchRequest(self.api.group(call.sent), call, self.api)
 
     async def ask(

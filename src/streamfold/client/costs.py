@@ -54,7 +54,7 @@ class ModelPrices:
 
     @cached_property
     def assumed(self) -> bool:
-        """Whether no configured prices are those of this model, but only those of all models."""
+        """True if no configured prices are those of this model, but only those of all models."""
         return not any(table.prices for table in self.tables if table.fits(self.model))
 
     def of_step(self, model: str | None) -> ModelPrices:
@@ -85,7 +85,7 @@ class ProfilePricing:
 
     @property
     def known(self) -> bool:
-        """Whether the configuration, the package or the provider has prices of the model."""
+        """True if the configuration, the package or the provider has prices of the model."""
         return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def cost(self, reply: Reply) -> Cost | None:

@@ -37,9 +37,14 @@ _MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
 class ServedModel(NamedTuple):
-    """What is known about a model at an endpoint. Models with the same quirks share an adapter."""
+    """The known facts about a model at an endpoint. Models with the same quirks share an adapter.
+
+    Attributes:
+        profile: the settings for its wire format.
+    """
 
     api: str
+    profile: Profile
     adapter: Adapter
     family: Family
     origin: str
@@ -75,7 +80,7 @@ class Endpoint:
         self._owns_limiter = is_limited(profile)
         self._defaults = profile.default_options()
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
-        self._models: dict[str, ServedModel] = {}
+        self._models: dict[tuple[str, str | None], ServedModel] = {}  # by name and wire format
         self._resolved = profile.resolve()
         self._signer: Signer | None = None
 
@@ -104,23 +109,36 @@ class Endpoint:
             if self._limiter is not None and self._owns_limiter:
                 await self._limiter.aclose()
 
-    def model(self, name: str | None) -> ServedModel:
-        """Returns what is known about a model."""
+    def model(self, name: str | None, api: str | None = None) -> ServedModel:
+        """Returns what is known about a model.
+
+        Args:
+            api: the wire format, if it isn't the usual one of the model.
+        """
         name = name or ""
-        if (model := self._models.get(name)) is None:
+        if (model := self._models.get((name, api))) is None:
             if len(self._models) >= _MOST_MODELS:
                 self._models.clear()
-            profile, api = self.profile, self.profile.adapter_of(name)
-            quirks = f"{api} {sorted(profile.quirks_of(name).items())}"
+            profile = self.profile.for_model(name) if api is None else self.profile.on_api(api)
+            quirks = f"{profile.adapter} {sorted(profile.quirks_of(name).items())}"
             made = profile.make_adapter(name)
             family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
             adapter = self._adapters.setdefault(quirks, made)
-            origin = profile.issuer or f"{api} {shown_url(profile.base_url)}"
-            model = self._models[name] = ServedModel(api, adapter, family, origin, ModelPrices.of(profile, name))
+            origin = profile.issuer or f"{profile.adapter} {shown_url(profile.base_url)}"
+            model = ServedModel(profile.adapter, profile, adapter, family, origin, ModelPrices.of(profile, name))
+            self._models[name, api] = model
         return model
 
-    def request(self, request: Request) -> Request:
+    def other_api(self, api: str) -> str | None:
+        """Returns the other one of Chat Completions and the Responses API; None if the API is pinned or another one."""
+        pinned = self.profile.api not in (None, "auto")
+        return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)
+
+    def request(self, request: Request, api: str | None = None) -> Request:
         """Returns a request with the configured model if it names none, the default options, and facts of the model.
+
+        Args:
+            api: as for `model`.
 
         Raises:
             ConfigError: no model is known.
@@ -129,7 +147,7 @@ class Endpoint:
         if not name:
             provider = self.profile.name
             raise ConfigError(f'no model for "{provider}": write "{provider}:MODEL", or pass model=')
-        model = self.model(name)
+        model = self.model(name, api)
         return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
 
     def owner(self) -> str:
@@ -142,10 +160,10 @@ class Endpoint:
             key = None
         return sha256((key or "").encode()).hexdigest()
 
-    def request_info(self, path: str, request: Request) -> RequestInfo:
-        """Returns what hooks get for a request to a path."""
+    def request_info(self, path: str, request: Request, api: str | None = None) -> RequestInfo:
+        """Returns what hooks get for a request to a path. `api`: as for `model`."""
         profile, url = self.profile, self.urls(path).named
-        return RequestInfo(profile.name, self.model(request.model).api, url, request, profile.dialect)
+        return RequestInfo(profile.name, self.model(request.model, api).api, url, request, profile.dialect)
 
     def resolved(self) -> ResolvedEndpoint:
         """Returns address, headers and key; anew when an environment variable has changed."""

@@ -44,7 +44,7 @@ class _CoolDown:
 
 
 class FallbackPolicy:
-    """Decides which models are asked: remembers failures, and after which errors the next model is asked."""
+    """Decides which models are called: remembers failures, and after which errors the next model is called."""
 
     def __init__(self, on: Collection[type[APIError]] | None, cooldown: float) -> None:
         self._on = None if on is None else tuple(on)
@@ -52,7 +52,7 @@ class FallbackPolicy:
         self._cooling_down: dict[int, _CoolDown] = {}  # by the position of the model
 
     def skip_reason(self, position: int) -> str | None:
-        """Returns why a model is not to be asked now, or None."""
+        """Returns why a model must not be called now, or None."""
         cooldown = self._cooling_down.get(position)
         if cooldown is None:
             return None
@@ -92,7 +92,7 @@ class FallbackPolicy:
         self._cooling_down[position] = _CoolDown(until, f"{type(error).__name__}: {error.message}")
 
     def switches(self, error: APIError) -> bool:
-        """Returns whether the next model is asked after this error."""
+        """Returns whether the next model is called after this error."""
         if self._on is not None:
             return isinstance(error, self._on)
         if isinstance(error, ContextLengthError):  # another model may have a larger window
@@ -155,7 +155,7 @@ class _FallbackAnswer(WrappedAnswer):
             self._position, self._source = self._choose()
 
     def _switch(self, error: APIError) -> bool:
-        """Chooses the next model after an error; False if there is none, or none may be asked."""
+        """Chooses the next model after an error; False if there is none, or none may be called."""
         if not self._policy.switches(error):
             return False
         if isinstance(error, ContextLengthError):  # which says nothing about the next request
@@ -211,17 +211,17 @@ class Fallback(BaseChatModel):
 
     A model that can't take a request (no such tool choice, no images, no key) is skipped. One that failed is skipped
     for a while, unless all the others fail too; then one request tests it before the others use it again. After the
-    first chunk no other model is asked: the error has the partial answer. `reply.attempts` and the `attempts` of an
-    error list the models that were asked before or skipped, and why.
+    first chunk no other model is called: the error has the partial answer. `reply.attempts` and the `attempts` of an
+    error list the models that were called before or skipped, and why.
 
     Each provider keeps its own retries, timeouts and connections. A provider whose configuration has the key `fallback`
     does the same by itself.
 
     Args:
         models: providers, or any other models, the preferred one first. `aclose` closes them.
-        on: the errors after which the next model is asked. Default: all but `BadRequestError`, which says that the
-            request itself is wrong, and `ContentFilterError`; but after a `ContextLengthError` the next model is asked,
-            which may have a larger window.
+        on: the errors after which the next model is called. Default: all but `BadRequestError`, which says that the
+            request itself is wrong, and `ContentFilterError`. After a `ContextLengthError` it is a model that may
+            have a larger window.
         cooldown: seconds for which a model that failed is skipped, if its server did not say how long. After that one
             request tests it; others skip it until it has answered.
 

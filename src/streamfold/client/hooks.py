@@ -106,7 +106,7 @@ class Hooks:
             if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
                 raise ConfigError(
                     f"Hooks.{each.name} must be a plain function: an async one would never be awaited. Hand over to a"
-                    " task or a queue of your own"
+                    " task or a queue"
                 )
 
 

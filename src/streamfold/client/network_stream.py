@@ -23,6 +23,8 @@ from ..errors import (
     APITimeoutError,
     ConfigError,
     IncompleteStreamError,
+    ModelNotFoundError,
+    NotFoundError,
     StreamError,
     StreamfoldError,
 )
@@ -86,7 +88,7 @@ class AnswerReader:
     async def next_batch(self) -> list[StreamChunk]:
         """Reads until there are chunks. Returns none if the stream was closed on our side.
 
-        Text that is left when an answer breaks off is a batch of its own, before the error. If nothing was delivered
+        Text that is left when an answer breaks off is a separate batch, before the error. If nothing was delivered
         before, it is dropped: the request may still be sent again.
 
         Raises:
@@ -178,7 +180,7 @@ class NetworkStream:
         endpoint = call.endpoint
         self.yields_call_deltas = False
         self._call = call
-        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request), endpoint.hooks)
+        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.known.api), endpoint.hooks)
         self._attempts = RetryLoop(
             call.http_request(),
             self._notifier,
@@ -194,10 +196,11 @@ class NetworkStream:
         self._earlier_calls = 0  # tool calls that had begun in them
         self.reply: Reply | None = None
         self._failed = self._over = False
+        self._wrong_api: APIError | None = None  # the refusal after which the other API of the provider was called
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """Those of the request, and those that the answer has brought so far."""
+        """The warnings of the request, and those of the answer so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
         return tuple(dict.fromkeys((*self._request_warnings, *(self._decoder.warnings if self._decoder else ()))))
@@ -232,7 +235,7 @@ class NetworkStream:
         headers_after = first_chunk = None
         try:
             while not self._attempts.closed:
-                exchange, reader, batch = await self._attempts.run(self._attempt, self._without)
+                exchange, reader, batch = await self._first_batch()
                 headers_after = self._attempts.headers_after if headers_after is None else headers_after
                 if self._continuations and self._decoder is not None:
                     batch, self._received = reader.continue_answer(self._decoder), None
@@ -277,6 +280,15 @@ class NetworkStream:
             finally:
                 self._notifier.notify("on_close")
 
+    async def _first_batch(self) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
+        """Returns the first chunks of a part of the answer, and what reads the rest."""
+        try:
+            return await self._attempts.run(self._attempt, self._without)
+        except NotFoundError as error:
+            if self._wrong_api is None or isinstance(error, ModelNotFoundError):
+                raise
+            raise self._wrong_api from error  # the endpoint doesn't have the API that it named
+
     async def _continue(self, decoder: StreamDecoder) -> list[StreamChunk]:
         """Prepares the request for the next part of the answer.
 
@@ -297,7 +309,7 @@ class NetworkStream:
             problem = f"it was continued {most} times (max_continuations)"
         if following is None or problem:
             decoder.give_up()
-            what = f"the answer goes on in the response to another request, and {problem}"
+            what = f"the answer continues in the response to another request, and {problem}"
             unfinished = IncompleteStreamError(what, partial=decoder.partial())
             unfinished.partial_tool_calls = decoder.partial_tool_calls
             raise unfinished
@@ -376,6 +388,9 @@ class NetworkStream:
         call = self._call.without(error)
         if call is None:
             return None
+        if call.learned.api != self._call.learned.api:
+            self._wrong_api, info = error, self._notifier.info
+            info.adapter, info.url = call.adapter.name, call.endpoint.urls(call.sent.path).named
         self._call = call
         return call.http_request()
 

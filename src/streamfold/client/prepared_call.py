@@ -11,7 +11,7 @@ from ..adapters import Adapter, PreparedRequest
 from ..answers import ChatParams
 from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
-from ..errors import APIError
+from ..errors import APIError, ConfigError
 from ..net import HTTPRequest
 from ..requests import Request, escape_special_tokens, has_cache_marks, least_text_tokens, raw_tools
 from ..types import Message, Reply, ReplyWarning, Usage
@@ -21,7 +21,7 @@ from .rejected_options import NO_RESTRICTIONS, Restrictions, combination_of, res
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
-_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
+_UNMET = "several calls came, though parallel_tool_calls=False allows one: run_tools() runs them one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,18 @@ class PreparedCall:
     turn: Message | None = None
 
     @classmethod
-    def of(cls, endpoint: Endpoint, params: ChatParams) -> PreparedCall:
-        """Returns the call for the arguments of `chat`. Raises ConfigError."""
+    def of(cls, endpoint: Endpoint, params: ChatParams, *, batched: bool = False) -> PreparedCall:
+        """Returns the call for the arguments of `chat`. Raises ConfigError.
+
+        Args:
+            batched: it is part of a batch, which has one wire format: the usual one.
+        """
         request, owner = endpoint.request(params.request), endpoint.owner()
         known = endpoint.restrictions.find(request.model, owner, request)
+        if batched:
+            known = replace(known, api=None)
         adapter, sent = _prepared(endpoint, params, request, known)
-        pricing = ProfilePricing.of(endpoint.model(sent.request.model).prices)
+        pricing = replace(ProfilePricing.of(endpoint.model(sent.request.model).prices), batched=batched)
         changed: list[ReplyWarning] = []
         if not params.many_conversations and has_cache_marks(request):
             changed = endpoint.prompt_cache.changed(request)
@@ -109,12 +115,12 @@ class PreparedCall:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the caller wants nothing of the answer before its end, even if it is streamed."""
+        """True if the caller wants nothing of the answer before its end, even if it is streamed."""
         return not self.request.stream
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """What had to be changed in the request, or is doubtful in it."""
+        """Warnings about changes of the request, and about doubtful parts of it."""
         return (*self.sent.warnings, *self.prefix_warnings)
 
     def http_request(self) -> HTTPRequest:
@@ -161,7 +167,8 @@ class PreparedCall:
         """Returns the call without the part of it that the server rejected; None if that can't be left out."""
         if self.rejections >= _MOST_REJECTIONS:
             return None
-        new = restrictions_from_error(error, self.adapter, self.sent, self.request)
+        other_api = None if self.learned.api else self.endpoint.other_api(self.adapter.name)
+        new = restrictions_from_error(error, self.adapter, self.sent, self.request, other_api)
         if new is None or any(
             lesson.option == known.option for lesson in new.lessons for known in self.learned.lessons
         ):
@@ -169,7 +176,12 @@ class PreparedCall:
         if new.schemas and new.schemas <= self.learned.schemas | self.known.schemas:
             return None
         learned = self.learned + new
-        adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
+        try:
+            adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
+        except ConfigError:
+            if new.api is None:
+                raise
+            return None  # the other API has no place for something in the request
         if (new.lessons or new.schemas) and sent.body == self.sent.body:
             return None
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
@@ -179,6 +191,9 @@ class PreparedCall:
         endpoint, learned, model = self.endpoint, self.learned, self.request.model
         if learned.adapter is not None:  # what no option asked for is refused whatever the options are
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(adapter=learned.adapter))
+        if learned.api is not None:
+            served = Restrictions(api=learned.api, api_reason=learned.api_reason)
+            endpoint.restrictions.add(model, self.owner, frozenset(), served)
         if learned.schemas:  # whatever else a request asks for
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(schemas=learned.schemas))
         if histories := tuple(lesson for lesson in learned.lessons if lesson.history is not None):
@@ -193,8 +208,7 @@ class PreparedCall:
     def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
         """Adds provider, origin, pricing and warnings to a reply."""
         found = list(dict.fromkeys([*self.warnings, *response_warnings, *reply.warnings]))
-        asked, could_ask = self.request.options.parallel_tool_calls, self.sent.request.options.parallel_tool_calls
-        if asked is False and could_ask is None and len(reply.tool_calls) > 1:
+        if self.request.options.parallel_tool_calls is False and len(reply.tool_calls) > 1:
             found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
         usage = reply.usage.steps[-1] if reply.usage and reply.usage.steps else reply.usage
         reply.warnings = [*found, *_input_warnings(self.sent.request, usage)]
@@ -217,19 +231,25 @@ def _prepared(
     endpoint: Endpoint, params: ChatParams, request: Request, restrictions: Restrictions
 ) -> tuple[Adapter, PreparedRequest]:
     """Returns the request in the form of its API, as it is sent with restrictions, and its adapter."""
-    profile, changes = endpoint.profile, list[ReplyWarning]()
+    served, changes = endpoint.model(request.model, restrictions.api), list[ReplyWarning]()
+    profile = served.profile
+    if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
+        request = endpoint.request(request, served.api)
+        detail = f"{request.model} is not served by the API {usual!r}: the request was sent to {served.api!r}"
+        changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
     if restrictions.only_streams and not request.stream:
         request = replace(request, stream=True)
     if profile.escape_special_tokens:
         model = (profile.model_family or request.model) if profile.renders_templates else None
         if tokens := special_tokens(profile.dialect, model):
-            request, changes = escape_special_tokens(request, tokens.text, tokens.history)
+            request, escaped = escape_special_tokens(request, tokens.text, tokens.history)
+            changes += escaped
     if restrictions.lessons and request.options.unsupported_options != "strict":
         request, taught = with_restrictions(request, restrictions.lessons)
-        changes = [*changes, *taught]
+        changes += taught
     if restrictions.schemas and request.options.unsupported_options != "strict":
         request = replace(request, refused_schemas=restrictions.schemas)
-    adapter = restrictions.adapter or endpoint.model(request.model).adapter
+    adapter = restrictions.adapter or served.adapter
     sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
     return adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
 

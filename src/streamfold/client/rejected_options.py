@@ -265,12 +265,16 @@ class Restrictions:
         adapter: leaves out a part that no option set; None: the usual adapter.
         only_streams: whole answers are rejected, so that they are streamed.
         schemas: digests of schemas that are rejected, and are sent in fewer words, or not as schemas.
+        api: the wire format on which the model is served; None: the usual one.
+        api_reason: the server's message that said so.
     """
 
     lessons: tuple[LearnedRestriction, ...] = ()
     adapter: Adapter | None = None
     only_streams: bool = False
     schemas: frozenset[str] = frozenset()
+    api: str | None = None
+    api_reason: str = ""
 
     def __add__(self, other: Restrictions) -> Restrictions:
         # New lessons replace those about the same option; a name and a bound are two things.
@@ -279,7 +283,8 @@ class Restrictions:
         adapter, only_streams = other.adapter or self.adapter, self.only_streams or other.only_streams
         schemas = self.schemas | other.schemas
         schemas = schemas if len(schemas) <= _MOST_SCHEMAS else other.schemas
-        return Restrictions((*kept, *other.lessons), adapter, only_streams, schemas)
+        api = (other.api, other.api_reason) if other.api is not None else (self.api, self.api_reason)
+        return Restrictions((*kept, *other.lessons), adapter, only_streams, schemas, *api)
 
 
 NO_RESTRICTIONS = Restrictions()
@@ -359,7 +364,7 @@ def _refused_schemas(message: str, asked: Request, sent: Request) -> frozenset[s
 
 
 def restrictions_from_error(
-    error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request
+    error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request, other_api: str | None = None
 ) -> Restrictions | None:
     """Returns how to send a request without the part of it that the server rejected; None if that can't be left out.
 
@@ -367,7 +372,10 @@ def restrictions_from_error(
         adapter: wrote the request.
         sent: the request that was rejected.
         asked: the same before it was adapted for the endpoint.
+        other_api: the other wire format of the endpoint; None if there is none.
     """
+    if other_api is not None and error.info is not None and error.info.required_api(adapter.name) == other_api:
+        return Restrictions(api=other_api, api_reason=_shortened(error.message))
     if isinstance(error, BadRequestError) and not sent.request.stream and _STREAM.search(error.message):
         return Restrictions(only_streams=True)
     if (other := adapter.retry_without(error)) is not None:

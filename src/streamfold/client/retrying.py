@@ -201,7 +201,7 @@ class RetryLoop:
     async def next_request(self, request: HTTPRequest) -> None:
         """Prepares for another request of the same answer, which has its own retries and reservation.
 
-        The timeout `total` goes on.
+        The timeout `total` continues.
         """
         if self.exchange is not None:
             await self.exchange.aclose()
@@ -303,6 +303,6 @@ class RetryLoop:
 
 
 def is_rate_limit(error: APIError) -> bool:
-    """Returns whether the server has too many requests. False for limits of our own."""
+    """Returns whether the server has too many requests. False for our own limits."""
     status = getattr(error, "status_code", None)
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)

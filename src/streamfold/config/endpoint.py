@@ -93,7 +93,7 @@ class ResolvedEndpoint:
 
     @property
     def is_current(self) -> bool:
-        """Whether all variables still have these values."""
+        """True if all variables still have these values."""
         return not self.environment or read_environment(self.environment) == self.environment
 
     @cached_property

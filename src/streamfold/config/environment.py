@@ -9,7 +9,7 @@ from ..errors import NotConfiguredError
 
 
 def variable_is_set(name: str) -> bool:
-    """Whether an environment variable is set and not blank."""
+    """True if an environment variable is set and not blank."""
     return bool(os.environ.get(name, "").strip())
 
 

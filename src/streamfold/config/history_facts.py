@@ -1,4 +1,4 @@
-"""What endpoints and models demand of a conversation: `facts/histories.toml`."""
+"""Rules of endpoints and models for conversations: `facts/histories.toml`."""
 
 from __future__ import annotations
 

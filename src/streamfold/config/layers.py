@@ -90,7 +90,7 @@ class Layer:
 
     @property
     def is_catalogue(self) -> bool:
-        """Whether these are settings of the catalogue."""
+        """True if these are settings of the catalogue."""
         return self.file is not None and not self.table
 
     @classmethod
@@ -102,7 +102,7 @@ class Layer:
         return cls(values, file.origin, file, table)
 
     def has(self, path: KeyPath) -> bool:
-        """Whether a setting is written here. Of a list: the whole of it."""
+        """True if a setting is written here. Of a list: the whole of it."""
         values: Any = self.values
         for part in path:
             if not isinstance(values, Mapping):

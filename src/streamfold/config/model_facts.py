@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -56,7 +56,7 @@ def find_family(model: str) -> Family:
 
 
 def is_first_party_host(vendor: str | None, host: str) -> bool:
-    """Whether the maker of a model serves it at a host itself."""
+    """True if the maker of a model serves it at a host itself."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
 
 
@@ -235,22 +235,26 @@ class EndpointModels:
 
         def resolve(self) -> ResolvedEndpoint: ...
 
+        def on_api(self, api: str) -> Self: ...
+
     def make_adapter(self, model: str | None = None) -> Adapter:
         """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
-        name = self.adapter_of(model)
-        kind, quirks = find_adapter(name), read_quirks(name, self.quirks_of(model))
+        served = self.for_model(model)
+        kind, quirks = find_adapter(served.adapter), read_quirks(served.adapter, served.quirks_of(model))
         adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
-        adapter.family = adapter.known_family(self.family_of(model))
+        adapter.family = adapter.known_family(served.family_of(model))
         return adapter
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the wire format on which a model is asked. It is the same for all requests of a conversation."""
-        return self._adapter_for(self.family_of(model))
-
-    def _adapter_for(self, family: Family) -> str:
+        """Returns the wire format on which a model is called. It is the same for all requests of a conversation."""
         if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
-        return self.api if self.api != "auto" else "chat" if family.takes_chat else "responses"
+        return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
+
+    def for_model(self, model: str | None) -> Self:
+        """Returns the settings for calls of a model: those of its wire format."""
+        api = self.adapter_of(model)
+        return self if api == self.adapter else self.on_api(api)
 
     def capabilities_of(self, model: str | None) -> Capabilities:
         """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
@@ -261,19 +265,23 @@ class EndpointModels:
 
         Key by key: what `models` says of it, `capabilities`, the user's own families, those of the catalogue.
         """
+        served = self.for_model(model)
+        family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
+        return family.over({"history": history}) if history else family
+
+    def _facts_of(self, model: str | None) -> Family:
+        """Returns the same without what its wire format demands of a conversation."""
         own, found = self.families_of(model)
         can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
         quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
         known = {**own.known(), **can, **merge_facts(self.models, model or "")}
-        family = found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
-        history = self._history_of(model or "", self._adapter_for(family), found, own)
-        return family.over({"history": history}) if history else family
+        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
 
-    def _history_of(self, model: str, adapter: str, *families: Family) -> dict[str, Any]:
+    def _history_of(self, model: str, own: Family, found: Family) -> dict[str, Any]:
         """Returns what a model at this endpoint demands of a conversation. The last to say something wins."""
         name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
-        history = history_facts(name, adapter, providers, host, self.renders_templates)
-        for facts in (*families, *(table for table in self.models if table.fits(model))):
+        history = history_facts(name, self.adapter, providers, host, self.renders_templates)
+        for facts in (found, own, *(table for table in self.models if table.fits(model))):
             history |= facts.history or {}
         return history
 
@@ -285,13 +293,12 @@ class EndpointModels:
 
     def quirks_of(self, model: str | None) -> dict[str, Any]:
         """Returns those for a model: of its dialect, of its family, of this endpoint, and of its tables in `models`."""
-        tables = [table.quirks for table in self.models if table.fits(model or "")]
-        adapter = self.adapter_of(model)
+        served = self.for_model(model)
         quirks: dict[str, Any] = {}
-        for name in (self.dialect or "").split("+"):
-            quirks |= _OF_DIALECTS.get((name.strip(), adapter), {})
-        quirks |= self.family_of(model).quirks.get(adapter, {})
-        for table in (self.quirks, *tables) if adapter == self.adapter else ():
+        for name in (served.dialect or "").split("+"):
+            quirks |= _OF_DIALECTS.get((name.strip(), served.adapter), {})
+        quirks |= served._facts_of(model).quirks.get(served.adapter, {})
+        for table in (served.quirks, *(table.quirks for table in served.models if table.fits(model or ""))):
             quirks |= table
         return quirks
 
@@ -309,7 +316,7 @@ class EndpointModels:
         return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 
     def _is_makers_own(self, vendor: str | None) -> bool:
-        """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
+        """True if the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()

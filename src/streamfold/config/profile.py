@@ -26,6 +26,7 @@ from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..errors import ConfigError, allowed_values_hint
 from ..requests import (
+    CAPABILITIES,
     HEADER_NAME,
     NO_OPTIONS,
     OPTION_SYNONYMS,
@@ -37,7 +38,7 @@ from ..requests import (
 )
 from ..types import Limits, Timeouts
 from ..urls import check_references, shown_url, variable_names
-from .catalogue import provider_files
+from .catalogue import catalogue_values, provider_files
 from .endpoint import ResolvedEndpoint, check_url, joined_url, normalized_url
 from .environment import read_environment
 from .model_facts import EndpointModels, check_models, read_prices, read_quirks
@@ -234,8 +235,11 @@ class Profile(EndpointModels, Table):
             of the service, such as "bedrock-mantle".
         api: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
             Responses API for models that accept no tools on the other one, or are served there alone, at the maker's
-            own address; "chat" or "responses": always that one. Default: the one of `adapter`. `quirks` only count for
-            the API of `adapter`.
+            own address; "chat" or "responses": always that one. Default: the one of `adapter`; if it isn't pinned, a
+            model that the server says it serves on the other one alone is called there, with a warning. `quirks` only
+            count for the API of `adapter`.
+        other_api: in the catalogue, the provider that is the other one of these two APIs at the same endpoint. Its
+            quirks and `hosted` count for models that are called there.
         issuer: name of the maker of the answers, if several endpoints share it: what only they can read (such as
             signed thinking) may be sent to any of them. Default: the adapter and the base URL.
         model: default model.
@@ -290,7 +294,7 @@ class Profile(EndpointModels, Table):
     `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
     """
 
-    unlisted = ("name", "docs", "checked", "evidence", "untrusted_file")
+    unlisted = ("name", "docs", "checked", "evidence", "other_api", "untrusted_file")
     required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
 
     @classmethod
@@ -321,6 +325,7 @@ class Profile(EndpointModels, Table):
     auth: Literal["key", "sigv4", "google", "entra"] = "key"
     auth_scope: str | None = None
     api: Literal["auto", "chat", "responses"] | None = None
+    other_api: Annotated[str, validated_by(_check_profile_name)] | None = None
     issuer: str | None = None
     model: Annotated[str, validated_by(check_references)] | None = None
     model_family: str | None = None
@@ -381,6 +386,32 @@ class Profile(EndpointModels, Table):
         options = replace(options, extra_body={**self.extra_body, **options.extra_body})
         return NO_OPTIONS if options == NO_OPTIONS else options
 
+    def on_api(self, api: str) -> Self:
+        """Returns the settings for calls of Chat Completions or the Responses API at the same endpoint."""
+        if api == self.adapter:
+            return self if self.api in (None, api) else self.model_copy(update={"api": api})
+        changed: dict[str, Any] = {"adapter": api, "api": api, "quirks": {}}
+        models = tuple(replace(table, quirks={}) for table in self.models)
+        if self.other_api is not None:
+            other = _catalogue_profile(self.other_api)
+            own = other if other.other_api is None else _catalogue_profile(other.other_api)
+            known = {name: said for name in CAPABILITIES if (said := self.capabilities.of(name)) != "unknown"}
+            changed |= {
+                "quirks": other.quirks,
+                "hosted": other.hosted if self.hosted == own.hosted else self.hosted,
+                "capabilities": replace(other.capabilities, **known),
+                "other_api": other.other_api,
+            }
+            models = (*other.models, *models)
+        return self.model_copy(update={**changed, "models": models})
+
+    def api_with_tool(self, kind: str) -> str | None:
+        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
+        if self.other_api is None:
+            return None
+        other = _catalogue_profile(self.other_api)
+        return other.adapter if kind in (other.hosted or ()) else None
+
     def without_environment(self, file: str) -> Self:
         """Returns the profile with an untrusted file that chooses the host: no variable or account is used for it."""
         return self.model_copy(update={"untrusted_file": file})
@@ -412,3 +443,8 @@ class Profile(EndpointModels, Table):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if name in ("base_url", "turn_cache") and isinstance(value, str) else value
+
+
+@lru_cache(maxsize=16)
+def _catalogue_profile(name: str) -> Profile:
+    return Profile.model_validate(catalogue_values(name))

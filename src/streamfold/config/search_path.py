@@ -90,12 +90,12 @@ class Location:
 
     @property
     def is_found(self) -> bool:
-        """Whether it is in the working directory, so that it may not be the user's own."""
+        """True if it is in the working directory, so that it may not be the user's own."""
         return not self.required and not self.path.is_absolute()
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """True if there is a file."""
         try:
             return self.path.exists() and not self.path.is_dir()  # not is_file(): the null device is an empty file
         except OSError:  # a folder without permission

@@ -71,7 +71,7 @@ class Table(BaseModel):
     unlisted: ClassVar[tuple[str, ...]] = ()
     """Keys that errors do not suggest."""
     required: ClassVar[Mapping[str, str]] = {}
-    """What errors say of a required key that is missing."""
+    """The error for a required key that is missing."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -150,7 +150,7 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
     """Returns the dataclass `kind` with the values of a table. Raises ValidationError for mistakes in it.
 
     Args:
-        given: fields that are no keys of the table.
+        given: fields that aren't keys of the table.
     """
     if isinstance(value, kind):
         value = {field.name: getattr(value, field.name) for field in fields(kind)}

@@ -234,7 +234,7 @@ class PartialCalls:
 
 @dataclass(frozen=True, slots=True)
 class _EarlierParts:
-    """What the parts of an answer before the current one have brought.
+    """The content of the parts of an answer before the current one.
 
     Attributes:
         extras: joined, without those that describe one response alone.
@@ -276,7 +276,7 @@ class StreamAccumulator:
     Attributes:
         identified: id, model and time are known, so another `Meta` adds nothing.
         stopped: the answer was ended at a stop sequence, not by the server.
-        part_ended: the response has ended, and the answer goes on in the next one.
+        part_ended: the response has ended, and the answer continues in the next one.
     """
 
     def __init__(
@@ -468,7 +468,7 @@ class StreamAccumulator:
 
     @property
     def will_continue(self) -> bool:
-        """Whether the end of this response ends a part, and not the answer."""
+        """Returns whether the end of this response ends a part, and not the answer."""
         return self._continues and self._finish is not None and self._finish.continues
 
     def stop_continuing(self) -> None:

@@ -238,7 +238,7 @@ class BlockAssembler:
             out = self.open(piece.opens)
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
-            return [*out, Warn("calls_dropped", "a call without a name and arguments is no call")]
+            return [*out, Warn("calls_dropped", "a call without a name and arguments was dropped")]
         # The input of a server-side tool grows like that of a call.
         if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
             if piece.kind != "call" or piece.value == "":

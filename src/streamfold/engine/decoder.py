@@ -161,22 +161,22 @@ class StreamDecoder:
 
     @property
     def finished(self) -> bool:
-        """Whether the finished chunk has been returned."""
+        """True if the finished chunk has been returned."""
         return self._accumulator.finished
 
     @property
     def stopped(self) -> bool:
-        """Whether the answer was ended at one of the texts of `stop`: more may be on its way."""
+        """True if the answer was ended at one of the texts of `stop`: more may be on its way."""
         return self._accumulator.stopped
 
     @property
     def done(self) -> bool:
-        """Whether the rest of the body can matter no more: the answer or its part has ended, or an error waits."""
+        """True if further data can't matter: the answer or its part has ended, or an error waits to be raised."""
         return self._accumulator.finished or self._accumulator.part_ended or self._error is not None
 
     @property
     def part_ended(self) -> bool:
-        """Whether the response has ended, and the answer goes on in the response to another request."""
+        """True if the response has ended, and the answer continues in the response to another request."""
         return self._accumulator.part_ended
 
     @property
@@ -210,7 +210,7 @@ class StreamDecoder:
         return answer_id, number
 
     def resume(self) -> None:
-        """Begins another body, with the events behind the last one. What was left of an event is forgotten."""
+        """Begins another body, with the events after the last one. The rest of a cut event is discarded."""
         self._sse = self._plain = None
         self._head = b""
 

@@ -234,7 +234,7 @@ class Pipeline:
             self._accumulator.warn("leaked_markup", leak)
 
     def next_part(self, chunks: list[StreamChunk]) -> None:
-        """Begins the next part of an answer that takes several requests. The dialect goes on where it was."""
+        """Begins the next part of an answer that takes several requests. The dialect continues where it was."""
         self._show_texts(self._parts.release(), chunks)
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()

@@ -90,7 +90,7 @@ class CallDelivery:
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
         if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
-            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to deliver", None)
         goes_on = self.finish is not None and self.finish.continues
         if not (is_truncated(reason) or goes_on) and answer is None:
             self._check_choice([call.name for call in (*calls, *others)])
@@ -142,7 +142,7 @@ class CallDelivery:
         if self.tool_choice == "none":
             return "the request forbade tool calls"
         if self.finish is not None and self.finish.continues:
-            return "the answer goes on in the response to another request"
+            return "the answer continues in the response to another request"
         return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
 
     def _drop(self, calls: Iterable[IncomingCall | ToolCall], why: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..catalogue_path import catalogue_folder
 from ..jsontext import join_surrogates
@@ -222,6 +222,18 @@ def _rows() -> tuple[_Row, ...]:
     )
 
 
+class _ApiRow(NamedTuple):
+    api: str
+    says: re.Pattern[str]
+    about_model: bool
+
+
+@cache
+def _api_rows() -> tuple[_ApiRow, ...]:
+    rows = _table()["apis"]
+    return tuple(_ApiRow(row["api"], _compiled(row["says"]), row.get("model", False)) for row in rows)
+
+
 def _compiled(text: str) -> re.Pattern[str]:
     """Compiles a row's pattern. Groups are numbered, because a name may occur several times."""
     numbers = count()
@@ -266,6 +278,23 @@ class ErrorInfo:
             return inner.meaning()
         return found
 
+    def required_api(self, called: str) -> str | None:
+        """Returns the API that serves the model, if the server says that it isn't the one that was called.
+
+        Args:
+            called: the adapter's name.
+
+        >>> ErrorInfo("This model is only supported in v1/responses", status=404).required_api("chat")
+        'responses'
+        """
+        if self.retryable or self.status in (401, 403):
+            return None
+        meaning = self.meaning()
+        about_option = meaning is not None and meaning.kind == "unsupported_option"
+        rows = (row for row in _api_rows() if not (row.about_model and about_option))
+        found = next((row.api for row in rows if row.says.search(self.message)), None)
+        return found if found != called else None
+
     @property
     def quota(self) -> bool:
         found = self.meaning()
@@ -273,7 +302,7 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later: by meaning, code, type, then status."""
+        """True if the same request may succeed later: by meaning, code, type, then status."""
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():

@@ -349,7 +349,7 @@ def failed_before_answer(error: APIError) -> bool:
 
 
 class RejectedRequest:
-    """What a refusal with an error status is raised as."""
+    """Maps the meaning of a refusal with an error status to its class."""
 
     class ContextLengthError(ContextLengthError, BadRequestError):
         """The prompt is too long."""
@@ -365,14 +365,14 @@ class RejectedRequest:
 
 
 class RejectedPermission:
-    """What a refusal with status 403 is raised as."""
+    """Maps the meaning of a refusal with status 403 to its class."""
 
     class ContentFilterError(ContentFilterError, PermissionDeniedError):
         """A filter stopped the prompt: the key is not the problem."""
 
 
 class RejectedInStream:
-    """What a refusal inside an answer is raised as."""
+    """Maps the meaning of a refusal inside an answer to its class."""
 
     class ContextLengthError(ContextLengthError, UpstreamError):
         """The prompt is too long."""
@@ -387,7 +387,7 @@ class RejectedInStream:
         """There is no such model."""
 
     class QuotaExceededError(QuotaExceededError, UpstreamError):  # type: ignore[misc]  # its status is never None
-        """The account has no credit or quota left. Without a status of its own it counts as 402."""
+        """The account has no credit or quota left. Without a status it counts as 402."""
 
         def __init__(
             self,

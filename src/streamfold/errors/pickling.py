@@ -97,7 +97,7 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
 
 
 class _TrialPickler(pickle.Pickler):
-    """Tests whether a value can be pickled. Errors of ours are pickled without a test of their own."""
+    """Tests whether a value can be pickled. Our own errors are pickled without a test."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, PicklableError):

@@ -41,7 +41,7 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
 
     1. The last whole that is an object with members (vllm-project/vllm#42683).
     2. The pieces, if they are an object with members.
-    3. Text that isn't an object: the call can't be run. What is left of an empty object doesn't count.
+    3. Text that isn't an object: the call can't be run. The beginning of an empty object doesn't count.
     4. An empty object, so that an empty whole never replaces damaged pieces.
     5. Another empty value, such as `[]`.
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from ..types import RateLimit, RateLimitWindow
 
 State: TypeAlias = dict[str, float]
-"""What a store has of one limit. A missing member is 0."""
+"""The state of one limit in a store. A missing member is 0."""
 
 FIRST_RATE = 40.0  # requests per second
 DOUBLING = 1.0  # by how much each accepted request raises a rate that was never refused, or is far below a good one

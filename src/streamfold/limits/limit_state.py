@@ -1,7 +1,7 @@
 """The arithmetic of limits, without I/O: applies a batch of operations to the state of one limit.
 
 Requests and tokens follow the generic cell rate algorithm: a request reserves the next free moment, and moves it on by
-what it needs. What it really used is charged when that is known. `valkey.py` has the same as a script. Times are in
+what it needs. The real usage is charged when it is known. `valkey.py` has the same as a script. Times are in
 seconds since 1970 by the clock of the store, money in whole millionths of a currency's unit.
 """
 
@@ -202,7 +202,7 @@ class Grant:
 
 @dataclass(slots=True)
 class BatchAnswer:
-    """What a store answers to a batch.
+    """The answer of a store to a batch.
 
     Attributes:
         born: when its state was created.

@@ -228,7 +228,7 @@ class RateLimiter:
 
     @property
     def limits_cost(self) -> bool:
-        """Whether money is limited."""
+        """True if money is limited."""
         return self._budget > 0
 
     def __repr__(self) -> str:

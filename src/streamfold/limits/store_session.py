@@ -271,7 +271,7 @@ class SharedSession:
             self._shared.watch(self)
 
     async def aclose(self) -> None:
-        """Sends what is queued, and releases the lease if nothing is held. What can't be sent is lost, and logged."""
+        """Sends queued changes, and releases the lease if nothing is held. Changes that can't be sent are logged."""
         self._check_process()
         leave = partial(anyio.to_thread.run_sync, self._leave, abandon_on_cancel=True)
         with anyio.CancelScope(shield=True), suppress(LimitStoreError, ConfigError, Interrupted):
@@ -294,7 +294,7 @@ class SharedSession:
         """Sends the queue, up to a call if it is given. Blocks.
 
         Raises:
-            LimitStoreError, ConfigError: the store can't be used. What was sent is sent again by the next flush.
+            LimitStoreError, ConfigError: the store can't be used. The next flush sends the same changes again.
         """
         self._check_process()
         if not self._sending.acquire(timeout=PATIENCE):

@@ -1,4 +1,4 @@
-"""The network: one POST to a stream of bytes, with timeouts, retries and redaction.
+"""The network: one POST and the pieces of its answer, with timeouts and redaction.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

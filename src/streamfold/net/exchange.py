@@ -138,7 +138,7 @@ class Exchange:
             events: how many events with a part of the answer the bytes so far contained, for the timeouts.
 
         Raises:
-            APITimeoutError: a timeout ran out. What had arrived before was returned by the reads before.
+            APITimeoutError: a timeout ran out. Earlier reads returned all data that had arrived.
             APIConnectionError: the connection broke, perhaps because it was closed here.
         """
         if self._body is None:

@@ -226,7 +226,7 @@ class _BoundClient:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was closed, or its event loop has ended."""
+        """True if it was closed, or its event loop has ended."""
         is_closed = getattr(self.loop, "is_closed", None)  # asyncio's loops
         return self.is_closed or (is_closed is not None and is_closed())
 

@@ -1,4 +1,4 @@
-"""What sending with an httpx client needs: requests, URLs, bodies, and the cleanup of connections."""
+"""Sending with an httpx client: requests, URLs, bodies, and the cleanup of connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a secret is, and its removal from texts, values and event streams."""
+"""Secrets, and their removal from texts, values and event streams."""
 
 from __future__ import annotations
 

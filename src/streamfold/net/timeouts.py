@@ -218,7 +218,7 @@ class _ScopedSteps:
 
 
 class ReadTimer:
-    """The timer of a body that is read from a connection of its own, on asyncio. One timer serves all reads.
+    """The timer of a body that is read from its own connection, on asyncio. One timer serves all reads.
 
     Args:
         expire: called when a read still waits at its deadline; ends the connection.

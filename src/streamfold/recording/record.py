@@ -56,7 +56,7 @@ class Capture(httpx.AsyncByteStream):
     Attributes:
         address: of the server.
         path: of the recording that it becomes, without a suffix.
-        pieces: of the body, as they came over the network, each with the seconds since the one before.
+        pieces: of the body, as the network delivered them, each with the seconds since the one before.
         ended: how the body ended; empty if it came to its end.
         broken: the network or the server ended it, not the reader.
     """
@@ -257,7 +257,7 @@ class RecordingDraft:
 
     @property
     def has_older(self) -> bool:
-        """Whether there is a recording at `target`."""
+        """True if there is a recording at `target`."""
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
@@ -295,7 +295,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
     """Records the answers that come through another transport, as `<name>.sse` and `<name>.toml`.
 
     The first answer is `<name>`, the next ones `<name>-2`, `<name>-3` in the order in which they began. Older files of
-    these names are replaced. What was received of an incomplete answer is recorded, and marked as incomplete.
+    these names are replaced. The received part of an incomplete answer is recorded, and marked as incomplete.
 
     Only headers that are known to be harmless are recorded. Keys that the request sent, `secrets`, and everything that
     looks like a key are removed from the bodies.

@@ -149,7 +149,7 @@ class RecordingSelector:
     def named(self, name: str | None) -> ReplayedResponse | None:
         """Returns the recording with this name, or with this last part of its name, as an answer; else None.
 
-        It may be requested repeatedly. The name of its own model doesn't select a recording.
+        It may be requested repeatedly. Its model's name doesn't select a recording.
         """
         for number, recording in enumerate(self.recordings):
             model = recording.sent.model if recording.sent else None

@@ -144,7 +144,7 @@ def _apply_wildcards(recorded: Any, sent: Any) -> Any:
 
 
 def _fits(parts: list[str], text: str) -> bool:
-    """Whether a text consists of these parts in their order, with anything between them."""
+    """True if a text consists of these parts in their order, with anything between them."""
     first, *middle, last = parts
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False

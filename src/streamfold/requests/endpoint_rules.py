@@ -47,7 +47,7 @@ _OPENAI_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an endpoint accepts.
+    """The rules of an endpoint for requests.
 
     Attributes:
         tool_name: the pattern of a tool name that it accepts.

@@ -1,8 +1,8 @@
 """Fits a conversation to what an endpoint accepts. A conversation that can't be fitted raises, or is repaired.
 
-What an endpoint accepts is in `HistoryRules`: an adapter states those of its wire format, and `facts/histories.toml`
-has those of endpoints and models. The caller's messages are never changed. What changes no meaning is changed without
-being asked for; what loses or invents something is an error, unless `repair` is set. Each change is a warning. Every
+The rules are in `HistoryRules`: an adapter states those of its wire format, and `facts/histories.toml`
+has those of endpoints and models. The caller's messages are never changed. Changes that keep the meaning are made
+always; changes that lose or invent something are an error, unless `repair` is set. Each change is a warning. Every
 step is linear in the number of messages and calls.
 """
 
@@ -42,7 +42,7 @@ GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no cli
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """What a wire format, an endpoint or a model demands of a conversation.
+    """Rules of a wire format, an endpoint or a model for conversations.
 
     Attributes:
         roles: the roles that it knows.
@@ -100,7 +100,7 @@ class HistoryRules:
     refusals: bool = False
 
     def over(self, facts: Mapping[str, Any]) -> HistoryRules:
-        """Returns the rules with those of an endpoint and a model in place of its own; lists are tuples."""
+        """Returns the rules, overridden by those of an endpoint and a model; lists are tuples."""
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         return replace(self, **read) if read else self
 
@@ -563,7 +563,7 @@ class _Fitting:
             self._change(at, "other characters of a name became _")
             message = replace(message, name=re.sub(r"[^a-zA-Z0-9_-]", "_", message.name)[:64])
         if rules.object_arguments and any(call.error and not is_custom(call) for call in message.tool_calls):
-            self._change(at, 'arguments that are no JSON object were sent as {"_raw": ...}')
+            self._change(at, 'arguments other than a JSON object were sent as {"_raw": ...}')
             message = replace(message, tool_calls=tuple(map(_with_object, message.tool_calls)))
         if message.role in rules.strings and isinstance(message.content, tuple):
             texts = [_text_of_part(part) for part in message.content]

@@ -1,6 +1,6 @@
 """Tools that the provider runs, as an endpoint has them: which there are, and which of their arguments.
 
-Each wire format has a table of `HostedForm`, by the kind of tool. What it does not have is refused before anything is
+Each wire format has a table of `HostedForm`, by the kind of tool. A kind that isn't in it is refused before anything is
 sent, and never left out: a program that offers a search wants answers that were searched for.
 """
 
@@ -41,6 +41,10 @@ class HostedEndpoint(Protocol):
         """The kinds of tools that it runs; None: that is not known."""
         ...
 
+    def api_with_tool(self, kind: str) -> str | None:
+        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
+        ...
+
 
 def check_hosted(
     tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
@@ -74,6 +78,8 @@ def _check_offered(
         where = f'provider "{endpoint.name}" (adapter {adapter!r})'
     if value.kind not in offered:
         has = f"It has: {', '.join(offered)}" if offered else "It runs no tools itself"
+        if endpoint is not None and (api := endpoint.api_with_tool(value.kind)) is not None:
+            has = f'Its other API does: api = "{api}"'
         raise ConfigError(
             f"{type(value).__name__}: {where} does not run the tool {value.kind!r}. {has}. A tool in the provider's own"
             " words is sent as it is: HostedTool({...})"

@@ -420,7 +420,7 @@ def _calls(calls: Any, role: str, where: str) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Any, where: str) -> ToolCall:
-    """Returns one call. What else the entry has is its `extra`, by the names on the wire."""
+    """Returns one call. Other members of the entry are its `extra`, by the names on the wire."""
     if not isinstance(call, Mapping):
         raise ConfigError(f"{where} is a tool call and must be an object, not {kind_of(call)}")
     fields = ObjectReader(call, where)

@@ -1,4 +1,4 @@
-"""What is known about a model: reasoning, limits, capabilities, by family and by endpoint."""
+"""Facts about models: reasoning, limits, capabilities, by family and by endpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Support: TypeAlias = Literal["yes", "no", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do at its endpoint.
+    """The features of a model at its endpoint.
 
     Attributes:
         tools: it accepts tools, and calls them.
@@ -99,9 +99,9 @@ class ModelFacts:
         samples_while_thinking: whether they are accepted, and have an effect, while it thinks.
         temperature_max: the highest temperature.
         stop: whether texts to stop at are accepted.
-        apis: the wire formats that the maker serves it on, if not all of its own.
+        apis: the wire formats that the maker serves it on, if not all that the maker has.
         tools_on_chat: whether Chat Completions takes tools: "effort_none": only without thinking.
-        reasoning_back: what of its reasoning the conversation has to hold: that of the calls under way ("loop"), a
+        reasoning_back: what of its reasoning the conversation has to hold: that of the open tool loop ("loop"), a
             field for it in any case ("required"), or that of all turns ("all").
         keep: members of the body that ask the server to keep the reasoning of earlier turns, by their dotted names.
         history: what it demands of a conversation, beyond its wire format: fields of `HistoryRules`.
@@ -178,28 +178,28 @@ class Family(ModelFacts):
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """What the models of this family can do."""
+        """The features of the models of this family."""
         thinks: Support | None = None if self.thinking is None else "no" if self.thinking == "never" else "yes"
         said = {name: getattr(self, name) for name in CAPABILITIES} | {"reasoning": self.reasoning or thinks}
         return Capabilities(**{name: value for name, value in said.items() if value is not None})
 
     @property
     def closed_vendor(self) -> str | None:
-        """The maker, if nobody else may serve the models: then its rules hold wherever they are sold."""
+        """The maker, if only the maker decides where its models are served: its rules hold wherever they are sold."""
         return None if self.open_weights else self.vendor
 
     @property
     def takes_chat(self) -> bool:
-        """Whether Chat Completions is enough: it serves these models, and takes tools however much they think."""
+        """True if Chat Completions is enough: it serves these models, and takes tools however much they think."""
         served = self.apis is None or "chat" in self.apis
         return served and self.tools_on_chat in (None, "yes")
 
     def over(self, others: Mapping[str, Any]) -> Family:
-        """Returns the family with other facts in place of its own, key by key."""
+        """Returns the family with other facts, key by key."""
         return replace(self, **others) if others else self
 
     def filled(self, assumed: ModelFacts) -> Family:
-        """Returns the family with what is assumed of a model that nobody knows, where nothing is known."""
+        """Fills unknown facts with the defaults for unknown models."""
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
     def elsewhere(self) -> Family:
@@ -232,7 +232,7 @@ class ModelTable(ModelFacts):
     prices: dict[str, Any] = field(default_factory=dict)
 
     def fits(self, model: str) -> bool:
-        """Whether the pattern is of this model.
+        """True if the pattern is of this model.
 
         >>> ModelTable("kimi-k2*").fits("moonshotai/Kimi-K2-Instruct")
         True

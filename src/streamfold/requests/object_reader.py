@@ -1,4 +1,4 @@
-"""The members of a JSON object that somebody else wrote, taken one by one; errors name the path."""
+"""Reads the members of a JSON object from outside, one by one; errors name the path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _A: dict[type, str] = {
 
 
 class ObjectReader:
-    """Takes members out of an object. What nobody took is the rest.
+    """Reads members of an object and keeps the unread ones.
 
     Null is the same as absent. The methods raise ConfigError, with the path, for a value of another type than asked.
     """

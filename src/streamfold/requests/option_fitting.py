@@ -1,4 +1,4 @@
-"""What becomes of an option that a model or its endpoint does not take: one policy for every wire format.
+"""Adapts options that a model or its endpoint does not take: one policy for every wire format.
 
 It is renamed (by the adapter), clamped, emulated, or left out, each with a warning; or it is an error, because without
 it the request would mean something else. With `unsupported_options = "strict"`, each change is an error.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:
-    """What an endpoint has a place for, whichever model it serves.
+    """The options that an endpoint accepts, whichever model it serves.
 
     Attributes:
         chat: whether it is Chat Completions, on which some models take less than on the Responses API.
@@ -74,8 +74,8 @@ def fit_options(
     `temperature` and `top_p` are left as they are: see `fit_sampling`.
 
     Args:
-        family: what is known of the model. What is unknown is sent.
-        rules: what the endpoint has a place for.
+        family: the facts of the model. Options about which nothing is known are sent.
+        rules: the options that the endpoint accepts.
         model: its name in warnings and errors.
         tools: whether the request has tools.
 
@@ -114,7 +114,7 @@ def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
 
 
 def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
-    """Returns the lowest level that is not below the one that is wanted, else the highest. Never less than was asked.
+    """Returns the lowest level that is not below the one that is wanted, else the highest. Never less than requested.
 
     >>> nearest_effort("medium", ("none", "low", "high")), nearest_effort("max", ("low", "high"))
     ('high', 'high')

@@ -94,7 +94,7 @@ class ChatOptions(TypedDict, total=False):
     """Seed for sampling, where the provider supports reproducible answers."""
 
     parallel_tool_calls: bool | None
-    """Whether the model may make several tool calls in one answer."""
+    """True if the model may make several tool calls in one answer."""
 
     reasoning_effort: ReasoningEffort | None
     """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh"
@@ -112,7 +112,7 @@ class ChatOptions(TypedDict, total=False):
     Otherwise `tool_choice` becomes "auto", with the warning `forced_choice_dropped`."""
 
     unsupported_options: Literal["adapt", "strict"] | None
-    """What becomes of an option that the model or the wire format does not take: "adapt" (the default) translates,
+    """How to handle an option that the model or the wire format does not take: "adapt" (the default) translates,
     clamps, emulates or drops it, each with a warning; "strict" raises ConfigError for it."""
 
     extra_body: Mapping[str, Any] | None
@@ -134,7 +134,7 @@ class ChatOptions(TypedDict, total=False):
     is written. These chunks have no text. The calls themselves are on the last chunk, as always."""
 
     coalesce: bool | None
-    """Whether text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
+    """True if text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
     chunks, never later ones. False: a chunk for each event. By default the provider's setting, which is True."""
 
     max_continuations: int | None

@@ -49,7 +49,7 @@ class PromptCacheMonitor:
     def changed(self, request: Request) -> list[ReplyWarning]:
         """Returns a warning if the prefix that the last request had marked is not the beginning of this one.
 
-        Another conversation with the same tools and instructions is no change, because it has a cache of its own.
+        Another conversation with the same tools and instructions isn't a change, because it has its own cache.
         """
         last, now = self._last.get(request.model), _prefix(request)
         if not last or not now:

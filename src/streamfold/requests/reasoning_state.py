@@ -1,4 +1,4 @@
-"""Whether a model thinks about a request: what decides which sampling and which tool choices it takes."""
+"""Tells whether a model thinks about a request, which decides the sampling and the tool choices that it takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .options import Options
 
 
 def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
-    """Returns whether the model thinks about a request with these options; None if nobody knows.
+    """Returns whether the model thinks about a request with these options; None if unknown.
 
     >>> thinks(Options(), Family(thinking="asked")), thinks(Options(reasoning_effort="low"), Family())
     (False, True)

@@ -30,7 +30,7 @@ class Request:
     Attributes:
         model: "" stands for the provider's configured model, until the provider fills it in.
         origin: the `origin` of messages that this endpoint wrote; None if unknown.
-        names: the tools' own names by the names that they are sent under. Calls are handed out under their own names.
+        names: the tools' own names by the names that they are sent under. Calls are delivered under their own names.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
         refused_schemas: digests of schemas that the endpoint has refused (`schema_digest`).
         renames: names of members of the body, and what this model calls them instead.

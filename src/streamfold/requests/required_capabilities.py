@@ -1,7 +1,7 @@
 """The capabilities that a request requires, and the error for a model that lacks one.
 
-Asked before anything is sent. What an adapter can do without (a forced choice is dropped, a schema is asked for in
-words) is its own business, in `adapters/prepare.py`; what is left is refused here.
+Checked before anything is sent. Adapters replace what they can (a forced choice is dropped, a schema is written as an
+instruction); the rest is refused here.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _with_texts(message: Message, texts: Iterator[str], pattern: re.Pattern[str]) -> Message:
-    """Returns the message with the next of the escaped texts in the place of its own; itself if nothing is new."""
+    """Returns the message with the next of the escaped texts instead of its own; itself if nothing has changed."""
     content, name = message.content, message.name
     if isinstance(content, str):
         content = next(texts)

@@ -1,4 +1,4 @@
-"""How many tokens a request or a text has, about: where nobody counts them."""
+"""Estimates of how many tokens a request or a text has, where the provider has no count."""
 
 from __future__ import annotations
 

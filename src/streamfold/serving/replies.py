@@ -84,7 +84,7 @@ async def serialize_stream(
         model: as the answer names it.
 
     Raises:
-        APIError: the answer failed, or can't be ended in order. What had arrived has been yielded before, and no end.
+        APIError: the answer failed, or can't be completed. The part that arrived was yielded before, without an end.
     """
     writer, events = ReplyWriter(_serializer(id, model, api)), SSEDecoder()
     try:

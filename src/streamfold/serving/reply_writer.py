@@ -128,7 +128,7 @@ class DeltaOrder:
         if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
             return end
         if text[size:].strip() or not text[:size].endswith(closed):
-            raise ProtocolError(f"the arguments of {end.name} went on behind their end")
+            raise ProtocolError(f"the arguments of {end.name} continued after their end")
         return replace(end, arguments=text[:size])
 
     def _add(self, preceding_calls: int, delta: Delta, out: list[Delta]) -> None:

@@ -12,7 +12,7 @@ from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
-    """Whether the answer is to be streamed. Raises ConfigError if that is neither true nor false."""
+    """True if the answer is to be streamed. Raises ConfigError if that is neither true nor false."""
     return bool(ObjectReader(body).flag("stream"))
 
 
@@ -27,7 +27,7 @@ def refuse_several(fields: ObjectReader) -> None:
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     """Returns the tools of a request. Raises ConfigError, with the position, for one that is not a function.
 
-    Members that are not known go on as they are to a server of the same API, as the servers' own readers let them pass.
+    Unknown members are passed on unchanged to a server of the same API, as the servers' own readers let them pass.
 
     Args:
         nested: what a tool is stands under `function`, as in Chat Completions.
@@ -50,7 +50,7 @@ def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[
     """Returns a tool from the members of its function. Others than those of every function are its `extra`.
 
     Args:
-        beside: the members that stand beside `function`, if the function is an object of its own.
+        beside: the members that stand beside `function`, if the function is a nested object.
     """
     members: dict[str, Any] = {"name": fields.need("name"), "parameters": fields.mapping("parameters")}
     members |= {"description": fields.text("description"), "strict": fields.flag("strict")}

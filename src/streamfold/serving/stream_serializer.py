@@ -272,7 +272,7 @@ class StreamSerializer(ABC):
 
     @property
     def has_calls(self) -> bool:
-        """Whether a call has been written."""
+        """True if a call has been written."""
         return any(call.opened for call in self.calls.values())
 
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:

@@ -116,7 +116,7 @@ class WriteBehindStore:
                 await self.move()
 
     async def aclose(self) -> None:
-        """Closes the store. What can't be written is lost, and logged."""
+        """Closes the store. Records that can't be written are lost, and logged."""
         self._paused.clear()
         try:
             with anyio.CancelScope(shield=True), suppress(Interrupted):

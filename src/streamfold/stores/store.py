@@ -34,7 +34,7 @@ class Retention:
         entries: how many records.
         size: bytes of all of them together.
         age: seconds for which a record is kept since it was last used.
-        evicts: whether records are removed to make room. With False, for what must not be lost, a write to a full
+        evicts: whether records are removed to stay within the limits. With False, for data to keep, a write to a full
             store raises StoreError instead, records have no expiry on a server (the store deletes those that are
             older than `age` when it writes), and a server that may evict any key is refused with a ConfigError.
 
@@ -103,8 +103,8 @@ class Store(Protocol):
 
 
 def full(store: object) -> StoreError:
-    """Returns the error of a write for which a store that never evicts has no room."""
-    return StoreError(f"{store!r} is full, and nothing in it may be removed to make room")
+    """Returns the error of a write that would exceed the limits of a store that never evicts."""
+    return StoreError(f"{store!r} is full, and nothing in it may be removed")
 
 
 def split_key(key: str) -> tuple[str, str]:

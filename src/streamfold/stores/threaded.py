@@ -27,7 +27,7 @@ _limiters: RunVar[WeakKeyDictionary[ThreadedCalls, anyio.CapacityLimiter]] = Run
 
 
 class Availability:
-    """Whether a store may be asked: not for a second after it failed.
+    """True if a store may be called: not for a second after it failed.
 
     Attributes:
         failure: why the last call failed; None if it didn't.
@@ -41,7 +41,7 @@ class Availability:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the store failed less than a second ago."""
+        """True if the store failed less than a second ago."""
         return self.failure is not None and monotonic() < self._retry_at
 
     def check(self) -> None:
@@ -63,7 +63,7 @@ class Availability:
 
 
 class ThreadedCalls:
-    """Blocking calls of a store, in threads of their own, for at most a second and a half each.
+    """Blocking calls of a store, in separate threads, for at most a second and a half each.
 
     A call that takes longer is abandoned, but continues in its thread; as many of those as there are threads keep the
     store from being called.

@@ -1,4 +1,4 @@
-"""Providers for synchronous code: plain `with`, `for` and calls, without an event loop of your own.
+"""Providers for synchronous code: plain `with`, `for` and calls, without an event loop.
 
 from streamfold.sync import Provider
 
@@ -10,10 +10,11 @@ with Provider.from_config("openai:gpt-5-mini") as provider:
 from __future__ import annotations
 
 from ..public_names import set_public_module
+from .mcp_tools import open_mcp_tools
 from .provider import Provider, trim_history
 from .streams import ChatStream, ToolRun
 from .tools import resume_tools, run_tools
 
-__all__ = ["ChatStream", "Provider", "ToolRun", "resume_tools", "run_tools", "trim_history"]
+__all__ = ["ChatStream", "Provider", "ToolRun", "open_mcp_tools", "resume_tools", "run_tools", "trim_history"]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -88,7 +88,7 @@ class Chunks(Generic[S]):
 
     @property
     def _whole(self) -> bool:
-        """Whether the last chunk was read."""
+        """True if the last chunk was read."""
         return self._last is not None and self._last.finished
 
     def _run(self, function: Callable[[S], Awaitable[T]]) -> T:

@@ -118,7 +118,7 @@ class LoopThread:
                 )
             elif self._thread is threading.current_thread():
                 raise StreamfoldError(
-                    f'the provider "{self._model.name}" was called from a hook or an async tool of its own, where it'
+                    f'the provider "{self._model.name}" was called from one of its own hooks or async tools, where it'
                     " would wait for itself forever"
                 )
             self._loop.call_soon_threadsafe(self._begin, self._loop, future, step, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from asyncio import wrap_future
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import replace
@@ -18,7 +18,7 @@ from ..net import scrubs_traceback
 from ..tools import RunOptions
 from ..tools import resume_tools as resume_async
 from ..tools import run_tools as run_async
-from ..types import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
+from ..types import Message, Messages, Tool, ToolChoice, ToolLike, read_tools
 from .provider import Provider
 from .streams import ToolRun
 
@@ -45,8 +45,7 @@ def run_tools(
     block. All else is as in `streamfold.run_tools`.
     """
     _check_provider(provider, "run_tools()")
-    threaded = [_threaded(tool) for tool in as_tools(tools)]
-    run = run_async(provider.model, messages, threaded, tool_choice=tool_choice, **options)
+    run = run_async(provider.model, messages, _threaded_tools(tools), tool_choice=tool_choice, **options)
     return ToolRun(provider, provider.thread, run)
 
 
@@ -59,7 +58,7 @@ def resume_tools(
 ) -> ToolRun:
     """Continues a paused run, also in another process. See `streamfold.tools.resume_tools`."""
     _check_provider(provider, "resume_tools()")
-    run = resume_async(provider.model, state, [_threaded(tool) for tool in as_tools(tools)], **options)
+    run = resume_async(provider.model, state, _threaded_tools(tools), **options)
     return ToolRun(provider, provider.thread, run)
 
 
@@ -67,6 +66,20 @@ def _check_provider(provider: object, function: str) -> None:
     if not isinstance(provider, Provider):
         check_model(provider, function)
         raise ConfigError(f"{function} of streamfold.sync takes a provider of streamfold.sync: write Provider(model)")
+
+
+def _threaded_tools(given: Iterable[ToolLike]) -> list[Tool | Iterable[Tool]]:
+    return [_threaded(item) if isinstance(item, Tool) else _ThreadedSet(item) for item in read_tools(given)]
+
+
+class _ThreadedSet:
+    """A set of tools such as `McpTools`, which may change during a run."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return map(_threaded, self._tools)
 
 
 def _threaded(tool: Tool) -> Tool:

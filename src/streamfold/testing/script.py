@@ -52,7 +52,7 @@ class Fail:
 
     @property
     def only_first(self) -> bool:
-        """Whether it takes the place of the whole answer."""
+        """True if it takes the place of the whole answer."""
         return self.how in ("status", "timeout", "empty")
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class StopReason:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pause:
-    """A wait of so many seconds."""
+    """A wait, in seconds."""
 
     seconds: float
 
@@ -213,7 +213,7 @@ def finish(reason: str) -> StopReason:
 
 
 def pause(seconds: float) -> Pause:
-    """A wait of so many seconds; `pause(math.inf)` is a server that hangs.
+    """A wait, in seconds; `pause(math.inf)` is a server that hangs.
 
     Raises:
         ConfigError: `seconds` is negative or NaN.

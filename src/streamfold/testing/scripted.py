@@ -99,7 +99,7 @@ class ScriptSerializer:
             match step:
                 case ScriptedTurn("refuse") if not self._format.refusals:
                     raise ConfigError(
-                        f"{step!r}: a refusal has no place of its own in the format {self._adapter!r}; use say(), and"
+                        f"{step!r}: a refusal isn't a separate field in the format {self._adapter!r}; use say(), and"
                         ' finish("content_filter") if the provider stopped the answer'
                     )
                 case ScriptedTurn():

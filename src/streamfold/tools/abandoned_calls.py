@@ -1,4 +1,4 @@
-"""Unanswered calls of a conversation that went on: each is denied in the journal, unless it was started before."""
+"""Unanswered calls of a conversation that has continued: each is denied in the journal, unless it was started."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from .journal import (
 from .run_state import read_state
 from .tool_results import ToolResult
 
-ABANDONED = "its result is not known: the conversation went on without it, and it may have been started"
-_STARTED = "it was started; its result is not known: the conversation went on without it"
-_NOT_RUN = "not run: the conversation went on without it"
+ABANDONED = "its result is not known: the conversation continued without it, and it may have been started"
+_STARTED = "it was started; its result is not known: the conversation continued without it"
+_NOT_RUN = "not run: the conversation continued without it"
 
 _logger = logging.getLogger("streamfold.tools")
 
 
 class AbandonedCalls:
-    """The calls of a conversation that have no result although it went on.
+    """The calls of a conversation that have no result although it continued.
 
     Args:
         state: the saved state of the run that paused in this conversation, if there is one.

@@ -89,7 +89,7 @@ class TurnCalls:
 
     @property
     def open(self) -> bool:
-        """Whether a call may still be run or answered."""
+        """True if a call may still be run or answered."""
         return any(found.status not in ("started", "done") for found in self._calls.values())
 
     @property

@@ -174,7 +174,7 @@ class StoreJournal:
     Args:
         store: a store, or its name, as for `streamfold.stores.open_store`. A store that you pass must keep claims as
             long as a state may be resumed: `Retention(evicts=False, age=...)`.
-        owner: journals with different owners share nothing. Runs have owners of their own.
+        owner: journals with different owners share nothing. Each run has an owner.
         keep_days: how long a run is kept after its end. The state of a run that began longer ago is refused, because
             its calls could run again. A run that never ends stays.
     """

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import shlex
 import sys
+import threading
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from importlib import import_module
+from importlib import import_module, metadata
 from inspect import isawaitable
 from math import inf
 from os import PathLike
@@ -20,6 +23,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from ..engine.dialects import any_special_token
 from ..errors import ConfigError, StreamfoldError, did_you_mean
@@ -35,6 +39,7 @@ from ..types import (
     read_mcp_result,
     user,
 )
+from ..urls import shown_url
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -45,6 +50,8 @@ _MAX_RESTARTS = 3  # in succession, without a call that had a result
 _MAX_TEXT = 4_000  # characters of a description, and of an error
 _MAX_TOOLS = 10_000
 _MAX_EVENT = 64 * 2**20  # bytes of a message over HTTP
+_MAX_ERROR_OUTPUT = 16_384  # bytes of a server's standard error that are kept
+_LAST_LINES = 5  # of them, in an error
 _CLOSE_SECONDS = 10.0  # a server has 2 seconds to end, and 2 more after SIGTERM
 _NAME = re.compile(r"[\w./:-]{1,128}")
 _CONNECTION_LOST = (-32000, -32600, 32600)  # of the SDK: the connection was closed, or the server has ended the session
@@ -144,12 +151,14 @@ class McpTools:
         self._callbacks = {"sampling_callback": sampling_callback, "elicitation_callback": elicitation_callback}
         name = urlsplit(url).hostname or "" if url is not None else Path(self._command[0]).name
         self._label = prefix.strip("_-.") or name
+        self._address = shown_url(url) if url is not None else _shown_command(self._command)
         secrets = [*(env or {}).values(), *secrets_in_headers(self._headers.items()), *self._headers.values()]
         self._redactor = Redactor(secrets, guess=True)
         self._tools: tuple[Tool, ...] = ()
         self._group: anyio.abc.TaskGroup | None = None
         self._connection: _Connection | None = None
         self._connecting = anyio.Lock()
+        self._error_output: _ErrorOutput | None = None  # of a command
         self._restarts = 0
 
     def __repr__(self) -> str:
@@ -253,13 +262,25 @@ class McpTools:
 
     async def _connect(self, group: anyio.abc.TaskGroup) -> None:
         self._connection = connection = _Connection(self)
+        started = anyio.current_time()
         try:
             await group.start(connection.run)
         except StreamfoldError:
             raise
         except Exception as error:
-            why = "did not answer in time" if isinstance(error, TimeoutError) else f"failed: {self._explain(error)}"
-            raise self._error(f"can't be reached: it {why}") from None
+            if isinstance(error, TimeoutError):
+                # A 1.x client and a 2.x server over stdio, for example: the server ignores what it doesn't understand.
+                why = (
+                    f"no answer within {self._connect_timeout:g} seconds. Set connect_timeout= if it needs more time. A"
+                    f" server of another version of MCP may never answer: mcp {metadata.version('mcp')} is installed"
+                )
+            else:
+                why = f"failed after {anyio.current_time() - started:.1f} seconds: {self._explain(error)}"
+            if self._error_output is not None:
+                lines = self._error_output.last_lines(self._redactor)
+                why += "\nIts standard error ends with:\n" if lines else "; it wrote nothing to standard error"
+                why += "\n".join(lines)
+            raise self._error(f"can't be reached ({self._address}): {why}") from None
 
     @asynccontextmanager
     async def _open_streams(self) -> AsyncIterator[tuple[Any, Any]]:
@@ -268,9 +289,13 @@ class McpTools:
         if self._command:
             command, *arguments = self._command
             server = sdk.StdioServerParameters(command=command, args=arguments, env=self._env, cwd=self._cwd)
-            # The default, sys.stderr, has no file in notebooks and under pytest.
-            async with sdk.stdio_client(server, errlog=sys.__stderr__) as streams:
-                yield streams
+            self._error_output = output = _ErrorOutput()
+            try:
+                async with sdk.stdio_client(server, errlog=output.file) as streams:
+                    output.file.close()  # the server has it now
+                    yield streams
+            finally:
+                await output.end()
             return
         from mcp.client.streamable_http import streamable_http_client
 
@@ -325,7 +350,7 @@ class McpTools:
                 )
             except McpServerError as error:
                 _logger.warning("a call of the MCP tool %s: %s", name, error)
-                text = str(error)
+                text = str(error).partition("\n")[0]  # the rest, of standard error, is not for the model
             else:
                 read = read_mcp_result(result)
                 if read is None or not read.error or not isinstance(read.content, str):
@@ -354,7 +379,7 @@ class McpTools:
 
 
 class _Connection:
-    """A session with a server, held open by a task of its own.
+    """A session with a server, held open by its own task.
 
     Attributes:
         lost: the server has ended, or the session was closed.
@@ -498,6 +523,44 @@ class _Connection:
         self._owner._set_tools(described)
 
 
+class _ErrorOutput:
+    """The standard error of a server: written to that of this process, and its end kept for errors.
+
+    A thread reads it, because neither trio nor Windows can wait for a pipe as asyncio on Linux does.
+    """
+
+    def __init__(self) -> None:
+        self._source, target = os.pipe()
+        self.file = os.fdopen(target, "w")
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, name="streamfold MCP stderr", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with os.fdopen(self._source, "rb", buffering=0) as source:
+            while piece := source.read(65_536):
+                self._kept = (self._kept + piece)[-_MAX_ERROR_OUTPUT:]
+                # `sys.stderr` has no file in notebooks and under pytest; this one is None without a console.
+                if sys.__stderr__ is not None:
+                    with suppress(OSError, ValueError):  # it is closed: there is nothing left to show it on
+                        sys.__stderr__.buffer.write(piece)
+                        sys.__stderr__.buffer.flush()
+
+    async def end(self) -> None:
+        """Waits until all of it is read. A process that the server has left behind may hold it open: not for that."""
+        self.file.close()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._thread.join, 1.0)
+
+    def last_lines(self, redactor: Redactor) -> list[str]:
+        """Returns the last lines, without secrets."""
+        lines = self._kept.decode("utf-8", "replace").splitlines()
+        if len(self._kept) == _MAX_ERROR_OUTPUT:
+            del lines[0]  # its beginning is missing, and may be that of a secret
+        lines = redactor.text("\n".join(lines)).splitlines()
+        return [line[:500] for line in lines if line.strip()][-_LAST_LINES:]
+
+
 class _WatchedStream:
     """The stream of a server's messages. Reports changes of the list of tools and the end, before the SDK sees them."""
 
@@ -566,6 +629,24 @@ def _sdk() -> Any:
     except ImportError as error:
         raise ConfigError('McpTools needs the package mcp: pip install "streamfold[mcp]"') from error
     return mcp
+
+
+def _shown_command(command: Sequence[str]) -> str:
+    """Returns a command up to the program that it runs: the arguments behind it may be secrets.
+
+    >>> _shown_command(["/usr/bin/python3", "server.py", "--key", "secret"]), _shown_command(["x", "--key=secret"])
+    ('python3 server.py ...', 'x ...')
+    >>> _shown_command(["npx", "-y", "@acme/server"]), _shown_command(["python", "-c", "print('secret')"])
+    ('npx -y @acme/server', 'python -c ...')
+    """
+    shown = [Path(command[0]).name if command else ""]
+    for word in command[1:]:
+        if not (re.fullmatch(r"-\w+", word) or re.fullmatch(r"[\w@./\\:-]{1,200}", word)) or word.startswith("--"):
+            break
+        shown.append(word)
+        if not word.startswith("-"):
+            break
+    return shlex.join(shown) + (" ..." if len(shown) < len(command) else "")
 
 
 def _plain_text(text: str) -> str:

@@ -246,7 +246,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def finished(self) -> bool:
-        """Whether the model has answered and calls no more tools."""
+        """True if the model has answered and calls no more tools."""
         return self._status == "read" or (self._status == "answered" and self._stream is None)
 
     @property
@@ -641,7 +641,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._write_results()
 
     def _is_past(self, call_id: str) -> bool:
-        """Whether a call belongs to an earlier turn and can't change any more."""
+        """True if a call belongs to an earlier turn and can't change any more."""
         earlier = (call.id for message in self.messages[: self._first - 1] for call in message.tool_calls)
         return call_id not in self._turn and call_id in earlier
 
@@ -660,7 +660,7 @@ def _logged(name: str) -> Iterator[None]:
 
 @contextmanager
 def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterator[T | None]:
-    """Enters the context manager of a hook. What it raises is logged."""
+    """Enters the context manager of a hook. Its exceptions are logged."""
     manager: AbstractContextManager[T] | None = None
     value: T | None = None
     with _logged(name):
@@ -762,7 +762,7 @@ def resume_tools(
 ) -> ToolRun:
     """Continues a run that paused, in this process or in another one.
 
-        state = run.dump()  # text, to be stored while somebody decides
+        state = run.dump()  # text, to be stored until a person has decided
         ...
         run = resume_tools(provider, state, [delete_file])
         run.approve("call_1")

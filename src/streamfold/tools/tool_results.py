@@ -127,7 +127,7 @@ class _CyclicResultError(ConfigError):
 
 
 def _is_cancelled() -> bool:
-    """Whether asyncio is cancelling the current task; False on another event loop."""
+    """True if asyncio is cancelling the current task; False on another event loop."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

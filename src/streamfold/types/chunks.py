@@ -60,7 +60,7 @@ class ToolCallDelta(PydanticField, PicklableSlots):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the fragment has no content. Some servers send empty ones as keep-alives."""
+        """True if the fragment has no content. Some servers send empty ones as keep-alives."""
         return not (self.arguments or self.id or self.name or self.extra)
 
 
@@ -130,12 +130,12 @@ class ChunkDetails(PydanticField, PicklableSlots):
 
     @property
     def silent(self) -> bool:
-        """Whether the chunk has no text."""
+        """True if the chunk has no text."""
         return self.call is not None or self.item is not None or bool(self.hosted) or bool(self.refusal)
 
     @property
     def is_for_all(self) -> bool:
-        """Whether readers without the option `partial_tool_calls` get the chunk."""
+        """True if readers without the option `partial_tool_calls` get the chunk."""
         return bool(self.hosted) or not self.silent
 
     def __eq__(self, other: object) -> bool:
@@ -216,7 +216,7 @@ class StreamChunk(PicklableSlots):
 
     @property
     def silent(self) -> bool:
-        """Whether this step has no text."""
+        """True if this step has no text."""
         return self.details is not None and self.details.silent
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What an answer cost: the provider's own figure, or token counts times the prices that were configured."""
+"""The cost of an answer: the provider's own figure, or token counts times the prices that were configured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..jsontext import amount, count_or_none, count_or_zero, str_or_none
 from .usage import Usage
 
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
-"""Who says so: the provider's answer, the configured prices, or the price table of the package `genai-prices`."""
+"""Source of the cost: the provider's answer, configured prices, or the price table of the package `genai-prices`."""
 
 _MILLION = Decimal(1_000_000)
 
@@ -27,7 +27,7 @@ class Cost:
         source: None for a sum of several sources.
         date: when the prices were looked up, if known.
         estimated: a price or a token count had to be assumed, or something that was counted has no known price.
-        upstream: the part of the amount that another provider charges to a key of your own (OpenRouter).
+        upstream: the part of the amount that another provider charges to your own key there (OpenRouter).
     """
 
     amount: Decimal
@@ -67,7 +67,7 @@ class Prices:
         tiers: other prices for requests with more input than `above` tokens.
         reported: the path of the provider's own figure in the usage object (`"cost.total"`), which wins over prices.
         reported_unit: one unit of that member, in `currency`.
-        reported_upstream: the path of what another provider charges to a key of your own, which the figure leaves out;
+        reported_upstream: the path of another provider's charge to your own key, which the figure leaves out;
             it is added where the member `own_key` is true.
         own_key: the path of the member that says so.
         batch: the share of these prices in a batch: 0.5 is half.
@@ -175,7 +175,7 @@ _FREE_TOOLS = ("web_fetch",)  # https://platform.claude.com/docs/en/agents-and-t
 
 
 def has_unpriced_tools(usage: Usage) -> bool:
-    """Whether tools of the provider were used that cost something beside the tokens, as searches do."""
+    """True if tools of the provider were used that cost something beside the tokens, as searches do."""
     return any(count for name, count in usage.tools.items() if name not in _FREE_TOOLS)
 
 
@@ -208,11 +208,11 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """Whether some steps ran on another model, with other prices."""
+    """True if some steps ran on another model, with other prices."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 
 def _has_other_tokens(raw: Mapping[str, Any]) -> bool:
-    """Whether audio tokens were used, which have other prices."""
+    """True if audio tokens were used, which have other prices."""
     paths = [f"{kind}_tokens_details.audio_tokens" for kind in ("prompt", "completion", "input", "output")]
     return any(_member(raw, path) for path in paths)

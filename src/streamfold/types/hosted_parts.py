@@ -1,4 +1,4 @@
-"""What tools of the provider did, what was cited, and which files were made, as values."""
+"""Tools that the provider ran, citations, and generated files, as values."""
 
 from __future__ import annotations
 

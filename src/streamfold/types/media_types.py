@@ -1,6 +1,6 @@
 """Media types, found from the first bytes of data, and data URLs.
 
-A file's name lies more often than its first bytes do, so the bytes are asked first, and the name only about texts and
+A file's name lies more often than its first bytes do, so the bytes decide first, and the name only for texts and
 office documents, whose bytes do not tell them apart.
 """
 

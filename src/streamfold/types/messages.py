@@ -98,7 +98,7 @@ class Message:
 
     @property
     def paused(self) -> bool:
-        """Whether the model continues this turn; see `Reply.paused`."""
+        """True if the model continues this turn; see `Reply.paused`."""
         return self.role == "assistant" and is_paused(self.extras)
 
     def to_dict(self) -> dict[str, Any]:

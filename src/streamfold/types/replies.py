@@ -152,7 +152,7 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def paused(self) -> bool:
-        """Whether the model has not finished this turn, and the next request with it, last, continues it.
+        """True if the model has not finished this turn, and the next request with it, last, continues it.
 
         Only with `max_continuations=0`: else that request is sent, and the reply is the whole answer.
         """

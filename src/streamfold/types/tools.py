@@ -519,7 +519,7 @@ def as_tool(given: Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]) -
 def _tool_of_class(given: Any, **options: Any) -> Tool:
     if not (isinstance(given, type) and hasattr(given, "model_json_schema")):
         name = _inside_partial(given).__name__
-        raise ConfigError(f"the class {name} is no tool: a pydantic model is one, and a typed function")
+        raise ConfigError(f"the class {name} isn't a tool: a pydantic model is one, and a typed function")
     return Tool.from_model(given, **options)
 
 

@@ -34,8 +34,9 @@ WarningCode = Literal[
     "tool_choice_changed",  # the choice was sent in another form: tools that may not be chosen were left out
     "option_dropped",  # the option was not sent: the server or the model does not accept a value for it
     "option_changed",  # the server has no such value; the detail says what was sent instead
+    "api_changed",  # the model is served by the provider's other API alone, to which the request was sent
     "option_emulated",  # the model does not take the option; what it asks for is done here, as the detail says
-    "parallel_calls_unmet",  # several calls came, though one at a time was asked for and could not be demanded
+    "parallel_calls_unmet",  # several calls came, though the request allows one at a time
     "schema_changed",  # a schema was sent in the form that the provider accepts; the detail says what was changed
     "response_format_changed",  # the form of the answer was requested in another way than by a schema
     "tool_dropped",  # the provider does not run this tool of other servers; it was not offered to the model

@@ -6,7 +6,8 @@ What a page may say, in HTML comments that a reader does not see:
     <!-- prints: Hello! -->                                         what the block before it printed
 
 A block with a title (```python title="app.py") is a program: it is run, and later blocks may import it. A `test_*.py`
-is run by pytest, and a `*_server.py` is started by later blocks. A `streamfold.toml` is the configuration of the page.
+is run by pytest, and a `*_server.py` is started by later blocks. `before.py` is written on another library and runs
+elsewhere (`tests/project/test_migrations.py`). A `streamfold.toml` is the configuration of the page.
 Commands in `sh` blocks must exist, with their options.
 """
 
@@ -104,7 +105,7 @@ class Page:
                     for variable in re.findall(r'^key_env = "(\w+)"', part.text, re.MULTILINE):  # keys of a gateway
                         self.monkeypatch.setenv(variable, "sk-" + "0" * 40)
                     assert config_problems(read_config(part.title)) == []
-                elif part.title.endswith("_server.py"):
+                elif part.title.endswith("_server.py") or part.title == "before.py":
                     pass
                 elif part.title.endswith(".py"):  # in a thread, where a program may run an event loop of its own
                     await anyio.to_thread.run_sync(partial(runpy.run_path, part.title, run_name="__main__"))

@@ -42,7 +42,7 @@ class GatewayKey:
 
     @property
     def allows_any_model(self) -> bool:
-        """Whether the client may use every model that is served."""
+        """True if the client may use every model that is served."""
         return self.options.any_model
 
     def allows_model(self, model: str) -> bool:
@@ -173,7 +173,7 @@ def _name(host: str) -> str:
 
 
 def _arrived_here(server: Any) -> bool:
-    """Whether a request came by a loopback address, or by a socket that is a file."""
+    """True if a request came by a loopback address, or by a socket that is a file."""
     return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 

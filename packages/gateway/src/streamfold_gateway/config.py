@@ -32,11 +32,11 @@ def _check_passthrough(paths: tuple[str, ...]) -> None:
 
 
 class KeyOptions(Table):
-    """What a client may do with its key.
+    """The rights of a client with its key.
 
     Attributes:
         models: the models that it may ask for, as names and as patterns: `["main", "kimi:*"]`. Others are not listed
-            for it, and get a 404. An alias is a name of its own.
+            for it, and get a 404. An alias is a separate name.
         rpm: requests per minute; further ones get a 429, as with the other limits.
         tpm: tokens per minute, of input and output together. They are known when an answer has ended: before it, the
             mean of earlier ones is reserved.
@@ -62,12 +62,12 @@ class KeyOptions(Table):
 
     @property
     def any_model(self) -> bool:
-        """Whether the key may ask for every model."""
+        """True if the key may ask for every model."""
         return "*" in self.models
 
     @property
     def only_known_members(self) -> bool:
-        """Whether requests may only have documented members: others may choose what is sent, or what it costs."""
+        """True if requests may only have documented members: others may choose what is sent, or what it costs."""
         return not self.any_model or self.max_cost_per_day is not None
 
 
@@ -98,13 +98,13 @@ class GatewayOptions(Table):
             default `["*"]` allows every model; `["main:kimi-*"]` some of one provider; `[]` only the configured ones.
         hosts: names that a request's `Host` header may have, without a port; `"*"` allows any. Without `hosts`, a
             server that listens on a loopback address and asks for no key accepts loopback names only, so that no web
-            page can reach it under a name of its own (DNS rebinding).
+            page can reach it under its own name (DNS rebinding).
         repair_history: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
         turn_cache: where turns of the model are kept, to give back what clients leave out of them (reasoning,
             signatures, encrypted items): `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`:
-            nowhere. What clients with one key get back is never given to those with another, nor to another end user.
+            nowhere. Turns of one key are never given to clients with another key, nor to another end user.
         turn_cache_turns: how many turns are kept.
         turn_cache_bytes: size of all turns together.
         turn_cache_age: seconds for which a turn is kept since it was last used.
@@ -165,7 +165,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
     Attributes:
         host: address to listen on.
         port: port to listen on; 0: a free one.
-        workers: processes that serve the port together. What is kept or counted in the process is then in files that
+        workers: processes that serve the port together. State that is otherwise in the process is then in files that
             they share, and that are removed at the end; `max_requests` is for each of them.
         providers: names of the providers to serve; empty: all of the file.
         api_key_env: environment variables that hold the keys of clients. Without any, and without `keys`, no key is
@@ -173,7 +173,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
         keys: further keys by their names, which are in the log, with what each may do: see `KeyOptions`.
         open: allow other machines to use a server that asks for no key.
         head_timeout: seconds in which the head of a request must arrive on a connection.
-        drain: seconds for which the server goes on to accept requests when it is told to stop, while `/readyz` answers
+        drain: seconds for which the server still accepts requests when it is told to stop, while `/readyz` answers
             503, so that a load balancer finds out before connections are refused.
         shutdown: seconds that running answers get when the server is told to stop.
         ui: serve a page at `/ui` that shows the last answers while they stream.
@@ -202,7 +202,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
 
     @property
     def needs_key(self) -> bool:
-        """Whether clients need a key."""
+        """True if clients need a key."""
         return bool(self.api_key_env or self.keys)
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:

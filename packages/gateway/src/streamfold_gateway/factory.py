@@ -53,7 +53,7 @@ class GatewayPage(Protocol):
 
     @property
     def hooks(self) -> Hooks:
-        """What it wants to know of the providers' answers."""
+        """The hooks that it needs of the providers."""
         ...
 
     @property

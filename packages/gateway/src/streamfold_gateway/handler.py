@@ -56,7 +56,7 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app of one path. Starlette would call a function with a `Request` of its own."""
+    """The ASGI app of one path. Starlette would call a function with its own `Request`."""
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
         self.answer = answer
@@ -298,7 +298,7 @@ class AppTaskGroup:
 
     @property
     def entered(self) -> bool:
-        """Whether the app runs, so that tasks can be started."""
+        """True if the app runs, so that tasks can be started."""
         return self._tasks is not None
 
     async def __aenter__(self) -> Self:

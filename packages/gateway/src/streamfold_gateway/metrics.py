@@ -26,7 +26,7 @@ _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
 class Metrics:
-    """Counts outcomes, in a registry of its own, or together with other processes in the folder that they share.
+    """Counts outcomes, in its own registry, or together with other processes in the folder that they share.
 
     Clients may ask for any name of a model, so that only the configured names become labels; others are "other".
 
@@ -62,7 +62,7 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self._cost = Counter(
-            "streamfold_cost", "What answers cost, where that is known.", ["model", "provider", "currency"],
+            "streamfold_cost", "Cost of answers, where it is known.", ["model", "provider", "currency"],
             registry=registry,
         )  # fmt: skip
         self._estimated = Counter(
@@ -85,7 +85,7 @@ class Metrics:
             )
             self._key_cost = Counter(
                 "streamfold_key_cost",
-                "What the answers of a client's key cost.",
+                "Cost of the answers of a client's key.",
                 ["key", "currency"],
                 registry=registry,
             )

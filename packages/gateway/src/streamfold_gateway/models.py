@@ -50,7 +50,7 @@ class ModelRoute:
 
     @property
     def priced(self) -> bool:
-        """Whether the prices of all endpoints that may answer are known."""
+        """True if the prices of all endpoints that may answer are known."""
         endpoints = self.endpoints
         return not endpoints or all(endpoint.priced(model) for endpoint, model in self._endpoint_models(endpoints))
 
@@ -81,7 +81,7 @@ class ModelRoute:
 
     @property
     def takes_arguments(self) -> bool:
-        """Whether the model takes a prepared request, as `Provider` does; models of other programs need not."""
+        """True if the model takes a prepared request, as `Provider` does; models of other programs need not."""
         facts = self._facts
         return facts is not None and not facts.changed and isinstance(self.model, BaseChatModel)
 

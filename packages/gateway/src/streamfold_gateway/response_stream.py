@@ -71,7 +71,7 @@ class Sink(Protocol):
 
     @property
     def started(self) -> bool:
-        """Whether something has been written, so that the response can't be an error any more."""
+        """True if something has been written, so that the response can't be an error any more."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
@@ -80,7 +80,7 @@ class Sink(Protocol):
 
     @property
     def overdue(self) -> bool:
-        """Whether the client has read nothing for too long."""
+        """True if the client has read nothing for too long."""
         ...
 
     def rest(self) -> float:
@@ -156,7 +156,7 @@ class SSEResponse:
 
     @property
     def overdue(self) -> bool:
-        """Whether a write has waited for the client longer than the send timeout."""
+        """True if a write has waited for the client longer than the send timeout."""
         return self._since is not None and self.rest() <= 0
 
     def rest(self) -> float:

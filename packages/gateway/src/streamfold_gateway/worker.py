@@ -149,7 +149,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        """Begins to stop. A further signal to the server ends the wait that is going on: for `drain`, or `shutdown`."""
+        """Begins to stop. A further signal to the server ends the present wait: for `drain`, or `shutdown`."""
         signals = stop_signals(self._shared)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_in_order())

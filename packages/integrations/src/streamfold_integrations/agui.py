@@ -9,7 +9,7 @@
         return StreamingResponse(agui.stream(run, received), headers=agui.HEADERS)
 
 Every answer of the model is one assistant message. A call is closed by `TOOL_CALL_END` only after the answer has ended
-in order. What only the provider can read is the `encryptedValue` of its message or call, which clients send back:
+in order. Data that only the provider can read is the `encryptedValue` of its message or call, which clients send back:
 https://docs.ag-ui.com/concepts/events.
 """
 

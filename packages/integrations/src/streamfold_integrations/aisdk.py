@@ -11,8 +11,8 @@ An assistant message has the turns of a whole run, with `step-start` between the
 calls, and so are the decisions of a person: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
 
 Every answer of the model is a step of one assistant message. A call is `tool-input-available` only after the answer has
-ended in order. What only the provider can read is in `data-streamfold` parts, which user interfaces ignore and send
-back: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
+ended in order. Data for the provider alone is in `data-streamfold` parts, which user interfaces ignore and send back:
+https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
 """
 
 from __future__ import annotations

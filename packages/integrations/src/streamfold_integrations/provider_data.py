@@ -1,7 +1,7 @@
 """Keeps a turn as the provider sent it inside a framework's message, and restores it if unchanged.
 
 A provider wants more back than frameworks have a place for: signatures, encrypted reasoning, the model's own text of
-arguments. What a program changes in a framework's message counts more.
+arguments. Changes that a program makes in a framework's message have precedence.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ class StreamfoldModel(Model[Any]):
     """A model of pydantic-ai that reads every answer as streamfold does.
 
     Tool calls are delivered at the end, once and complete; a stream that breaks off raises `ModelAPIError`, and none of
-    its calls is run. What a provider wants back in the next turn (signatures, encrypted reasoning, the model's own text
-    of arguments) is sent back unchanged.
+    its calls is run. Data for the provider's next turn (signatures, encrypted reasoning, the model's own text of
+    arguments) is sent back unchanged.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping as

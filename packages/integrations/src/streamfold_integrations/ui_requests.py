@@ -25,7 +25,7 @@ _MESSAGE_MEMBERS = ("role", "tool_calls", "function_call", "tool_call_id", "name
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person decided about a call.
+    """A person's decision about a call.
 
     Attributes:
         call_id: the call, as the user interface knows it.
@@ -78,7 +78,7 @@ class UIRequest:
 
     @property
     def resumes(self) -> bool:
-        """Whether the request continues a paused run: it has decisions, or ends with calls or their results."""
+        """True if the request continues a paused run: it has decisions, or ends with calls or their results."""
         last = self.messages[-1] if self.messages else None
         return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
 
@@ -130,7 +130,7 @@ class UIRequest:
         elif state is not ... and self.decisions and not self.trust_client:  # a signature doesn't replace a state
             raise ConfigError(
                 f"no run of this conversation waits for a decision about the call {self.decisions[0].call_id!r}: it has"
-                " ended, or the conversation went on without it"
+                " ended, or the conversation continued without it"
             )
         elif _has_open_calls(messages):
             run = resume_tools(model, messages, tools, **options)

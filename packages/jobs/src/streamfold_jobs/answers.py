@@ -95,7 +95,7 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
 
 @dataclass(slots=True)
 class JobSummary:
-    """What all runs of a job have done together.
+    """The progress of all runs of a job together.
 
     Attributes:
         rows: how many rows there are for this job, or this shard of it.

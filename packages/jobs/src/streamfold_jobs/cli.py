@@ -165,7 +165,7 @@ def run(
                 export([written], output)
         _report(asked.name, ended, output, as_json)
         if ended.paused and via == "provider-batch":
-            print_status("Batches that are handed over go on at the provider meanwhile.", err=True)
+            print_status("Created batches continue at the provider meanwhile.", err=True)
         if ended.paused:
             raise typer.Exit(130 if ended.interrupted else 3)
         if ended.summary.errors:
@@ -227,7 +227,7 @@ def _report(name: str, ended: JobOutcome, output: Path, as_json: bool) -> None:
     counts = ", ".join(_number(line[name], word) for name, word in _COUNTED.items())
     print_status(f"{counts}; {tokens}{costs}")
     if paused:
-        print_status(f"{paused}\nStart the same command again to go on.", err=True)
+        print_status(f"{paused}\nStart the same command again to continue.", err=True)
 
 
 _COUNTED = {"done": "answer", "errors": "error", "rows": "row"}
@@ -328,7 +328,7 @@ async def run_job(
                 running.cancel_scope.cancel()
                 return
             ended.interrupted = True
-            print_status("\nstopping: rows that are under way get their answers; once more gives them up", err=True)
+            print_status("\nstopping after the rows in flight; once more cancels them", err=True)
             job.stop()
 
         async with anyio.create_task_group() as around:

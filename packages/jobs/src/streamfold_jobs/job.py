@@ -184,12 +184,12 @@ class BatchJob:
 
     @property
     def summary(self) -> JobSummary:
-        """What the job has done so far."""
+        """The progress of the job."""
         return self._queue.summary
 
     @property
     def status_text(self) -> str:
-        """What the job is doing, where the summary doesn't say it: with batches of the provider."""
+        """The present step of the job, where the summary doesn't have it: with batches of the provider."""
         return self._queue.status_text
 
     @property

@@ -116,7 +116,7 @@ class Ledger:
             )
             raise ConfigError(
                 f"{self.path}: this ledger belongs to another job: {shown}. Use the settings that it was begun with to"
-                " go on, or another ledger to begin anew"
+                " continue, or another ledger to begin anew"
             )
 
     def states(self, count: int) -> bytearray:
@@ -199,7 +199,7 @@ class Ledger:
             self._commits.tell(partial(then, answer))
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds a statement. Those that are added without an `await` in between share a transaction."""
+        """Adds a statement. Statements that are added without an `await` in between share a transaction."""
         self._commits.note(statement, values)
 
     async def written(self) -> None:
@@ -331,7 +331,7 @@ class GroupCommit:
         self._wanted = anyio.Event()
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds a statement. Those that are added without an `await` in between share a transaction."""
+        """Adds a statement. Statements that are added without an `await` in between share a transaction."""
         if not self._waiting:
             self._wanted.set()
         self._waiting.append((statement, values))

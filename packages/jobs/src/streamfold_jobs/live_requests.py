@@ -55,7 +55,7 @@ _FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of the
 
 
 class LiveBackend:
-    """Sends each row as a request of its own, within the rate limits.
+    """Sends each row as a separate request, within the rate limits.
 
     Providers use HTTP 403 for a key without permission, and some of them for a single prompt. It is an error of the row
     if a row that was sent later is answered; if none is, the key is refused, and the job pauses.
@@ -377,7 +377,7 @@ _PATIENCE = TimeoutOptions(first_event=120.0)  # for an answer in one piece that
 
 
 class RequestTemplate:
-    """Whether the next answer is requested as a stream or in one piece, which costs less to read.
+    """True if the next answer is requested as a stream or in one piece, which costs less to read.
 
     A stream is safer for a long answer: a proxy may cut a connection on which nothing comes, and a provider that falls
     silent is noticed sooner. So a job that isn't told otherwise streams until it has seen that its answers are short,
@@ -393,7 +393,7 @@ class RequestTemplate:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the next answer is requested in one piece."""
+        """True if the next answer is requested in one piece."""
         return self._short >= _SHORT_ANSWERS if self._stream is None else not self._stream
 
     def options(self, model: ChatModel, given: dict[str, Any]) -> dict[str, Any]:

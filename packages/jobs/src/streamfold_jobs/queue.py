@@ -156,7 +156,7 @@ class RowQueue:
 
     @property
     def complete(self) -> bool:
-        """Whether every row has ended."""
+        """True if every row has ended."""
         return self.summary.done + self.summary.errors >= self.summary.rows
 
     async def wait_for_change(self) -> None:
@@ -210,12 +210,12 @@ class JobBudget:
 
     @property
     def is_known(self) -> bool:
-        """Whether the cost of an answer is known."""
+        """True if the cost of an answer is known."""
         return self._known > 0
 
     @property
     def spent(self) -> Decimal:
-        """What is spent. An answer whose usage can't be counted has the average cost."""
+        """The cost so far. An answer whose usage can't be counted has the average cost."""
         return self._counted + self._average * self._summary.unpriced
 
     @property

@@ -45,7 +45,7 @@ class JobSettings:
             if tool.function is None:
                 raise ConfigError(f"run_tools: the tool {tool.name!r} is only described, and has no function to run")
             if tool.needs_approval is not False:
-                raise ConfigError(f"run_tools: the tool {tool.name!r} needs approval, and nobody gives it in a job")
+                raise ConfigError(f"run_tools: the tool {tool.name!r} needs approval, which a job can't get")
         if self.in_flight not in ("ask", "error"):
             raise ConfigError(f"in_flight: can't be {self.in_flight!r}. Allowed: ask, error")
 

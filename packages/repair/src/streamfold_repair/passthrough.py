@@ -305,7 +305,7 @@ class Passthrough:
         return self.left + self._serializer.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
-        """Ends the passthrough: what has gone on is left as it is. Returns what is to be written behind it by now."""
+        """Ends the passthrough: forwarded bytes stay as they are. Returns the bytes to write after them."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []

@@ -46,7 +46,7 @@ class PendingEvent:
     Attributes:
         deltas: what it says, as the serializer is told it.
         payloads: of it; more than one where nothing separates them.
-        needs: how far each text_field must have been shown before it may go on.
+        needs: how far each text_field must have been released before it may be forwarded.
         last: it says how the answer ends, and waits for that.
         has_text: it says something beside calls.
         raw: its bytes.
@@ -61,7 +61,7 @@ class PendingEvent:
 
     @property
     def ends_call(self) -> bool:
-        """Whether it has the end of a call, beyond what was released of it."""
+        """True if it has the end of a call, beyond what was released of it."""
         return any(_ends_call(text_field, position) for text_field, position in self.needs)
 
 

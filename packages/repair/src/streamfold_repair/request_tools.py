@@ -1,4 +1,4 @@
-"""What a request of another program asked for, as far as it decides how its answer is read. The server judges it."""
+"""The parts of another program's request that decide how its answer is read. The server checks the request."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ class StreamRewriter:
 
     @property
     def done(self) -> bool:
-        """Whether the answer has finished or failed, so that later bytes are ignored."""
+        """True if the answer has finished or failed, so that later bytes are ignored."""
         return self._ended
 
     @property
     def whole(self) -> bool:
-        """Whether the answer was read to its end, even if it could not be written."""
+        """True if the answer was read to its end, even if it could not be written."""
         return self._decoder.finished
 
     @property

@@ -185,7 +185,7 @@ class StreamRepair(_Repair):
 
     @property
     def known(self) -> bool:
-        """Whether a part of an answer of this API, or an error, has arrived."""
+        """True if a part of an answer of this API, or an error, has arrived."""
         return self._adapter.known
 
     @property
@@ -194,7 +194,7 @@ class StreamRepair(_Repair):
         return self._passthrough.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the bytes to forward now. Never raises: a failure is an event of its own.
+        """Returns the bytes to forward now. Never raises: a failure is an event.
 
         Events before the first one of this API are forwarded unchanged; so is a stream that has none. After the end,
         nothing is forwarded that could be read as more of the answer.
@@ -231,7 +231,7 @@ class StreamRepair(_Repair):
 
     @property
     def _unread(self) -> bool:
-        """Whether nothing of this API has arrived, so that the body is forwarded unchanged."""
+        """True if nothing of this API has arrived, so that the body is forwarded unchanged."""
         error, adapter = self._rewriter.error, self._adapter
         return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 

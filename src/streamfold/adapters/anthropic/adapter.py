@@ -208,7 +208,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns how batches are handed over. Bedrock and Vertex AI read them from storage of their own."""
+        """Returns how batches are created. Bedrock and Vertex AI read them from their own storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         return AnthropicBatchAPI(settings, self.quirks.version)

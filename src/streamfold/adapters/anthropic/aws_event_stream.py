@@ -2,7 +2,7 @@
 
 A message is a prelude (its length, the length of its headers, a checksum), headers, a payload and a checksum of all.
 The payload of a `chunk` is a JSON object whose `bytes` are an event of the Messages API in base64. An exception ends
-the stream, and is handed on as an event named `error`.
+the stream, and becomes an event named `error`.
 """
 
 from __future__ import annotations

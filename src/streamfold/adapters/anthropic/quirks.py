@@ -10,7 +10,7 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class AnthropicQuirks:
-    """What differs between servers and models in the request.
+    """Differences between servers and models in the request.
 
     Attributes:
         platform: "anthropic": Anthropic's API, or one like it; "vertex": Google's Vertex AI; "bedrock": Amazon Bedrock.

@@ -71,7 +71,7 @@ def uses_mcp(tools: Iterable[Tool]) -> bool:
 
 
 def add_hosted_members(body: dict[str, Any], request: Request) -> None:
-    """Adds what stands beside the list of tools: MCP servers, and the container in which code goes on."""
+    """Adds the members beside the list of tools: MCP servers, and the container in which code continues."""
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
         for mcp in [tool.hosted for tool in request.tools]

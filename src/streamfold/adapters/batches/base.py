@@ -1,7 +1,7 @@
-"""What the batch APIs of providers have in common: calls to make, as values, and how their answers are read.
+"""Common parts of the batch APIs of providers: calls to make, as values, and how their answers are read.
 
 A batch is handed over by one call, or by two where its requests are a file. It is given a `key` of ours, which tells it
-from all others: whoever died between a call and its answer can look for it, and never creates a batch twice.
+from all others: a process that died between a call and its answer can look for it, and never creates a batch twice.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..prepared_request import PreparedRequest
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """What a provider's batch API accepts: the table `batches` of its settings.
+    """Limits of a provider's batch API: the table `batches` of its settings.
 
     Attributes:
         rows: how many requests a batch may have. None: as many as the API that the provider follows.
         bytes: how large its requests may be together, in bytes. None: as for `rows`.
-        window: the time that the provider has for a batch. What is not done then has expired.
+        window: the time that the provider has for a batch. Unfinished requests expire then.
         purpose: what an uploaded file is for. Together calls it "batch-api".
 
     Raises:
@@ -112,7 +112,7 @@ class BatchListing:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of one request.
+    """The outcome of one request.
 
     Attributes:
         name: the name that the request was given in the batch.

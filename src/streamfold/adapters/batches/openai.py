@@ -161,7 +161,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _more(value: Any, entries: list[Any]) -> str | None:
-    """The id behind which the list goes on; None at its end."""
+    """The id after which the list continues; None at its end."""
     if not entries or not isinstance(value, Mapping) or not value.get("has_more"):
         return None
     return quote(_text(entries[-1], "id"), safe="")

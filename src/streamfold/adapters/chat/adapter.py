@@ -45,7 +45,7 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         return self.path
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server goes on with a text. Behind a `prefix`, some servers repeat it."""
+        """Returns whether the server continues a text. After a `prefix`, some servers repeat it."""
         if not self.takes_partial:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"

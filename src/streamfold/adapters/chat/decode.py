@@ -159,7 +159,7 @@ class ChatEventReader:
                 else:
                     self._delta(delta, out)
             elif delta:  # a list, a number: nothing that a client reads
-                out.append(Warn("malformed_event", f"a delta that is no object was ignored: {delta!r:.80}"))
+                out.append(Warn("malformed_event", f"a delta that isn't an object was ignored: {delta!r:.80}"))
             if (ended := get("finish_reason")) and not (finish and _is_cut(finish)):  # two choices without a number
                 finish = ended
             # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).

@@ -126,7 +126,7 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
 
 
 def _continues(last: Any, piece: Any) -> bool:
-    """Whether a piece belongs to the detail before it. Two with ids of their own are two."""
+    """True if a piece belongs to the detail before it. Two pieces with ids are two details."""
     if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
         return False
     if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
@@ -161,7 +161,7 @@ class ChatRequestWriter:
 
     @property
     def takes_partial(self) -> bool:
-        """Whether the last message may be a text that is to be continued."""
+        """True if the last message may be a text that is to be continued."""
         return self.quirks.continues is not None
 
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model

@@ -66,7 +66,7 @@ class ChatQuirks:
         says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure, DashScope).
         call_ids: which ids of calls are accepted. Mistral accepts nine letters and digits only; other ids are replaced,
             equal ids by equal ones.
-        continues: how the server is told to go on with the text of the last message, which is marked as partial: by the
+        continues: how the server is told to continue the text of the last message, which is marked as partial: by the
             member `prefix` of the message (Mistral, DeepSeek's beta), or by the member `continue_final_message` of the
             request (vLLM, SGLang). None: it can't.
         refused_members: members of the body that this server refuses and others know. A framework that has a setting

@@ -1,6 +1,6 @@
 """Events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
 
-Each chunk holds what is new. Its parts have no index: a text goes on with the text before it, and a part that is signed
+Each chunk holds what is new. Its parts have no index: a text continues the text before it, and a part that is signed
 stands alone, because its signature has to go back on that part and no other
 (https://ai.google.dev/gemini-api/docs/thought-signatures).
 """

@@ -73,7 +73,7 @@ def _unwrapped(body: Any) -> Any:
 
 
 def _is_used_up(detail: Mapping[str, Any]) -> bool:
-    """Whether a quota is meant that does not come back within minutes."""
+    """True if a quota is meant that does not come back within minutes."""
     return detail.get("reason") == "INSUFFICIENT_QUOTA" or any(_DAILY.search(name) for name in _quotas(detail))
 
 

@@ -10,7 +10,7 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class GeminiQuirks:
-    """What differs between models and endpoints in the request.
+    """Differences between models and endpoints in the request.
 
     Attributes:
         schemas: "json": real JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KimiQuirks(ChatQuirks):
-    """What differs between Kimi endpoints.
+    """Differences between Kimi endpoints.
 
     Attributes:
-        hosted: Moonshot's own API, with its limits on names, schemas and sampling; else an engine of somebody's own.
+        hosted: Moonshot's own API, with its limits on names, schemas and sampling; else another server, such as vLLM.
         max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
         reasoning_field: Kimi wants its reasoning back.
         result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
@@ -56,7 +56,7 @@ class KimiAdapter(ChatAdapter):
 
     @property
     def takes_partial(self) -> bool:
-        """Whether the last message may be a text that is to be continued."""
+        """True if the last message may be a text that is to be continued."""
         return True
 
     quirks: KimiQuirks

@@ -1,7 +1,7 @@
 """Events of the Responses API to deltas. Nearly everything is said twice: `deduplication.py` and
 `tool_call_assembly.py` compare.
 
-https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Those that are not named here say
+https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Events that are not named here say
 nothing that is not repeated elsewhere: the progress of hosted tools, and items and parts that begin and are empty yet.
 """
 
@@ -192,7 +192,7 @@ def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content
 
 
 def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads what grows of an item that is no message and no function."""
+    """Reads the growing part of an item that is neither a message nor a function call."""
     if isinstance(text := payload.get(member), str):
         said = {"id": str_or_none(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
         out.append(ExtraPart("item_pieces", said, place=int_or_none(payload.get("output_index"))))

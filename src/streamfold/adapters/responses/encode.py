@@ -175,7 +175,7 @@ def message_items(
         came_from_here: the provider wrote the message, and can read the parts that only it can read. Of other
             messages, encrypted reasoning is refused ("organization_id did not match", Kilo-Org/kilo#110), and ids are
             unknown.
-        others: the calls that are not of functions, by their ids: their results have types of their own.
+        others: the calls that are not of functions, by their ids: their results have other types.
     """
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
@@ -233,7 +233,7 @@ def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] 
 
     Their order matters: a reasoning item belongs to the item after it, and "was provided without its required following
     item" is the answer to any other (openai/codex#1240). Calls count as the message has them, and with them whether
-    the items still are this message: those of a cut answer are not handed out, and must not go back unanswered.
+    the items still are this message: those of a cut answer are not delivered, and must not be sent back unanswered.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
@@ -288,7 +288,7 @@ def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
         if isinstance(part, ImagePart | FilePart | AudioPart):
-            raise ConfigError(f"messages[{position}].content[{at}] is no text, and an assistant's turn holds only text")
+            raise ConfigError(f"messages[{position}].content[{at}] isn't text, and an assistant's turn holds only text")
     for read in _parts(parts, position):
         if read.get("type") == "input_text":  # the model's own words have another type: "Invalid value: 'input_text'"
             read = {**read, "type": "output_text", "annotations": []}

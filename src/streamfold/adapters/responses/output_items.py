@@ -32,7 +32,7 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
 def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
-    """Adds the facts of a finished item. Every item is kept as it came, because the provider may want it back."""
+    """Adds the facts of a finished item. Every item is kept unchanged, because the provider may want it back."""
     kind = item.get("type")
     if kind == "function_call":
         out.append(function_call(item, output, out))

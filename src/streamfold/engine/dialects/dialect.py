@@ -12,7 +12,7 @@ from ...types import AllowedTools, NamedTool, ReadToolChoice, Tool
 
 @dataclass(frozen=True, slots=True)
 class DialectContext:
-    """What a dialect needs to know of the request.
+    """The part of a request that a dialect needs.
 
     Attributes:
         tools: without any, no calls are read.

@@ -1,4 +1,4 @@
-"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in a notation of its own
+"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in its own notation
 (`python_literals.py`)."""
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ _READERS = {"llama4": "llama3", "mistral-think": "mistral"} | dict.fromkeys(_UNR
 def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
     """Returns which form of markup a text contains, other than those of the dialects in `read`.
 
-    It is no proof: the text may be about tool calls.
+    It isn't proof: the text may be about tool calls.
 
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'

@@ -56,7 +56,7 @@ class MarkupDialect:
         calls = [call for lane in lanes for call in lane.calls] + self._late()
         if calls and self._structured:
             names = ", ".join(call.name or "" for call in calls)
-            out.append(Warn("markup_dropped", f"the server sent calls of its own, so these are left out: {names}"))
+            out.append(Warn("markup_dropped", f"the server sent calls itself, so these are left out: {names}"))
             return out
         for number, call in enumerate(calls):
             call.index, call.markup = number, True

@@ -4,7 +4,7 @@
                    </think> (see below)              removed
                    a frame, or a stray               removed
                    an opener of a format             -> its read(): makes calls, says that it is text, or declines
-    in reasoning   </think> of its own kind          -> in text
+    in reasoning   its own </think>                  -> in text
                    an interrupt of a format          -> in text, and read there
 
 White space after a structure, or at the start of the message, belongs to following text and is dropped otherwise. A
@@ -212,7 +212,7 @@ class MarkupReader(Scanner):
 
     @property
     def unclosed(self) -> bool:
-        """Whether the text ended inside reasoning, or was empty."""
+        """True if the text ended inside reasoning, or was empty."""
         return self._inside or (self._head and not self._opened)
 
     def dropped(self, why: str) -> None:

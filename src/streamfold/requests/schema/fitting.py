@@ -84,7 +84,7 @@ def fit_schema(schema: Mapping[str, Any], subset: Subset, *, at: str = "paramete
     """Returns the schema in a subset, with every change and what is left to be refused.
 
     Raises:
-        ConfigError: it is no JSON schema; the message begins with the path.
+        ConfigError: it isn't a JSON schema; the message begins with the path.
 
     >>> fit_schema({"type": "integer", "minimum": 1}, Subset(refused=("minimum",)))
     Fitted(schema={'type': 'integer', 'description': 'Must be at least 1.'}, \
@@ -221,7 +221,7 @@ class _Fitter:
         return self._subset.takes(keyword) and not (path == self._at and keyword in self._subset.root_refused)
 
     def _both(self, first: dict[str, Any], second: Any) -> Any:
-        """Returns what accepts what both accept, as `both` does. What contains itself isn't written out."""
+        """Returns what accepts what both accept, as `both` does. Recursive schemas aren't written out."""
         for one, other in ((first, second), (second, first)):
             if isinstance(one, Mapping) and one.get("$ref") in self._recursive:
                 target = resolve(self._root, one["$ref"])

@@ -23,7 +23,7 @@ def types_of(node: Mapping[str, Any]) -> list[str]:
 
 
 def unique(schemas: Iterable[Any]) -> list[Any]:
-    """Returns the schemas without repetitions; `==` decides, but a number is no boolean."""
+    """Returns the schemas without repetitions; `==` decides, but a number isn't a boolean."""
     found: list[Any] = []
     for schema in schemas:
         if not any(type(schema) is type(other) and schema == other for other in found):

@@ -100,7 +100,7 @@ def _guessed(node: Mapping[str, Any]) -> str:
 
 
 def from_openapi(schema: Any) -> dict[str, Any]:
-    """Returns a schema of that subset as JSON Schema: types in lower case, `nullable` as a type of its own.
+    """Returns a schema of that subset as JSON Schema: types in lower case, `nullable` as a type.
 
     >>> from_openapi({"type": "STRING", "nullable": True, "format": "enum", "enum": ["a"]})
     {'type': ['string', 'null'], 'enum': ['a', None]}

@@ -1,4 +1,4 @@
-"""What endpoints accept of JSON Schema, as data: `providers/facts/schemas.toml`."""
+"""The parts of JSON Schema that endpoints accept, as data: `providers/facts/schemas.toml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subset:
-    """What is accepted in a schema. The defaults accept everything.
+    """The accepted parts of a schema. The defaults accept everything.
 
     Attributes:
         source, checked: the page of the maker, and when it was read.
@@ -90,7 +90,7 @@ ANYTHING = Subset()
 
 @dataclass(frozen=True, slots=True)
 class SchemaRules:
-    """What an endpoint accepts, by the use of a schema.
+    """The subsets that an endpoint accepts, by the use of a schema.
 
     Attributes:
         tool: of every tool.

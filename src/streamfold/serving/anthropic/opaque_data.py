@@ -1,4 +1,4 @@
-"""What other providers want back, and travels through a client of this API, which keeps it as it is.
+"""Data that other providers want back, kept unchanged by clients of this API.
 
 Ids of calls: the API allows few characters in them, other providers use more. Things that only their provider can read
 (encrypted reasoning, signatures): hidden thinking, whose data no client looks into.

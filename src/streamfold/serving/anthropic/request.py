@@ -1,7 +1,7 @@
-"""Requests of the Messages API, read: the inverse of `encode`, for a body that somebody else wrote.
+"""Parses requests of the Messages API: the inverse of `encode`, for bodies from outside.
 
-Other providers can't be asked for all that this API has. What would change the meaning if it were left out is refused
-with its path: server tools, MCP servers, uploaded files. A provider that speaks this API gets it as it was written
+Other providers can't be asked for all that this API has. Members whose omission would change the meaning are refused
+with their path: server tools, MCP servers, uploaded files. A provider that speaks this API gets it as it was written
 (`native`), and the members of the body that only this API has in `extra_body`.
 """
 

@@ -28,7 +28,7 @@ _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "i
 
 
 def usage_details(usage: Usage) -> dict[str, Any]:
-    """Returns the members of a whole answer's usage that are null where nobody counted.
+    """Returns the members of a whole answer's usage that are null where they were not counted.
 
     https://platform.claude.com/docs/en/api/messages
     """

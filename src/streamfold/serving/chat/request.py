@@ -1,7 +1,7 @@
 """Parses request bodies of Chat Completions, as a server gets them: the inverse of `encode.py`.
 
-Known members are checked and become ours. Unknown ones go on in `extra_body`, or in the `extras` of a message. Only
-`stream` and its options, which say how the answer travels, are left out.
+Known members are checked and become ours. Unknown ones are passed on in `extra_body`, or in the `extras` of a message.
+Only `stream` and its options, which say how the answer travels, are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse_chat_request(body: Any) -> Request:
     for name in ("stream", "stream_options"):
         fields.any(name)
     if fields.flag("logprobs") or fields.count("top_logprobs"):
-        raise ConfigError("logprobs can't be asked for: log probabilities are not handed on")
+        raise ConfigError("logprobs can't be requested: log probabilities are not supported")
     tools = read_tools(fields.items("tools"), nested=True)
     choice = read_choice(fields.any("tool_choice"), tools)
     wanted = fields.object("response_format")
@@ -46,7 +46,7 @@ def parse_chat_request(body: Any) -> Request:
 
 
 def wants_usage(body: Any) -> bool:
-    """Whether a stream is to end with its usage. Raises ConfigError if that is neither true nor false."""
+    """True if a stream is to end with its usage. Raises ConfigError if that is neither true nor false."""
     options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))
 

@@ -169,7 +169,7 @@ def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls:
 
 
 def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
-    """The member in which Google's endpoint for this API has a signature; those of its own API are written so too."""
+    """Returns the signature in the member of Google's endpoint for this API, also for one of Gemini's own API."""
     match extra:
         case {"extra_content": kept}:
             return {"extra_content": kept}

@@ -170,7 +170,7 @@ class _Reader:
 
 
 def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
-    """What a function has returned, and whether it is an error.
+    """The result of a function, and whether it is an error.
 
     "Use "output" key to specify function output and "error" key to specify error details": any other object is the
     output itself. https://ai.google.dev/api/caching#FunctionResponse
@@ -220,7 +220,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     """Returns the request that a body is. The model is in the path.
 
     Args:
-        native: the provider speaks this API: tools that Google runs, and cached content, are sent as they came.
+        native: the provider speaks this API: tools that Google runs, and cached content, are sent unchanged.
 
     Raises:
         ConfigError: it is not a request, or it can't be answered here. The message begins with the path.

@@ -150,7 +150,7 @@ class GeminiSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def written_finish_reason(self) -> str | None:
-        """The finish reason to write. The API has a word for one that nobody knows."""
+        """The finish reason to write. The API has a word for an unknown one."""
         return _written_reason(self.finish_reason)
 
     def write_waiting(self) -> None:

@@ -141,7 +141,7 @@ class OpenItem:
 
     @property
     def text(self) -> str:
-        """What has been written of a text."""
+        """The written part of a text."""
         return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
 
     def begin_part(self, kind: PartKind, number: int | None) -> None:
@@ -162,7 +162,7 @@ class OpenItem:
         return part
 
     def leave(self, said: Collection[str]) -> None:
-        """Ends the item where it is, because nobody knows where it would have ended."""
+        """Ends the item where it is, because its real end is unknown."""
         if self.kind is not None:
             self.end_part(said)
         if self.item["type"] == "message":
@@ -318,7 +318,7 @@ class _CustomItem(CallItem):
 
 
 class _BuiltInItem(CallItem):
-    """The item of a call of a tool that the API defines: with an object of its own instead of arguments.
+    """The item of a call of a tool that the API defines: with another object instead of arguments.
 
     Arguments that are not a JSON object stay the call of a function. The client refuses that, and so the model hears of
     it; an object would have to be invented.

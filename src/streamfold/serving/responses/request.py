@@ -1,7 +1,7 @@
 """Parses request bodies of the Responses API, as a server gets them: the inverse of `encode.py`.
 
-Nothing is kept here from one request to the next, so what refers to something that was kept is refused. What we do not
-know goes on in `extra_body`.
+Nothing is kept here from one request to the next, so references to stored objects are refused. Unknown members are
+passed on in `extra_body`.
 
 A request can be read in two ways. For a provider that speaks this API it stays as it is, with tools of all kinds. For
 any other, `parse_responses_as_functions` makes functions of the tools that the client runs: see
@@ -88,7 +88,7 @@ def _request(
             raise ConfigError(f"{name} can't be used: nothing is kept here from one request to the next; {instead}")
     refuse_several(fields)
     if fields.count("top_logprobs"):
-        raise ConfigError("top_logprobs can't be asked for: log probabilities are not handed on")
+        raise ConfigError("top_logprobs can't be requested: log probabilities are not supported")
     model = fields.need("model")
     messages = tuple(read_items(items))
     if instructions := fields.text("instructions"):

@@ -140,15 +140,15 @@ def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str,
 class ResponsesSerializer(StreamSerializer):
     """Writes the events of one streamed response.
 
-    White space is no message: it waits for the text that it belongs to. Where there is no text at all, and there are
+    White space isn't a message: it waits for the text that it belongs to. Where there is no text at all, and there are
     calls, it is left out, because every client shows an item of nothing but a line end as an empty message. Behind
-    text that was written it is kept, if need be in an item of its own: the text is the same on both APIs.
+    text that was written it is kept, if need be in a separate item: the text is the same on both APIs.
 
     Args:
         request: the body that asked, of which the response repeats the options.
         tools: the client's tools, by the names of the functions that stand for them.
         about: members of the response that the body does not say.
-        listener: is told of each event that is written, for whoever keeps them.
+        listener: called with each event that is written, to store it.
         returns: whether the events are returned; else the listener alone gets them.
         others: see `StreamSerializer`.
 
@@ -209,7 +209,7 @@ class ResponsesSerializer(StreamSerializer):
         return self._writing is not None or self._held is not None
 
     def _is_behind(self, delta: Delta) -> bool:
-        """Whether a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
+        """True if a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
         (langchain-openai 1.7) put pieces of items that do into the wrong ones."""
         if isinstance(delta, ToolCallDelta):
             call = self.calls.get(0 if delta.index is None else delta.index)
@@ -475,7 +475,7 @@ class ResponsesSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def cancel(self) -> bytes:
-        """Returns the events that end the answer as it is, because nobody wants the rest; nothing after its end."""
+        """Returns the events that end the answer as it is, because the rest isn't wanted; nothing after its end."""
         if self.ended:
             return b""
         self.ended = True

@@ -104,7 +104,7 @@ BUILT_IN: dict[str, BuiltIn] = {
             ["type", "path"],
             type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
             path={**_TEXT, "description": "The path of the file, below the root of the workspace."},
-            diff={**_TEXT, "description": "What changes, in the V4A diff format. Not for delete_file."},
+            diff={**_TEXT, "description": "The changes, in the V4A diff format. Not for delete_file."},
         ),
     ),
     "tool_search": BuiltIn(
@@ -362,7 +362,7 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
 
 
 def _custom_description(fields: ObjectReader) -> str:
-    """What a model has to know that is not held to the tool's format."""
+    """The description for a model that is not held to the tool's format."""
     about = fields.text("description") or ""
     format_ = fields.object("format")
     parts = [about, "The input is plain text, given as the string `input`."]

@@ -1,4 +1,4 @@
-"""What the gateway needs to know of an API that clients speak: which members are sent, and token counts."""
+"""The facts that the gateway needs of an API that clients speak: which members are sent, and token counts."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class ClientAPI(ABC):
     def stream_info(self, refusal: HTTPError) -> ErrorInfo:
         """Returns an error for a stream that has begun. Clients read from the words of its message whether to retry.
 
-        "server error" is such a word to agents (pi 0.73, opencode 1.18). What a provider says itself stays as it is if
+        "server error" is such a word to agents (pi 0.73, opencode 1.18). The words of a provider stay as they are if
         its type is said, too.
         """
         info, cause = self.info(refusal), refusal.__cause__

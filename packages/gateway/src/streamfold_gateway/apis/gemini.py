@@ -126,7 +126,7 @@ class GeminiCountAPI(GeminiWholeAPI):
 
 
 def _counted(body: Any) -> Any:
-    """The request whose tokens are counted: it may be a member of its own."""
+    """The request whose tokens are counted: it may be in a member."""
     whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
     return body if whole is None else whole
 

@@ -48,8 +48,8 @@ _logger = logging.getLogger("streamfold.gateway")
 class StoredResponses:
     """Answers the requests of the Responses API, and stores the responses.
 
-    Responses are stored unless a request says `store: false`. With `store: true` or `background: true` they go on when
-    their client has left; any other is cancelled then.
+    Responses are stored unless a request says `store: false`. With `store: true` or `background: true` they continue
+    when their client has left; any other is cancelled then.
     """
 
     def __init__(
@@ -105,7 +105,9 @@ class StoredResponses:
             return None
         stored, background = payload.get("store"), bool(payload.get("background"))
         if background and stored is False:
-            raise http_error(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
+            raise http_error(
+                400, "background needs store: true: no client waits for the answer, so it has to be stored"
+            )
         user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
         items = await self._expand(body, payload, incoming.client.id, user)
         if stored is False:

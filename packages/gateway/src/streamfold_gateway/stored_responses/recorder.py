@@ -94,7 +94,7 @@ class Recorder:
         return self.resumable
 
     def wake(self) -> None:
-        """Checks whether it may go on."""
+        """Checks whether it may continue."""
 
     @property
     def weight(self) -> int:
@@ -104,7 +104,7 @@ class Recorder:
 
     @property
     def may_wait(self) -> bool:
-        """Whether it waits when the memory is used up."""
+        """True if it waits when the memory is used up."""
         return self.waits and not self.over and self.weight > _SMALL
 
     def _count(self, more: int) -> None:
@@ -177,7 +177,7 @@ class RecorderMemory:
             self.wake()
 
     def has_capacity(self, making: Recorder) -> bool:
-        """Returns whether a response without a client may go on."""
+        """Returns whether a response without a client may continue."""
         if not making.may_wait or sum(each.weight for each in self._making) <= self._size:
             return True
         first = next(each for each in self._making if each is making or (each.may_wait and not each.blocked))
@@ -185,7 +185,7 @@ class RecorderMemory:
         return first is making
 
     def wake(self) -> None:
-        """Wakes all responses, which check whether they may go on."""
+        """Wakes all responses, which check whether they may continue."""
         if self._full:
             self._full = False
             for each in self._making:
@@ -313,7 +313,7 @@ class BackgroundResponse(Recorder):
 
     @property
     def started(self) -> bool:
-        """Whether the response has begun."""
+        """True if the response has begun."""
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
@@ -368,7 +368,7 @@ class BackgroundResponse(Recorder):
         await self.save()
 
     async def cancel(self) -> None:
-        """Cancels it, and closes the connection to the provider. What it has so far is stored."""
+        """Cancels it, and closes the connection to the provider. The output so far is stored."""
         if self.serializer is not None:
             self.serializer.cancel()
         elif self.refused is None:
@@ -491,6 +491,6 @@ class BackgroundResponse(Recorder):
         self.wake()
 
     def wake(self) -> None:
-        """Checks whether it may go on, and so do its subscribers."""
+        """Checks whether it may continue, and so do its subscribers."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

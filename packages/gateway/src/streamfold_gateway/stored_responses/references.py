@@ -1,4 +1,4 @@
-"""What a request refers to, written into its input: the conversation that it continues, and items by their ids."""
+"""Writes what a request refers to into its input: the conversation that it continues, and items by their ids."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class ReferenceResolver:
                     raise http_error(
                         400,
                         f"previous_response_id: there is no response {wanted[:200]!r} here: it has expired, was never"
-                        " kept, or belongs to somebody else; send the whole conversation as input",
+                        " stored, or belongs to another client; send the whole conversation as input",
                         "previous_response_not_found",
                     )
                 if not kept.ended:
-                    raise http_error(400, f"previous_response_id: the response {wanted!r} is still under way")
+                    raise http_error(400, f"previous_response_id: the response {wanted!r} is still in progress")
                 turns.append([*kept.items, *_answered(kept)])
                 self._count(_size(turns[-1]))
                 wanted = kept.previous

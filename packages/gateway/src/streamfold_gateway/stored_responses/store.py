@@ -127,7 +127,7 @@ _LARGE = 2**18  # bytes of JSON above which it is parsed in a thread
 _logger = logging.getLogger("streamfold.gateway")
 _STOPPED = {
     "code": "server_error",
-    "message": "the gateway was stopped while the answer was under way; this is what had come of it",
+    "message": "the gateway was stopped while the answer was in progress; this is the part that had arrived",
 }
 
 
@@ -138,7 +138,7 @@ class StoredResponse:
     Attributes:
         owner: the key that it belongs to.
         user: the end user that it belongs to, as `named_end_user` returns it.
-        items: the input items of its own request.
+        items: the input items of its request.
         previous: the response whose conversation it continues.
         response: the object of the API so far.
         resumable: whether its events are stored too.
@@ -156,7 +156,7 @@ class StoredResponse:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self.response["status"] in FINAL
 
 

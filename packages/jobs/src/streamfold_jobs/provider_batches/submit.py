@@ -247,7 +247,7 @@ class BatchSubmitter:
             again: an earlier run recorded it, and may have got further than the ledger says.
 
         Raises:
-            APIError: it could not be created. What is known is recorded, and the next call continues there.
+            APIError: it could not be created. The state is recorded, and the next call continues there.
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)

@@ -83,9 +83,7 @@ class AnswerCache:
         self._reached = True
         answers = {key: answer for key, value in found.items() if (answer := _read_answer(value)) is not None}
         if len(answers) < len(found):
-            _logger.warning(
-                "%d answers in the store are damaged: their rows are asked again", len(found) - len(answers)
-            )
+            _logger.warning("%d answers in the store are damaged: their rows are sent again", len(found) - len(answers))
         return answers
 
     async def keep(self, key: str, answer: Answer) -> None:

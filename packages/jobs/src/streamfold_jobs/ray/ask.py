@@ -166,7 +166,7 @@ class Ask:
         if not where:
             return None
         if self._check_name is None:
-            _logger.warning("answers are not kept: `check` has no name of its own. Write it as a function of a module")
+            _logger.warning("answers are not kept: `check` has no name. Write it as a function of a module")
             return None
         return AnswerCache.open(where, self.settings.keep)
 
@@ -206,7 +206,7 @@ class Ask:
             return self._refused(error) if self._forbidden >= _FORBIDDEN else _failed(error)
         except Exception as error:  # an error of this row
             if not isinstance(error, StreamfoldError):
-                _logger.exception("a row could not be asked")
+                _logger.exception("a row could not be sent")
             return _failed(error)
         if answer is not None and answer.error is None:
             self._forbidden = 0

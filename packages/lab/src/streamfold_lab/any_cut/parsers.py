@@ -24,7 +24,7 @@ class ParsedCall(NamedTuple):
 
 
 class ParsedText(NamedTuple):
-    """What a parser makes of a text."""
+    """The result of a parser for a text."""
 
     content: str
     calls: tuple[ParsedCall, ...] = ()

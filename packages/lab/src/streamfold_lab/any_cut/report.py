@@ -1,4 +1,4 @@
-"""What was found as text: one report for each kind of failure, with the shortest example, fit to be filed."""
+"""The findings as text: one report for each kind of failure, with the shortest example, fit to be filed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "provider_data_dropped"
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What one provider would be sent, or why it can't be sent."""
+    """The request that one provider would get, or why it can't be sent."""
 
     spec: str
     url: str
@@ -112,7 +112,7 @@ def _read_message(data: Any, where: str) -> Message | dict[str, Any]:
 
 
 def _written_by_us(data: Mapping[str, Any]) -> bool:
-    """Whether a message has members that only `Message.to_dict` writes."""
+    """True if a message has members that only `Message.to_dict` writes."""
     parts, calls = data.get("content"), data.get("tool_calls")
     inner = [*(parts if isinstance(parts, list) else ()), *(calls if isinstance(calls, list) else ())]
     own = {name for one in inner if isinstance(one, Mapping) for name in one} & {"part", "raw_arguments"}

@@ -77,7 +77,8 @@ def doctor(
     max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of all responses of an API.")] = DEFAULT_BUDGET.bytes,
     max_seconds: Annotated[float, typer.Option(min=1, help="How long one API is examined.")] = DEFAULT_BUDGET.seconds,
     max_cost: Annotated[
-        float, typer.Option(min=0, help="What one API may cost, in the currency of its prices, if they are known.")
+        float,
+        typer.Option(min=0, help="The most that one API may cost, in the currency of its prices, if they are known."),
     ] = float(DEFAULT_BUDGET.cost),
     thorough: Annotated[
         bool, typer.Option("--thorough", help=f"Repeat what one answer can't decide, up to {_REPEATS} times.")

@@ -36,7 +36,7 @@ class RuleResult:
 
     @property
     def kept(self) -> bool:
-        """Whether no answer breaks the rule."""
+        """True if no answer breaks the rule."""
         return not self.violations
 
 
@@ -84,7 +84,7 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> RuleResult:
 
 
 def _is_about(rule: Rule, stream: Stream) -> bool:
-    """Whether a rule is about an answer: streams that end in an error are for no rule."""
+    """True if a rule is about an answer: streams that end in an error are for no rule."""
     return (rule.errors or stream.seen.fine) and bool(rule.about(stream))
 
 

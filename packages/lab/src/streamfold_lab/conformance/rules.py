@@ -142,7 +142,7 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Returns an answer for its rules; None if it is no stream, broke off or never came: no rule is about that."""
+    """Returns an answer for its rules; None if it isn't a stream, broke off or never came: no rule is about that."""
     recording = seen.recording
     if recording is None or seen.whole or seen.way not in ("fine", "refused"):
         return None

@@ -22,7 +22,7 @@ _APIS = ("chat", "responses", "anthropic")
 
 @pytest.fixture(scope="session")
 def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
-    """What the examination of the server found, by the names of the rules."""
+    """The results of the examination of the server, by the names of the rules."""
     server = request.config.getoption("streamfold_server")
     if not server:
         pytest.skip("no server: pass --streamfold-server URL")

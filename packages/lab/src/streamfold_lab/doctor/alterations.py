@@ -1,4 +1,4 @@
-"""What became of a value or a text that was requested: unchanged, altered on its way, or something else."""
+"""The fate of a value or a text that was requested: unchanged, altered on its way, or something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an examination may use: requests, bytes, seconds and money; and what its requests cost."""
+"""Limits of an examination: requests, bytes, seconds and money; and the cost of its requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the examination of one API may use. When one of them is used up, the remaining probes are skipped.
+    """The limits for the examination of one API. When one of them is used up, the remaining probes are skipped.
 
     Attributes:
         requests: the largest number of requests.
@@ -77,7 +77,7 @@ def _output_limit(body: Mapping[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Spending:
-    """What an examination has used so far.
+    """The requests, bytes, time and money used so far.
 
     Attributes:
         began: the time of the event loop at which it began.

@@ -64,7 +64,7 @@ def _payload_damage(payload: bytes) -> Damage | None:
 
 
 def _is_structure(payload: bytes) -> bool:
-    """Whether an event is more than a piece of content, which a model may write twice in a row."""
+    """True if an event is more than a piece of content, which a model may write twice in a row."""
     return payload == b"[DONE]" or not any(_contents(json.loads(payload)))
 
 
@@ -93,7 +93,7 @@ def said(text: str) -> str:
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """Whether events of an answer came twice: the line that was asked for is in it once they are taken out."""
+    """True if events of an answer came twice: the line that was asked for is in it once they are taken out."""
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False
@@ -113,7 +113,7 @@ def reread(recording: Recording) -> Reply:
 
 
 def has_gap(text: str, whole: str) -> bool:
-    """Whether a text is another one with pieces missing, as if events had been lost. A text that is cut has none.
+    """True if a text is another one with pieces missing, as if events had been lost. A text that is cut has none.
 
     >>> has_gap("alpha charlie", "alpha bravo charlie"), has_gap("alpha", "alpha bravo charlie")
     (True, False)

@@ -211,7 +211,7 @@ class PlannedRequest:
 
 
 def plan(profile: Profile, probes: Iterable[Probe] = PROBES, seed: int = 0) -> list[PlannedRequest]:
-    """Returns the requests that an examination may send, without sending any. Those that can't be sent are left out."""
+    """Returns the requests that an examination may send, without sending any. Invalid ones are left out."""
     adapter, price = profile.make_adapter(profile.model), prices_of(profile)
     planned = []
     for probe in probes:

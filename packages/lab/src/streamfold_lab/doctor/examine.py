@@ -150,7 +150,7 @@ class ProbeRunner:
         return answers
 
     async def _patiently(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
-        """Sends a request again if its answer broke off: what fails now and then is no property of the request."""
+        """Sends a request again if its answer broke off: an occasional failure isn't a property of the request."""
         patience = ask.patience * 2 if probe.basic and not whole else ask.patience
         seen = await self._send(probe, ask, whole=whole)
         tries = drops = 0

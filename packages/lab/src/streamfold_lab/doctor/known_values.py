@@ -31,7 +31,7 @@ def codes(rng: Random, count: int) -> list[str]:
 
 
 def filler(rng: Random, characters: int) -> str:
-    """Returns at least `characters` of plain sentences, each with a year of its own."""
+    """Returns at least `characters` of plain sentences, each with another year."""
     subjects = ("The river", "A traveller", "The old town", "The market", "A quiet street", "The library")
     verbs = ("follows", "describes", "crosses", "changes", "forgets", "admires")
     things = ("the long winter", "a narrow bridge", "the light of evening", "a slow conversation", "the green hills")

@@ -1,4 +1,4 @@
-"""What an endpoint serves: its list of models, with the limits that it tells."""
+"""The list of models of an endpoint, with the limits that it states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an answer is from the model that was asked for, by the name that it has."""
+"""Tells whether an answer is from the requested model, by the name in it."""
 
 from __future__ import annotations
 

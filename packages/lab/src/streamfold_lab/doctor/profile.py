@@ -123,7 +123,7 @@ def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting)
 
 
 def _is_one_line(line: str, key: str) -> bool:
-    """Whether a line is a whole pair of this key alone."""
+    """True if a line is a whole pair of this key alone."""
     try:
         return list(tomllib.loads(line)) == [key]
     except tomllib.TOMLDecodeError:

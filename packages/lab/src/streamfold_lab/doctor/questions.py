@@ -1,4 +1,4 @@
-"""What the probes ask: a few prompts, tools and pictures, so plain that any model should manage them."""
+"""A few prompts, tools and pictures, so plain that any model should manage them."""
 
 from __future__ import annotations
 

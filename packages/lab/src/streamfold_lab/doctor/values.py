@@ -93,11 +93,11 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """What came back for one request.
+    """The response to one request.
 
     Attributes:
         number: of the answer in the examination, from 1.
-        probe, ask: the names of what was asked.
+        probe, ask: the names of the probe and of its request.
         way: how it went.
         whole: the answer was requested in one piece, not as a stream.
         recording: the answer as it is recorded; None if there was no response.
@@ -124,12 +124,12 @@ class ProbeResponse:
 
     @property
     def fine(self) -> bool:
-        """Whether the answer is whole."""
+        """True if the answer is whole."""
         return self.way == "fine"
 
     @property
     def refused(self) -> bool:
-        """Whether the server understood the request and would not have it."""
+        """True if the server understood the request and would not have it."""
         return self.way == "refused"
 
     @property
@@ -158,7 +158,7 @@ Answers: TypeAlias = Mapping[str, ProbeResponse]
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a probe concludes.
+    """The conclusion of a probe.
 
     Attributes:
         saw: what was seen, in a few words.
@@ -211,12 +211,12 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one probe found.
+    """The finding of one probe.
 
     Attributes:
         probe, theme, question: of the `Probe`.
         answers: the numbers of the answers that it is judged by, the most telling one first.
-        tally: "2 of 3", where the model was asked several times.
+        tally: "2 of 3", where the request was sent several times.
     """
 
     probe: str

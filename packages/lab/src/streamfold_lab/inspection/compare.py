@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether both gave the same answer, apart from the ignored parts."""
+        """True if both gave the same answer, apart from the ignored parts."""
         return all(verdict.same or verdict.ignored for verdict in self.answer)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """What an adapter made of an event, or of a whole body (None), or why it could not."""
+    """The deltas that an adapter read from an event, or from a whole body (None), or why it could not."""
 
     event: ServerSentEvent | None
     deltas: tuple[Delta, ...]

@@ -72,7 +72,7 @@ def placement_words(found: CallMatch) -> str:
         case "id":
             return f"id {_quoted(part.id)} is known: continues {here}"
         case "last":
-            return f"{'no index' if part.index is None else unknown}: the last call goes on, {here}"
+            return f"{'no index' if part.index is None else unknown}: the last call continues, {here}"
         case "turn":
             return f"{unknown}, no name: arguments of {here}, whose turn it is, and which has none yet"
         case "first":
@@ -84,9 +84,9 @@ def placement_words(found: CallMatch) -> str:
         case "another":
             return f"no index, and {_news(part, None)}: opens {here}"
         case "new_index":
-            return f"nobody opened index {part.index} yet: opens {here}"
+            return f"index {part.index} is new: opens {here}"
         case "new_item":
-            return f"nobody opened item {_quoted(part.item)} yet: opens {here}"
+            return f"item {_quoted(part.item)} is new: opens {here}"
         case "listed_id":
             return f"the server's list of calls: id {_quoted(part.id)} is that of {here}"
         case "listed_item":
@@ -148,7 +148,7 @@ def delta_words(delta: Delta) -> str:
             said = "" if written is None else f": {_cut(repr(written))}"
             return f"{kind}, {part}, run by the {runs}{said}"
         case ServedBy(model):
-            return f"{_quoted(model)} goes on with the answer"
+            return f"{_quoted(model)} continues the answer"
         case ToolRequests(kind, number):
             return f"{kind}: {number} requests"
 

@@ -42,7 +42,7 @@ def inspect_stream(
         adapter, dialect, tools, tool_choice, start_in_reasoning, limits: as a `StreamDecoder` takes them.
         cuts: the pieces in which the network delivered the body: the bytes of each, and the seconds before it.
         interrupted: how the connection broke off after the body, if it did.
-        name, about: what is known about the recording; they are handed on.
+        name, about: facts about the recording, which the result has too.
 
     Raises:
         ConfigError: there is no such adapter or dialect, or a tool can't be used. A stream that can't be read raises

@@ -29,7 +29,7 @@ class FragmentPlacement:
         opens: whether the call began with it.
         rule: which rule of `calls.py` placed it; None if it went nowhere.
         why: the same as a sentence.
-        index, id, name, arguments: as they came in the fragment.
+        index, id, name, arguments: as in the fragment.
         whole: `arguments` is all of the text again, not its next piece.
     """
 
@@ -100,7 +100,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """A call of the stream, whether it was handed out or not.
+    """A call of the stream, delivered or not.
 
     Attributes:
         number: 0, 1, 2 in the order in which calls were opened.

@@ -8,7 +8,7 @@
 
 `streamfold serve --ui` does the same. Nothing else knows of this folder: it has hooks for providers, and an ASGI
 app around the gateway's.
-While nobody looks, the bytes of each answer are kept, and nothing else is done with them.
+While no page is open, the bytes of each answer are kept, and nothing else is done with them.
 """
 
 from __future__ import annotations

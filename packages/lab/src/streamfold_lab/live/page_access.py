@@ -1,4 +1,4 @@
-"""Who may see the answers of everybody: who has the address with its token on this machine, or the key for it."""
+"""Access to the answers of all clients: by the address with its token on this machine, or by the key for it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class WatchedAnswer:
 
     @property
     def state(self) -> Literal["waiting", "streaming", "finished", "failed", "left"]:
-        """What is happening to it."""
+        """The present state."""
         return self.ending or ("streaming" if self.size else "waiting")
 
     def taken(self) -> tuple[bytes, list[tuple[int, float]]]:
@@ -113,7 +113,7 @@ class RecentAnswers:
         self._changed(found)
 
     def _piece(self, info: RequestInfo, data: bytes) -> None:
-        """Keeps a piece. This is all that happens to the gateway for each piece while nobody looks."""
+        """Keeps a piece. This is all that happens to the gateway for each piece while no page is open."""
         found: WatchedAnswer = info.notes[_NOTE]
         found.size += len(data)
         if not found.dropped:

@@ -1,4 +1,4 @@
-"""What a viewer sees of an answer: a line of the list, the inspector's timeline, and a recording of it."""
+"""The view of an answer: a line of the list, the inspector's timeline, and a recording of it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class AnswerSummary:
 
 
 def timeline(watched: WatchedAnswer) -> str:
-    """Returns the inspector's page for an answer, as far as it came. Takes a while for a large one."""
+    """Returns the inspector's page for an answer, or for the part that has arrived. Takes a while for a large one."""
     body, cuts = _clean(watched)
     info, error = watched.info, watched.error
     about = {

@@ -105,7 +105,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return False
 
     def _has_told(self, message: Any) -> bool:
-        """Whether who reads only the deltas has what a message beside an empty one says: its text, and its calls."""
+        """True if who reads only the deltas has what a message beside an empty one says: its text, and its calls."""
         if not isinstance(message, dict):
             return True
         calls = message.get("tool_calls")
@@ -113,14 +113,14 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return has_calls and (self._has_text or not message.get("content"))
 
     def _is_numbered(self, name: str, value: Any) -> bool:
-        """Whether OpenAI's client adds a value to those before it: of a list that goes on it wants the positions."""
+        """True if OpenAI's client adds a value to those before it: of a list that continues it wants the positions."""
         if isinstance(value, dict):
             return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
         is_first = not isinstance(value, list) or not self._listed.get(name)
         return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
-        """Whether a call has the next number, or a known one: clients put calls in a list (calls/index_from_one)."""
+        """True if a call has the next number, or a known one: clients put calls in a list (calls/index_from_one)."""
         right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
         self._numbers.add(entry["index"])
         return right

@@ -115,7 +115,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return True
 
     def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
-        """Whether who reads only the events has every call of the final list."""
+        """True if who reads only the events has every call of the final list."""
         if item.get("call_id"):
             self._calls.update(_ids(item))
         return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
@@ -125,7 +125,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._told.add(output)
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Whether who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas).
+        """True if who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas).
 
         Where another item is open, who goes by the pieces alone is lost anyway.
         """

@@ -202,7 +202,7 @@ def _stop(answers: Answers) -> Conclusion:
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return unclear(f"did not count: {shown(seen.text, 50)}")
     if foreign := _words_behind_numbers(seen):
-        saw = f"the text goes on where it was stopped: {shown(foreign, 60)}"
+        saw = f"the text continues where it was stopped: {shown(foreign, 60)}"
         return Conclusion("unfaithful", saw, certain=False)
     kept = "5" in prompt_words(seen.text)
     reason = seen.reply.finish_reason
@@ -265,7 +265,7 @@ def _length(answers: Answers) -> Conclusion:
         return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
         if foreign := _words_behind_numbers(seen):
-            return Conclusion("unfaithful", f"the text goes on where it was cut: {shown(foreign, 60)}", certain=False)
+            return Conclusion("unfaithful", f"the text continues where it was cut: {shown(foreign, 60)}", certain=False)
         return Conclusion("ok", "a cut answer says so")
     words, usage = prompt_words(seen.text), seen.reply.usage
     if len(words) > 2 * _CUT:  # no tokenizer has a token for two words

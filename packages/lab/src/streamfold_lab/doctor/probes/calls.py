@@ -121,7 +121,7 @@ def _named(seen: ProbeResponse) -> Conclusion:
         return Conclusion("ok", "called the tool that was named")
     if names:
         saw = f"get_time was named, and {', '.join(names)} came"
-        return Conclusion("unfaithful", saw, "the calls are delivered as they came", certain=False)
+        return Conclusion("unfaithful", saw, "the calls are delivered unchanged", certain=False)
     if seen.reply.finish_reason == "length":
         return unclear("the answer was cut before a call")
     saw = f"no call, though get_time was named; said {shown(seen.text, 60)}"

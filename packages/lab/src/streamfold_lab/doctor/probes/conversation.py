@@ -130,7 +130,7 @@ def _images(seen: ProbeResponse) -> Conclusion:
 
 @CONVERSATION.probe_many(
     "continues",
-    "Can it go on with a text that was begun?",
+    "Can it continue a text that was begun?",
     edited(
         "prefix",
         "a last message of the assistant with prefix: true",
@@ -152,6 +152,6 @@ def _continues(answers: Answers) -> Conclusion:
     for name, member in (("prefix", "prefix"), ("final", "continue_final_message")):
         seen = answers.get(name)
         if seen and seen.fine and _goes_on(seen):
-            why = f"went on with a text that was begun, by {member}"
+            why = f"continued a text that was begun, by {member}"
             return set_quirk(why, f'continues = "{member}"', "continues", member)
-    return Conclusion("no", "a text that was begun is not gone on with", "begin it again")
+    return Conclusion("no", "a text that was begun is not continued", "begin it again")

@@ -29,7 +29,7 @@ class ProbeGroup:
     """A group of probes: each is its question, its requests, and below them the function that judges the answers.
 
     Attributes:
-        probes: in the order in which they are asked.
+        probes: in the order in which they are sent.
     """
 
     def __init__(self, name: str) -> None:

@@ -218,7 +218,7 @@ def _schema_output(seen: ProbeResponse) -> Conclusion:
 
 @STRUCTURED.probe_many(
     "strict_output",
-    "Is there a strict mode with a subset of its own?",
+    "Is there a strict mode with its own subset?",
     edited("strict", "strict: true", _format(_ANSWER, strict=True), CAPITAL, tokens=128),
     edited(
         "loose",

@@ -55,7 +55,7 @@ def _statuses(answers: Answers) -> Conclusion:
 
 
 def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
-    """Whether a request was refused that differs from accepted ones in nothing."""
+    """True if a request was refused that differs from accepted ones in nothing."""
     if not seen.refused:
         return False
     return any(other.fine and other.sent == seen.sent for other in answers.values()) or seen.probe == "answers"
@@ -171,7 +171,7 @@ def _kept_open(answers: Answers) -> Conclusion:
     if len(fresh) * 2 <= len(known):
         return Conclusion("ok", "answers come on connections that were used before")
     if not announced:
-        return Conclusion("ok", "each answer has a connection of its own")
+        return Conclusion("ok", "each answer has its own connection")
     saw = "most answers need a new connection, though keep-alive is announced"
     does = "a connection that is dead is replaced; clients without retries fail now and then"
     return Conclusion("handled", saw, does, telling=_of(fresh[:3]))
@@ -208,7 +208,7 @@ STREAM.probe_many("pace", "How fast do answers come?")(_pace)
 STREAM.probe_many("comments", "Does it send comments to keep a connection open?")(
     _damaged("comment", "handled", "have comments", "ignored; they do not restart timeouts.stall")
 )
-STREAM.probe_many("garbage", "Is there anything in a stream that is no event?")(
+STREAM.probe_many("garbage", "Is there anything in a stream that isn't an event?")(
     _damaged("garbage", "fault", "have foreign text in them", "skipped with a warning, or ProtocolError")
 )
 STREAM.probe_many("utf8", "Is all text UTF-8?")(
@@ -233,7 +233,7 @@ STREAM.probe_many("lost", "Is an event lost?")(
         _has_hole,
         "fault",
         lambda first: f"have a hole: {shown(first.text or first.said)}",
-        "where events are numbered, a call that lost a piece is not runnable; elsewhere nobody can notice it",
+        "where events are numbered, a call that lost a piece is not runnable; elsewhere no client can notice it",
     )
 )
 STREAM.probe_many("content_type", "Is a stream announced as one?")(_content_type)
@@ -241,7 +241,7 @@ STREAM.probe_many("done", "Does a stream end with [DONE]?", apis=("chat", "kimi"
 STREAM.probe_many("finish", "Does every answer have a finish reason?")(
     _warned(("missing_finish_reason", "late_content", "missing_tool_calls"), "handled", "handled")
 )
-STREAM.probe_many("ids", "Does every call have an id of its own?")(
+STREAM.probe_many("ids", "Does every call have its own id?")(
     _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "ids are made where they are missing")
 )
 STREAM.probe_many("wholes", "Do repetitions agree with what was streamed?")(

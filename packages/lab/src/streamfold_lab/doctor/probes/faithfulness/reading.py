@@ -1,4 +1,4 @@
-"""What the model gets to read: whether texts, turns, results and tools arrive, and whether they arrive whole."""
+"""The input that the model gets: whether texts, turns, results and tools arrive, and whether they arrive whole."""
 
 from __future__ import annotations
 
@@ -369,7 +369,7 @@ _MANY = 60  # tools, more than servers are known to cut
 
 
 def _of_tools(count: int) -> ProbeRequest:
-    """Returns a request for a call of the last of so many tools."""
+    """Returns a request for a call of the last of `count` tools."""
 
     def fresh(rng: Random) -> ProbeRequest:
         schema = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}

@@ -44,7 +44,7 @@ def _reasoned(reply: Reply) -> bool:
 
 
 def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that sends the reasoning back as it came on Chat Completions, where the profile doesn't."""
+    """Returns an edit that sends the reasoning back unchanged on Chat Completions, where the profile doesn't."""
     name = reasoning_member(seen)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""The tools of MCP servers for synchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..tools import McpTools
+from .provider import Provider
+
+
+@contextmanager
+def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
+    """Opens the tools of an MCP server for the tool loops of a provider, as a context manager.
+
+        with open_mcp_tools(provider, McpTools(["uvx", "mcp-server-git"])) as git:
+            reply = run_tools(provider, "What changed last?", [git]).read()
+
+    The session runs on the thread of the provider. Its resources and prompts need asynchronous code.
+
+    Args:
+        tools: is closed at the end, or when the provider is closed.
+
+    Raises:
+        ConfigError, McpServerError: as for `async with`.
+    """
+    session = _Session(tools)
+    provider.thread.run(session.open, session)
+    try:
+        yield tools
+    finally:
+        provider.thread.close(session)
+
+
+class _Session:
+    """Holds the tools open in one task, which the SDK requires, while each call of a thread is a new task."""
+
+    def __init__(self, tools: McpTools) -> None:
+        self._tools = tools
+        self._opened = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._task = asyncio.create_task(self._hold())
+        opened = asyncio.create_task(self._opened.wait())
+        try:
+            await asyncio.wait({self._task, opened}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            opened.cancel()
+        if self._task.done():
+            await self._task  # raises why it could not be opened
+
+    async def aclose(self) -> None:
+        self._closing.set()
+        if self._task is not None:
+            if not self._opened.is_set():
+                self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _hold(self) -> None:
+        async with self._tools:
+            self._opened.set()
+            await self._closing.wait()
