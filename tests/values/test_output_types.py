@@ -87,8 +87,8 @@ async def test_what_is_no_type() -> None:
             await extract(ScriptedProvider(), wrong, "Which?")
         with pytest.raises(ConfigError, match=r'^response_format must be "json", a JSON schema or a type: '):
             await ScriptedProvider().chat("Which?", response_format=wrong)
-    with pytest.raises(ConfigError, match="takes a type; for a JSON schema, pass response_format="):
-        await extract(ScriptedProvider(), {"type": "json_object"}, "Which?")
+    with pytest.raises(ConfigError, match="takes a type or a JSON schema, not 'json'"):
+        await extract(ScriptedProvider(), "json", "Which?")
 
 
 def test_the_text_of_a_message() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
@@ -91,7 +91,7 @@ async def extract(
     Args:
         model: the model to ask.
         form: a pydantic model, or another type that pydantic validates: a dataclass, a TypedDict, `list[City]`, a
-            union. It is the `response_format` of the request; its validators are run.
+            union; or a JSON schema. It is the `response_format` of the request; its validators are run.
         messages, tools, options: as for `Provider.chat`.
         attempts: how many answers are requested at most.
         with_reply: return the last reply too. Its usage and its cost are those of all attempts.
@@ -105,8 +105,8 @@ async def extract(
         APIError: a request failed.
     """
     check_model(model, "extract()")
-    if isinstance(form, Mapping | str):
-        raise ConfigError("extract() takes a type; for a JSON schema, pass response_format= to chat()")
+    if isinstance(form, str):
+        raise ConfigError(f"extract() takes a type or a JSON schema, not {form!r:.80}")
     if attempts < 1:
         raise ConfigError(f"extract(): attempts is at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]

@@ -45,6 +45,7 @@ from ..types import (
     Reply,
     ReplyWarning,
     StreamChunk,
+    Tool,
     ToolCallDelta,
     ToolCallUpdate,
     Usage,
@@ -282,7 +283,7 @@ class StreamAccumulator:
     def __init__(
         self,
         *,
-        tool_names: Collection[str] = (),
+        tools: Sequence[Tool] = (),
         tool_choice: ReadToolChoice = "auto",
         limits: Limits | None = None,
         names: ToolNameMap | None = None,
@@ -294,12 +295,13 @@ class StreamAccumulator:
         self._continues = continues
         self._earlier = _EarlierParts()
         self.part_ended = False
+        tool_names = [tool.name for tool in tools]
         self.calls = ToolCallAssembler(tool_names, limits)
         self._tool_choice = tool_choice
         self._names = names or ToolNameMap()
         self._listener = listener
         self._shows_refusals = partial_tool_calls
-        self._tools = frozenset(tool_names)
+        self._tools, self._tool_names = tools, frozenset(tool_names)
         self._positions = CallPositions() if partial_tool_calls and tool_choice != "none" else None
         self._text = TextBuffer(limits.text_chars, "text_chars")
         self._reasoning = TextBuffer(limits.reasoning_chars, "reasoning_chars")
@@ -508,7 +510,9 @@ class StreamAccumulator:
     def turn(self) -> Reply:
         """Returns the answer so far with its calls, as the turn that the next request continues."""
         reply = self.partial()
-        ending = CallDelivery(lambda *_: None, self._tool_choice, self._names, Finish("tool_calls", ""), self.meta)
+        ending = CallDelivery(
+            lambda *_: None, self._tool_choice, self._names, self._tools, Finish("tool_calls", ""), self.meta
+        )
         opened = self.calls.finish()
         delivered = ending.decide(opened, [])
         reply.tool_calls = delivered.calls
@@ -622,7 +626,7 @@ class StreamAccumulator:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
         self.calls.mark_strays()
-        ending = CallDelivery(self.warn, self._tool_choice, self._names, self._finish, self.meta)
+        ending = CallDelivery(self.warn, self._tool_choice, self._names, self._tools, self._finish, self.meta)
         others, order = self._hosted.calls(self._extras, self._finish, self.warn)
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
         text += self._text.add(answer or "")
@@ -666,7 +670,7 @@ class StreamAccumulator:
             call.extra,
             part.item,
             positions.is_in_order(call),
-            not self._tools or call.name in self._tools,
+            not self._tool_names or call.name in self._tool_names,
         )
         return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), update))
 

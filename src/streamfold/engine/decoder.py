@@ -134,7 +134,7 @@ class StreamDecoder:
         if stop:
             dialect = DialectChain([dialect, StopSequences(stop)]) if dialect else StopSequences(stop)
         self._accumulator = StreamAccumulator(
-            tool_names=[tool.name for tool in read_tools],
+            tools=read_tools,
             tool_choice=choice,
             limits=self._limits,
             names=names,

@@ -16,13 +16,25 @@ call whose arguments aren't a JSON object, or may have lost a part, is delivered
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..deltas import Finish, Meta
+from ..errors import join_limited
 from ..jsontext import ParsedArguments, invalid_arguments, join_surrogates, read_arguments
-from ..types import AllowedTools, CallKind, FinishReason, NamedTool, ReadToolChoice, ToolCall, WarningCode, is_truncated
+from ..types import (
+    AllowedTools,
+    CallKind,
+    FinishReason,
+    NamedTool,
+    ReadToolChoice,
+    Tool,
+    ToolCall,
+    WarningCode,
+    is_truncated,
+    unwrapped_arguments,
+)
 from .tool_call_assembly import IncomingCall
 
 
@@ -31,10 +43,12 @@ class ToolNameMap(NamedTuple):
 
     Attributes:
         answer: the tool whose arguments are the answer, where structured output is requested as a call.
+        tools: the tools as the program declared them, if the request has them in another form.
     """
 
     own: Mapping[str, str] = {}
     answer: str | None = None
+    tools: Sequence[Tool] = ()
 
 
 class DeliveredCalls(NamedTuple):
@@ -59,6 +73,7 @@ class CallDelivery:
 
     Args:
         warn: called with a warning and its call.
+        tools: the tools of the request.
         finish: None if the stream ended without a finish reason.
         meta: seeds generated ids.
     """
@@ -66,6 +81,7 @@ class CallDelivery:
     warn: Callable[[WarningCode, str, IncomingCall | None], None]
     tool_choice: ReadToolChoice
     names: ToolNameMap
+    tools: Sequence[Tool]
     finish: Finish | None
     meta: Meta
     _ids: set[str] = field(default_factory=set, init=False)
@@ -165,7 +181,20 @@ class CallDelivery:
         elif not read.valid:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
         kind: CallKind = "custom" if call.custom else "function"
-        return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra, kind)
+        own_name = self.names.own.get(name, name)
+        if read.valid and kind == "function" and not call.lost_pieces:
+            value = self._unwrapped(own_name, value, call)
+        return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, kind)
+
+    def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
+        """Returns the arguments with objects and lists that came as JSON texts, as the tool's schema has them."""
+        tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
+        if tool is None:
+            return arguments
+        value, paths = unwrapped_arguments(arguments, tool.parameters)
+        if paths:
+            self.warn("arguments_unwrapped", f"{name}: JSON text was read as its value: {join_limited(paths)}", call)
+        return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
         """Returns an id that is unique in the answer: the given one, or a generated one with a warning."""

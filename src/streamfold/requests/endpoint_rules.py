@@ -33,6 +33,7 @@ from .schema import (
     inline_refs,
     schema_digest,
     schema_rules,
+    without_references,
 )
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
             continue
         with _not_too_deep(f"the tool {tool.name!r}"):
             refused = _is_refused(tool.parameters, request)
-            made, changes = _fit_tool(tool, rules, refused=refused)
+            made, changes = _fit_tool(tool, rules, request)
             strict = rules.schemas.strict
             if refused and tool.strict:
                 made = replace(made, strict=None)
@@ -191,10 +192,14 @@ def _is_refused(schema: Mapping[str, Any], request: Request) -> bool:
     return bool(request.refused_schemas) and schema_digest(schema) in request.refused_schemas
 
 
-def _fit_tool(tool: Tool, rules: Rules, *, refused: bool = False) -> tuple[Tool, list[str]]:
-    """Returns a tool with its schema as the endpoint accepts it of every tool, and the changes."""
+def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[str]]:
+    """Returns a tool with its schema as endpoint and model accept it of every tool, and the changes."""
     schema, changes = _passed(tool.parameters, rules, "parameters")
-    subset = schema_rules("least", None, "").tool if refused else rules.schemas.tool
+    subset = rules.schemas.tool
+    if _is_refused(tool.parameters, request):
+        subset = schema_rules("least", None, "").tool
+    elif request.family.tool_references == "no":
+        subset = without_references(subset)
     fitted = fit_schema(schema, subset)
     if subset.root_object and fitted.schema.get("type") != "object":
         raise ConfigError(
@@ -341,8 +346,7 @@ def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: l
     about = "Gives the final answer, in this form."
     about = f"{about} {wanted.description}" if wanted.description else about
     with _not_too_deep("response_format"):
-        refused = _is_refused(wanted.schema or {}, request)
-        answer, changes = _fit_tool(Tool(name, about, wanted.schema or {}), rules, refused=refused)
+        answer, changes = _fit_tool(Tool(name, about, wanted.schema or {}), rules, request)
     _report(warnings, "schema_changed", wanted.name, changes)
     tools, choice = (*request.tools, answer), request.tool_choice
     if choice == "none" or not request.tools:

@@ -85,6 +85,7 @@ from .replies import (
     total_cost,
     total_usage,
 )
+from .schema_validation import matches_schema, resolve_ref, schema_problems, unwrapped_arguments
 from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, PartialToolCall, PartialUpdate, ToolCall
 from .tools import (
     AllowedTools,

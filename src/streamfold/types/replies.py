@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, overload
 
-from ..errors import PicklableSlots, StreamfoldError
+from ..errors import PicklableSlots, StreamfoldError, join_limited
 from ..jsontext import parse_object, replace_non_finite
 from .cost import Cost
 from .finish_reason import FinishReason, is_truncated
@@ -15,6 +15,7 @@ from .hosted_parts import Citation, GeneratedFile, HostedPart
 from .hosted_reading import citations_in, files_in, hosted_parts, is_paused, phases_in, text_in
 from .pydantic_support import OutputType, PydanticField, T, describe_problems, read_as
 from .rate_limit import RateLimit
+from .schema_validation import read_by_schema
 from .tool_calls import ToolCall
 from .usage import Usage
 from .warnings import ReplyWarning
@@ -177,10 +178,17 @@ class Reply(PydanticField, PicklableSlots):
         cost = self.cost  # what it cost is written, and not how that was found out
         return replace(self, pricing=None if cost is None else FixedPricing(cost))
 
-    def parse_as(self, form: type[T]) -> T:
+    @overload
+    def parse_as(self, form: type[T]) -> T: ...
+
+    @overload
+    def parse_as(self, form: Mapping[str, Any]) -> Any: ...
+
+    def parse_as(self, form: type[T] | Mapping[str, Any]) -> T | Any:
         """Parses the text as the type of `response_format`: a pydantic model, or another type that pydantic validates.
 
-        A code fence around the text is removed.
+        Of a JSON schema, the value is validated by all that the schema says, also by what the provider does not take of
+        it. A code fence around the text is removed.
 
         Raises:
             InvalidReplyError: the text isn't JSON or does not fit; the message shows why.
@@ -188,14 +196,21 @@ class Reply(PydanticField, PicklableSlots):
         from pydantic import ValidationError
 
         try:
-            return read_as(form, parse_object(_unfenced(self.text if self.answer is None else self.answer)))
+            value = parse_object(_unfenced(self.text if self.answer is None else self.answer))
+            if not isinstance(form, Mapping):
+                return read_as(form, value)
         except ValidationError as exc:
             raise InvalidReplyError(self._misfit(form, describe_problems(exc, "the answer")), self) from exc
         except ValueError as exc:
             raise InvalidReplyError(self._misfit(form, f"it is not JSON ({exc})"), self) from exc
+        read, problems = read_by_schema(value, _schema_in(form))
+        if problems:
+            described = [f"{'.'.join(map(str, path)) or 'the answer'}: {message}" for path, message, _ in problems]
+            raise InvalidReplyError(self._misfit(form, join_limited(described, "; ", "more problems")), self)
+        return read
 
     def _misfit(self, form: Any, why: str) -> str:
-        name = OutputType.of(form).name
+        name = "the schema" if isinstance(form, Mapping) else OutputType.of(form).name
         if self.refusal and not self.text:
             return f"the model refused to answer as {name}: {self.refusal}"
         if is_truncated(self.finish_reason):
@@ -248,6 +263,14 @@ class InvalidReplyError(StreamfoldError, ValueError):
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
         self.reply = reply
+
+
+def _schema_in(form: Mapping[str, Any]) -> Any:
+    """Returns the schema of a response format, also of one as Chat Completions or Responses write it."""
+    if form.get("type") != "json_schema":
+        return form
+    inner = form.get("json_schema", form)
+    return inner.get("schema", {}) if isinstance(inner, Mapping) else {}
 
 
 def _unfenced(text: str) -> str:

@@ -25,6 +25,7 @@ WarningCode = Literal[
     "guessed_call",  # neither an index nor an id told which call a fragment belongs to; what usually comes next did
     "invalid_arguments",  # the arguments of a call are not a JSON object
     "repaired_arguments",  # the arguments were damaged in a known way and repaired; the detail names the repair
+    "arguments_unwrapped",  # an object or a list in the arguments came as JSON text; the detail names it
     "arguments_mismatch",  # the arguments in pieces and their repetition as a whole differ
     "tool_choice_unmet",  # the request required a call, and none came
     "unfinished_markup",  # the answer ended inside a tool call that the model wrote into its text

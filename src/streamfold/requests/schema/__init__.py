@@ -12,4 +12,4 @@ from __future__ import annotations
 from .fitting import Fitted, count_uses, fit_schema
 from .json_schema import Passed, check_shapes, drop_keywords, inline_refs, schema_digest
 from .openapi import from_openapi, openapi_subset
-from .subsets import SchemaRules, Subset, schema_rules
+from .subsets import SchemaRules, Subset, schema_rules, without_references

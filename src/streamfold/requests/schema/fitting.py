@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from ...types import resolve_ref
 from .json_schema import (
     ANNOTATIONS,
     CONDITIONS,
@@ -24,7 +25,6 @@ from .json_schema import (
     check_shapes,
     inline_refs,
     map_subschemas,
-    resolve,
     subschemas,
 )
 from .merging import both, flatten_union, one_of, types_of
@@ -141,7 +141,7 @@ class _Fitter:
             if path == at:
                 beside -= set(_DEFINITIONS)
             return (
-                subset.references == "none"
+                subset.references in ("none", "recursive")
                 or ref in looped
                 or (path == at and subset.root_object)
                 or (subset.beside_ref is not None and not beside <= set(subset.beside_ref))
@@ -155,7 +155,7 @@ class _Fitter:
     def _reference(self, node: dict[str, Any], path: str) -> dict[str, Any]:
         """Returns a schema with a reference as it can stay, else one that accepts anything, or any object."""
         subset, ref = self._subset, node["$ref"]
-        target = resolve(self._root, ref)
+        target = resolve_ref(self._root, ref)
         leads_nowhere = subset.references != "any" and not isinstance(target, Mapping)
         looped = not subset.recursion and ref in self._recursive
         if leads_nowhere or looped or subset.references == "none":
@@ -224,7 +224,7 @@ class _Fitter:
         """Returns what accepts what both accept, as `both` does. Recursive schemas aren't written out."""
         for one, other in ((first, second), (second, first)):
             if isinstance(one, Mapping) and one.get("$ref") in self._recursive:
-                target = resolve(self._root, one["$ref"])
+                target = resolve_ref(self._root, one["$ref"])
                 kinds = set(types_of(target)) if isinstance(target, Mapping) else set()
                 says_no_more = isinstance(other, Mapping) and other.keys() <= {"type"}
                 return dict(one) if says_no_more and kinds <= set(types_of(other) or kinds) else None
@@ -624,7 +624,7 @@ def _recursive_refs(schema: Mapping[str, Any]) -> frozenset[str]:
     waiting = set(_all_refs(schema))
     while waiting:
         ref = waiting.pop()
-        uses[ref] = set(_refs_in(resolve(schema, ref)))
+        uses[ref] = set(_refs_in(resolve_ref(schema, ref)))
         waiting |= uses[ref] - uses.keys()
     found = set()
     for ref in uses:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from ...errors import ConfigError
+from ...types import resolve_ref
 
 Passed: TypeAlias = tuple[dict[str, Any], list[str]]
 Visit: TypeAlias = Callable[[dict[str, Any], str], dict[str, Any]]
@@ -184,7 +185,7 @@ class _Inliner:
 
     def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
         """Returns what takes the place of a reference; None if it stays. Either is reported."""
-        target = resolve(self._schema, ref)
+        target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):
             reason = "it leads to nothing in this schema"
         elif ref in inside:
@@ -211,22 +212,6 @@ class _Inliner:
         return self.expand(value, path, inside) if keyword in (*SINGLE, *CONDITIONS) else value
 
 
-def resolve(schema: Mapping[str, Any], ref: str) -> Any:
-    """Returns the target of a reference inside a schema; None if it points elsewhere or to nothing."""
-    if ref == "#":
-        return schema
-    found: Any = schema
-    for word in ref[2:].split("/") if ref.startswith("#/") else [None]:
-        key = word.replace("~1", "/").replace("~0", "~") if word is not None else None
-        if isinstance(found, list) and key is not None and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        elif isinstance(found, Mapping) and key in found:
-            found = found[key]
-        else:
-            return None
-    return found
-
-
 def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     clash = [keyword for keyword in beside if keyword in target and target[keyword] != beside[keyword]]
     if all(keyword in ANNOTATIONS for keyword in clash):
@@ -247,7 +232,7 @@ def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
         ref = node.get("$ref")
         if isinstance(ref, str) and ref not in used:
             used.add(ref)
-            waiting.append(resolve(schema, ref))
+            waiting.append(resolve_ref(schema, ref))
     out = dict(schema)
     for container in _CONTAINERS:
         if isinstance(out.get(container), Mapping):

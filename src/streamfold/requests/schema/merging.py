@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .json_schema import ANNOTATIONS, resolve
+from ...types import resolve_ref
+from .json_schema import ANNOTATIONS
 
 _NOT_DEMANDS = ANNOTATIONS | {"$schema", "$id", "$anchor", "$comment"}
 _BOUNDS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -95,7 +96,7 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
     """Returns a copy without a reference at the top; None if what stands beside it can't be added to the target."""
     seen: set[str] = set()
     while isinstance(ref := node.get("$ref"), str):
-        target = resolve(root, ref)
+        target = resolve_ref(root, ref)
         if ref in seen or not isinstance(target, Mapping):
             return None
         seen.add(ref)

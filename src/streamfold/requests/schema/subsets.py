@@ -37,7 +37,7 @@ class Subset:
         booleans: `true` and `false` are accepted as schemas.
         beside_ref, beside_any_of, beside_types: the only keywords beside `$ref`, `anyOf`, a list of types.
         references: where a `$ref` may lead: "local": into the schema; "$defs": into its definitions, or to the root;
-            "none": nowhere.
+            "recursive": to what contains it, and can't be written out; "none": nowhere.
         recursion: whether a schema may contain itself.
         values: what `enum` may list: "scalars", or values of "one_type".
         property_names: the pattern of a property's name. reserved_names: names that no property may have.
@@ -66,7 +66,7 @@ class Subset:
     beside_ref: tuple[str, ...] | None = None
     beside_any_of: tuple[str, ...] | None = None
     beside_types: tuple[str, ...] | None = None
-    references: Literal["any", "local", "$defs", "none"] = "any"
+    references: Literal["any", "local", "$defs", "recursive", "none"] = "any"
     recursion: bool = True
     values: Literal["any", "scalars", "one_type"] = "any"
     property_names: str | None = None
@@ -86,6 +86,12 @@ class Subset:
 
 
 ANYTHING = Subset()
+
+
+@cache
+def without_references(subset: Subset) -> Subset:
+    """Returns a subset in which references are written out."""
+    return subset if subset.references == "none" else replace(subset, references="recursive")
 
 
 @dataclass(frozen=True, slots=True)
