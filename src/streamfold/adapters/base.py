@@ -112,6 +112,7 @@ class Adapter(ABC):
         sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
             one that a request has is dropped with a warning, or refused where the request would mean something else.
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
+        drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
         kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
@@ -125,6 +126,7 @@ class Adapter(ABC):
     maker: ClassVar[str | None] = None
     sends: ClassVar[Collection[str]] = ()
     counts_tokens: ClassVar[bool] = False
+    drops_bound_thinking: ClassVar[bool] = False
     refused: tuple[ReplyWarning, ...] = ()
     kind_follows_text: bool = False
 
@@ -155,7 +157,7 @@ class Adapter(ABC):
         body, replaced = encode_utf8(write_body(members, ready.options.extra_body))
         path, headers = self.request_path(ready), self.headers(ready)
         warnings = (*changes, *report.warnings(), *replaced, *self.refused)
-        return PreparedRequest(ready, self.method, path, headers, body, warnings)
+        return PreparedRequest(ready, self.method, path, headers, body, warnings, report.prefix)
 
     def prepare_count(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None

@@ -19,12 +19,14 @@ class EncodingReport:
         members: places of members of messages, calls, parts and tools that aren't sent.
         ids: ids of calls, and the ids that were sent instead.
         changes: other changes.
+        prefix: what the reasoning of the answer will be bound to; see `Message.prefix`.
     """
 
     reasoning: list[str] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
     ids: dict[str, str] = field(default_factory=dict)
     changes: list[ReplyWarning] = field(default_factory=list)
+    prefix: str | None = None
 
     def warn(self, code: WarningCode, detail: str) -> None:
         """Adds a change."""

@@ -30,6 +30,7 @@ class PreparedRequest:
         path: below the base URL; may have a query.
         headers: those of the wire format.
         warnings: what was changed, dropped or found doubtful.
+        prefix: of the message that the answer will be; see `Message.prefix`.
     """
 
     request: Request
@@ -38,6 +39,7 @@ class PreparedRequest:
     headers: Mapping[str, str]
     body: bytes
     warnings: tuple[ReplyWarning, ...] = ()
+    prefix: str | None = None
 
 
 def report_unsent(request: Request, sends: Collection[str], adapter: str) -> list[ReplyWarning]:

@@ -17,7 +17,14 @@ from ..requests import Request, escape_special_tokens, has_cache_marks, least_te
 from ..types import Message, Reply, ReplyWarning, Usage
 from .costs import ProfilePricing
 from .endpoint import Endpoint
-from .rejected_options import NO_RESTRICTIONS, Restrictions, combination_of, restrictions_from_error, with_restrictions
+from .rejected_options import (
+    NO_RESTRICTIONS,
+    Restrictions,
+    combination_of,
+    restrictions_from_error,
+    with_refused_turns,
+    with_restrictions,
+)
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
@@ -111,6 +118,7 @@ class PreparedCall:
         messages = self.request.messages if self.turn is None else self.request.messages[:-1]
         request = replace(self.request, messages=(*messages, message))
         adapter, sent = _prepared(self.endpoint, self.params, request, self.known + self.learned)
+        sent = replace(sent, prefix=self.sent.prefix)  # the parts are one message
         return replace(self, request=request, adapter=adapter, sent=sent, rejections=0, turn=message)
 
     @property
@@ -157,7 +165,7 @@ class PreparedCall:
             tool_choice=request.tool_choice,
             limits=profile.limits,
             stop=request.options.cut_at or (),
-            names=ToolNameMap(request.names, request.answer_tool),
+            names=ToolNameMap(request.names, request.answer_tool, self.request.tools),
             partial_tool_calls=partial_tool_calls,
             coalesce=profile.coalesce if coalesce is None else coalesce,
             continues=continues,
@@ -174,6 +182,8 @@ class PreparedCall:
         ):
             return None
         if new.schemas and new.schemas <= self.learned.schemas | self.known.schemas:
+            return None
+        if new.turns and new.turns.items() <= {**self.known.turns, **self.learned.turns}.items():
             return None
         learned = self.learned + new
         try:
@@ -196,6 +206,9 @@ class PreparedCall:
             endpoint.restrictions.add(model, self.owner, frozenset(), served)
         if learned.schemas:  # whatever else a request asks for
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(schemas=learned.schemas))
+        if learned.turns or learned.binds_thinking:
+            bound = Restrictions(turns=learned.turns, binds_thinking=learned.binds_thinking)
+            endpoint.restrictions.add(model, self.owner, frozenset(), bound)
         if histories := tuple(lesson for lesson in learned.lessons if lesson.history is not None):
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(histories))
         lessons = tuple(lesson for lesson in learned.lessons if lesson.history is None)
@@ -213,6 +226,7 @@ class PreparedCall:
         usage = reply.usage.steps[-1] if reply.usage and reply.usage.steps else reply.usage
         reply.warnings = [*found, *_input_warnings(self.sent.request, usage)]
         reply.provider, reply.origin = self.endpoint.profile.name, self.sent.request.origin
+        reply.prefix = self.sent.prefix
         reply.pricing = self.pricing
 
     def complete_partial(self, error: APIError) -> None:
@@ -250,6 +264,11 @@ def _prepared(
     if restrictions.schemas and request.options.unsupported_options != "strict":
         request = replace(request, refused_schemas=restrictions.schemas)
     adapter = restrictions.adapter or served.adapter
+    if restrictions.turns and request.options.unsupported_options != "strict":
+        request, taught = with_refused_turns(request, restrictions.turns)
+        changes += taught
+    if restrictions.binds_thinking and request.family.binds_thinking:
+        request = replace(request, family=request.family.over({"binds_thinking": "always"}))
     sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
     return adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
 

@@ -8,14 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..adapters import Adapter, PreparedRequest
 from ..config import learned_rules
-from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError
+from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError, join_limited
 from ..requests import (
     EFFORTS,
     Request,
@@ -24,6 +24,8 @@ from ..requests import (
     nearest_effort,
     read_response_format,
     schema_digest,
+    signed_turn,
+    without_signed_reasoning,
 )
 from ..types import ReplyWarning, WarningCode
 
@@ -212,6 +214,7 @@ _SECONDS = 3600.0
 _MOST_OWNERS = 1000  # pairs of owner and model, which come from callers
 _MOST_COMBINATIONS = 32  # of one pair
 _MOST_SCHEMAS = 1000  # of one pair
+_MOST_TURNS = 10_000  # of one pair
 _NUMBERS = ("temperature", "top_p", "max_output_tokens", "stop", "seed", "response_format")
 _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
 
@@ -256,6 +259,18 @@ def combination_of(request: Request) -> Combination:
     return frozenset(found)
 
 
+class RefusedTurn(NamedTuple):
+    """How a turn is sent whose reasoning the server rejected.
+
+    Attributes:
+        why: the server's message.
+        left_out: without its reasoning. Else the server is asked to leave out what it can't read.
+    """
+
+    why: str
+    left_out: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Restrictions:
     """How requests are sent after the endpoint rejected parts of them.
@@ -267,6 +282,8 @@ class Restrictions:
         schemas: digests of schemas that are rejected, and are sent in fewer words, or not as schemas.
         api: the wire format on which the model is served; None: the usual one.
         api_reason: the server's message that said so.
+        turns: turns whose reasoning is rejected, by their digests (`signed_turn`).
+        binds_thinking: the provider checks, for this owner, that what was sent before thinking has not changed.
     """
 
     lessons: tuple[LearnedRestriction, ...] = ()
@@ -275,6 +292,8 @@ class Restrictions:
     schemas: frozenset[str] = frozenset()
     api: str | None = None
     api_reason: str = ""
+    turns: Mapping[str, RefusedTurn] = field(default_factory=dict)
+    binds_thinking: bool = False
 
     def __add__(self, other: Restrictions) -> Restrictions:
         # New lessons replace those about the same option; a name and a bound are two things.
@@ -284,7 +303,9 @@ class Restrictions:
         schemas = self.schemas | other.schemas
         schemas = schemas if len(schemas) <= _MOST_SCHEMAS else other.schemas
         api = (other.api, other.api_reason) if other.api is not None else (self.api, self.api_reason)
-        return Restrictions((*kept, *other.lessons), adapter, only_streams, schemas, *api)
+        turns = dict(list({**self.turns, **other.turns}.items())[-_MOST_TURNS:])
+        binds = self.binds_thinking or other.binds_thinking
+        return Restrictions((*kept, *other.lessons), adapter, only_streams, schemas, *api, turns, binds)
 
 
 NO_RESTRICTIONS = Restrictions()
@@ -363,6 +384,52 @@ def _refused_schemas(message: str, asked: Request, sent: Request) -> frozenset[s
     return frozenset(found)
 
 
+# How Anthropic refuses the thinking of earlier turns: because what was sent before it has changed (Claude 5.1 and
+# later, anomalyco/opencode#48637), or as that of another model (openclaw/openclaw#107221, vybestack/llxprt-code#2335).
+_BOUND = re.compile(r"block is bound to a different conversation", re.IGNORECASE)
+_SIGNATURE = re.compile(
+    r"invalid\W+signature\W+in\W+thinking|thinking\W+(?:or\W+redacted_thinking\W+)?blocks[^.]*cannot be modified",
+    re.IGNORECASE,
+)
+_CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`]*`|[^.`])*")  # what, at the end of it
+
+
+def _refused_turns(
+    error: BadRequestError, adapter: Adapter, sent: PreparedRequest, asked: Request
+) -> Restrictions | None:
+    """Returns how to send turns whose signed reasoning a server refused, by its words."""
+    words = f"{error.message} {error.body}"
+    bound = _BOUND.search(words) is not None
+    if not (bound or _SIGNATURE.search(words)):
+        return None
+    thinking = json.loads(sent.body).get("thinking")
+    if isinstance(thinking, dict) and "block_binding" in thinking:  # the caller has decided, or it has been tried
+        return None
+    left_out = not (bound and adapter.drops_bound_thinking)
+    change = _CHANGE.search(error.message) if bound else None
+    refused = RefusedTurn(change[0] if change else _shortened(error.message), left_out)
+    turns = {digest: refused for each in asked.messages if (digest := signed_turn(each)) is not None}
+    return Restrictions(turns=turns, binds_thinking=bound) if turns else None
+
+
+def with_refused_turns(request: Request, refused: Mapping[str, RefusedTurn]) -> tuple[Request, list[ReplyWarning]]:
+    """Returns a request with turns whose reasoning was refused, as the provider accepts them, and a warning."""
+    digests = enumerate(map(signed_turn, request.messages))
+    found = {at: refused[digest] for at, digest in digests if digest is not None and digest in refused}
+    if not found:
+        return request, []
+    left_out = [at for at, turn in found.items() if turn.left_out]
+    places = join_limited([f"messages[{at}]" for at in found])
+    how = "was not sent" if left_out else "is left out by the provider where it can't be read"
+    why = next(iter(found.values())).why
+    warning = ReplyWarning("reasoning_dropped", f"{places}: the reasoning {how}: {request.model} refused it ({why})")
+    messages = [
+        without_signed_reasoning(message) if at in left_out else message for at, message in enumerate(request.messages)
+    ]
+    drops = len(left_out) < len(found)
+    return replace(request, messages=tuple(messages), drop_bound_thinking=drops), [warning]
+
+
 def restrictions_from_error(
     error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request, other_api: str | None = None
 ) -> Restrictions | None:
@@ -382,6 +449,8 @@ def restrictions_from_error(
         return Restrictions(adapter=other)
     if sent.request.options.unsupported_options == "strict":
         return None
+    if isinstance(error, BadRequestError) and (turns := _refused_turns(error, adapter, sent, asked)) is not None:
+        return turns
     rules = learned_rules(f"{error.message} {error.body}") if isinstance(error, BadRequestError) else {}
     if not rules.items() <= (sent.request.family.history or {}).items():
         why = _shortened(error.message)

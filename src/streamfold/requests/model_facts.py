@@ -104,6 +104,8 @@ class ModelFacts:
         reasoning_back: what of its reasoning the conversation has to hold: that of the open tool loop ("loop"), a
             field for it in any case ("required"), or that of all turns ("all").
         keep: members of the body that ask the server to keep the reasoning of earlier turns, by their dotted names.
+        binds_thinking: whether thinking is refused once what was sent before it has changed: "always"; "new_accounts":
+            on accounts of the provider that were made since this is so.
         tool_references: whether it follows a `$ref` in the schema of a tool. If not, references are written out.
         history: what it demands of a conversation, beyond its wire format: fields of `HistoryRules`.
         max_output_tokens: the most tokens that it writes in one answer.
@@ -126,6 +128,7 @@ class ModelFacts:
     tools_on_chat: Literal["yes", "effort_none", "no"] | None = None
     reasoning_back: Literal["loop", "all", "required"] | None = None
     keep: dict[str, Any] | None = None
+    binds_thinking: Literal["always", "new_accounts"] | None = None
     tool_references: Support | None = None
     history: dict[str, Any] | None = None
     max_output_tokens: int | None = None

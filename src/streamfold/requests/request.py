@@ -33,6 +33,8 @@ class Request:
         names: the tools' own names by the names that they are sent under. Calls are delivered under their own names.
         answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
         refused_schemas: digests of schemas that the endpoint has refused (`schema_digest`).
+        drop_bound_thinking: the provider is asked to leave out thinking that it would refuse, because what was sent
+            before it has changed.
         renames: names of members of the body, and what this model calls them instead.
         capabilities: what the model can do at this endpoint.
         family: what else is known of it there.
@@ -54,6 +56,7 @@ class Request:
     family: Family = NO_FAMILY
     stream: bool = True
     positions: tuple[int, ...] | None = None
+    drop_bound_thinking: bool = False
 
     @property
     def numbered(self) -> Iterator[tuple[int, Message]]:

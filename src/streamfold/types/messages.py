@@ -54,6 +54,8 @@ class Message:
             Parts and tools can be marked too.
         origin: the adapter and endpoint of the author. Parts that only the author can read (encrypted reasoning, items,
             signatures) are sent only there. None: they are sent everywhere.
+        prefix: of an answer whose reasoning is bound to what was sent before it (Claude 5.1 and later): digests of
+            that. Where it has changed, the reasoning is left out.
 
     Raises:
         ConfigError: the role or the content is invalid.
@@ -71,6 +73,7 @@ class Message:
     error: bool = False
     origin: str | None = field(default=None, compare=False, repr=False)
     cache: CacheMark = field(default=False, kw_only=True)
+    prefix: str | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
@@ -155,7 +158,7 @@ class Message:
 MessageLike: TypeAlias = Message | Mapping[str, Any]
 Messages: TypeAlias = str | Iterable[MessageLike]
 
-_WORDS = ("tool_call_id", "name", "reasoning", "refusal", "origin")
+_WORDS = ("tool_call_id", "name", "reasoning", "refusal", "origin", "prefix")
 _FLAGS = ("partial", "error")
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "role": (str,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, cast, overload
 
 from ..errors import PicklableSlots, StreamfoldError, join_limited
 from ..jsontext import parse_object, replace_non_finite
@@ -124,6 +124,7 @@ class Reply(PydanticField, PicklableSlots):
     reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
     answer: str | None = field(default=None, repr=False)  # the end of the text, where it was asked for as a tool call
     origin: str | None = field(default=None, repr=False, compare=False)  # see Message.origin
+    prefix: str | None = field(default=None, repr=False, compare=False)  # see Message.prefix
     pricing: PricingField = field(default=None, repr=False, compare=False)
 
     @property
@@ -184,7 +185,7 @@ class Reply(PydanticField, PicklableSlots):
     @overload
     def parse_as(self, form: Mapping[str, Any]) -> Any: ...
 
-    def parse_as(self, form: type[T] | Mapping[str, Any]) -> T | Any:
+    def parse_as(self, form: type[T] | Mapping[str, Any]) -> T:
         """Parses the text as the type of `response_format`: a pydantic model, or another type that pydantic validates.
 
         Of a JSON schema, the value is validated by all that the schema says, also by what the provider does not take of
@@ -207,7 +208,7 @@ class Reply(PydanticField, PicklableSlots):
         if problems:
             described = [f"{'.'.join(map(str, path)) or 'the answer'}: {message}" for path, message, _ in problems]
             raise InvalidReplyError(self._misfit(form, join_limited(described, "; ", "more problems")), self)
-        return read
+        return cast("T", read)
 
     def _misfit(self, form: Any, why: str) -> str:
         name = "the schema" if isinstance(form, Mapping) else OutputType.of(form).name
@@ -233,6 +234,7 @@ class Reply(PydanticField, PicklableSlots):
             refusal=self.refusal,
             extras=dict(replace_non_finite(self.extras)),
             origin=self.origin,
+            prefix=self.prefix,
         )
 
     @property

@@ -33,6 +33,7 @@ from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import encode_utf8, required_count, write_body
 from .aws_event_stream import AWSEventStream
+from .bound_thinking import BINDING_BETA, SentTurn, bind_thinking, drop_mismatched, leave_out_thinking
 from .decode import AnthropicEventReader
 from .encode import content_blocks, encode_turns, is_system
 from .prompt_caching import limit_cache_breakpoints, with_cache_control
@@ -64,6 +65,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         "response_format", "tools", "tool_choice",
     )  # fmt: skip
     counts_tokens = True
+    drops_bound_thinking = True
 
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:
         self.quirks = quirks or AnthropicQuirks()
@@ -147,7 +149,8 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         """The features that are asked for in a header: those of the provider, and `betas` as Anthropic's SDK has it."""
         asked = request.options.extra_body.get("betas")
         mcp = [MCP_BETA] if uses_mcp(request.tools) else []
-        return list(dict.fromkeys([*self.quirks.betas, *mcp, *(asked if isinstance(asked, list) else ())]))
+        binding = [BINDING_BETA] if request.drop_bound_thinking else []
+        return list(dict.fromkeys([*self.quirks.betas, *mcp, *binding, *(asked if isinstance(asked, list) else ())]))
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this API can't carry."""
@@ -162,7 +165,8 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         ]
         if system:
             body["system"] = system
-        turns = encode_turns(numbered[start:], request, self.quirks, report)
+        sent: list[SentTurn] = []
+        turns = encode_turns(numbered[start:], request, self.quirks, report, sent)
         body |= {"messages": turns, "stream": request.stream}
         add_hosted_members(body, request)
         if request.tools:
@@ -186,9 +190,21 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
             mix = name == "output_config" and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
         body.pop("betas", None)  # they are in the headers
+        if "messages" not in options.extra_body:
+            self._bind_thinking(body, sent, request, report)
         if "messages" not in options.extra_body and not request.messages[-1].paused:
             _check_prefill(body)
         return self._for_platform(body, self._betas(request))
+
+    def _bind_thinking(
+        self, body: dict[str, Any], sent: list[SentTurn], request: Request, report: EncodingReport
+    ) -> None:
+        binds, thinking = request.family.binds_thinking, body.get("thinking")
+        decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # by the caller
+        if binds is not None:
+            bind_thinking(body, sent, report, checked=binds == "always" and not decided)
+        if request.drop_bound_thinking and not decided and not drop_mismatched(body):
+            leave_out_thinking(body)
 
     def _for_platform(self, body: dict[str, Any], betas: list[str]) -> dict[str, Any]:
         """The body with what other platforms want in it instead of in the path or the headers."""

@@ -22,6 +22,7 @@ from ..content_blocks import (
     tool_name_of,
 )
 from ..encoding_report import EncodingReport
+from .bound_thinking import SentTurn
 from .prompt_caching import cache_last_block, with_cache_control
 from .quirks import AnthropicQuirks
 
@@ -155,12 +156,17 @@ def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozense
 
 
 def encode_turns(
-    messages: Sequence[tuple[int, Message]], request: Request, quirks: AnthropicQuirks, report: EncodingReport
+    messages: Sequence[tuple[int, Message]],
+    request: Request,
+    quirks: AnthropicQuirks,
+    report: EncodingReport,
+    sent: list[SentTurn],
 ) -> list[dict[str, Any]]:
     """Returns the turns. Neighbours of one role are one turn: several servers refuse two user turns in a row.
 
     Args:
         messages: those behind the opening system messages, with their positions.
+        sent: the assistant's messages are added, with their blocks.
 
     Raises:
         ConfigError: the API would refuse the conversation.
@@ -177,6 +183,7 @@ def encode_turns(
             case "assistant":
                 blocks = list(assistant_blocks(message, where, request, quirks, ids, report))
                 role, blocks = "assistant", cache_last_block(blocks, cache_mark(message, where))
+                sent.append(SentTurn(at, message, tuple(blocks)))
             case "tool":
                 _report(message, where, request, report)
                 role, blocks = "user", [result_block(message, ids[message.tool_call_id or ""], where)]

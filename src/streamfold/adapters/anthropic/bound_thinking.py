@@ -1,0 +1,179 @@
+"""Thinking that is bound to what was sent before it: the system prompt, the tools, and the messages before.
+
+Claude 5.1 and later refuse thinking whose prefix has changed since it was made. A message of an answer has a digest of
+its prefix (`Message.prefix`), so that this is found before a request is sent: the thinking is left out then, with a
+warning that names the change.
+
+Not part of a prefix: the order of tools, cache marks, thinking. Each block of thinking is also bound to the one before
+it, so that blocks can be left out at the beginning or at the end of a conversation, and not between others.
+https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from ...errors import join_limited
+from ...requests import digest_of, is_signed_block
+from ...types import Message
+from ..encoding_report import EncodingReport
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_THINKS = ("adaptive", "enabled")  # the types of thinking that take `block_binding`
+
+
+class Prefix(NamedTuple):
+    """Digests of what was sent before an answer.
+
+    Attributes:
+        after: of the last block of thinking that was sent; "" if there was none.
+    """
+
+    system: str
+    tools: str
+    messages: str
+    after: str
+
+    def __str__(self) -> str:
+        return ".".join(self)
+
+    @classmethod
+    def read(cls, text: str | None) -> Prefix | None:
+        """Returns the prefix that was written to a message; None if there is none, or another form of it."""
+        parts = (text or "").split(".")
+        return cls(*parts) if len(parts) == len(cls._fields) else None
+
+
+@dataclass(slots=True)
+class SentTurn:
+    """A message of the assistant, and the blocks that it is sent as."""
+
+    at: int
+    message: Message
+    blocks: tuple[dict[str, Any], ...]
+
+    @property
+    def thinking(self) -> list[dict[str, Any]]:
+        """The blocks of thinking among them."""
+        return [block for block in self.blocks if is_signed_block(block)]
+
+
+def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
+    """Notes the prefix of the answer, and leaves out thinking that the API would refuse.
+
+    Args:
+        body: the members of the request, which are changed.
+        turns: the assistant's turns in it. Thinking of which no prefix is known stays.
+        checked: whether the API refuses thinking whose prefix has changed.
+    """
+    system, tools = digest_of(_unmarked(body.get("system"))), digest_of(_tools(body.get("tools")))
+    before = _prefixes(body["messages"])
+    signed = [turn for turn in turns if turn.thinking]
+    lost: list[tuple[SentTurn, str]] = []
+    runs: list[list[SentTurn]] = [[]]  # turns whose thinking may be sent together
+    good_until, last = 0, ""
+    for turn in signed:
+        made = Prefix.read(turn.message.prefix)
+        now = Prefix(system, tools, before[id(turn.blocks[0])], "")
+        if made is not None and (change := _change(made, now, f"messages[{good_until}:{turn.at}]")):
+            lost.append((turn, change))
+            continue
+        if made is not None and runs[-1] and made.after != last:
+            runs.append([])
+        runs[-1].append(turn)
+        good_until, last = turn.at, _signature(turn.thinking[-1])
+    kept = max(reversed(runs), key=len)
+    lost += [(turn, "other thinking before it is not sent") for run in runs if run is not kept for turn in run]
+    if not checked:
+        kept = signed
+    elif lost:
+        _leave_out(body["messages"], {id(block) for turn, _ in lost for block in turn.thinking})
+        for change in dict.fromkeys(change for _, change in lost):
+            places = join_limited([f"messages[{turn.at}]" for turn, why in lost if why == change])
+            detail = f"{places}: the thinking, which is bound to what was sent before it, was left out: {change}"
+            report.warn("reasoning_dropped", detail)
+    after = _signature(kept[-1].thinking[-1]) if kept else ""
+    report.prefix = str(Prefix(system, tools, before[None], after))
+
+
+def drop_mismatched(body: dict[str, Any]) -> bool:
+    """Asks the API to leave out thinking whose prefix has changed. Returns whether it can be asked to."""
+    thinking = body.get("thinking", {"type": "adaptive"})  # what a request without it has
+    if thinking.get("type") not in _THINKS:
+        return False
+    body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    return True
+
+
+def leave_out_thinking(body: dict[str, Any]) -> None:
+    """Leaves out all thinking of earlier turns."""
+    _leave_out(
+        body["messages"], {id(block) for turn in body["messages"] for block in _blocks(turn) if is_signed_block(block)}
+    )
+
+
+def _change(made: Prefix, now: Prefix, between: str) -> str:
+    """Returns what is not as it was when an answer was made; "" if nothing is.
+
+    Args:
+        between: the messages that may have changed.
+    """
+    changed = [
+        *(["the system prompt has changed"] if made.system != now.system else []),
+        *(["the tools have changed"] if made.tools != now.tools else []),
+        *([f"something in {between} has changed"] if made.messages != now.messages else []),
+    ]
+    return ", ".join(changed)
+
+
+def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
+    """Returns digests of what stands before each block of the assistant, by the block's id; None: before the answer."""
+    found: dict[int | None, str] = {}
+    running = blake2b(digest_size=9)
+    for turn in messages:
+        for block in _blocks(turn):
+            if turn["role"] == "assistant":
+                found[id(block)] = running.hexdigest()
+            if not is_signed_block(block):
+                running.update(digest_of([turn["role"], _unmarked(block)]).encode())
+    found[None] = running.hexdigest()
+    return found
+
+
+def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
+    content = turn["content"]
+    yield from [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _tools(tools: Any) -> Any:
+    listed = [_unmarked(tool) for tool in tools or ()]
+    return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
+
+
+def _unmarked(value: Any) -> Any:
+    """Returns blocks without their cache marks."""
+    if isinstance(value, list):
+        return [_unmarked(each) for each in value]
+    if isinstance(value, Mapping) and "cache_control" in value:
+        return {name: member for name, member in value.items() if name != "cache_control"}
+    return value
+
+
+def _signature(block: Mapping[str, Any]) -> str:
+    return digest_of([block.get("signature"), block.get("data")])
+
+
+def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
+    """Removes blocks by their ids, and turns of which nothing is left."""
+    made: list[dict[str, Any]] = []
+    for turn in messages:
+        if turn["role"] == "assistant":
+            turn = {**turn, "content": [block for block in turn["content"] if id(block) not in gone]}
+        if turn["content"] and made and made[-1]["role"] == turn["role"] != "system":
+            made[-1] = {**made[-1], "content": [*made[-1]["content"], *turn["content"]]}
+        elif turn["content"]:
+            made.append(turn)
+    messages[:] = made

@@ -1,0 +1,55 @@
+"""Turns whose reasoning is signed: how one is recognised, and how it is sent without its reasoning.
+
+The maker checks the signature. It refuses that of another model, or of a conversation that has been changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from ..types import Message
+
+_SIGNED = ("thinking", "redacted_thinking")  # blocks of Anthropic's API
+_DETAILS = ("thinking_blocks", "reasoning_details")  # the same, as LiteLLM and OpenRouter write them
+
+
+def signed_turn(message: Message) -> str | None:
+    """Returns a digest by which a turn with signed reasoning is recognised; None for other messages.
+
+    It stays the same when anything else of the conversation is changed.
+    """
+    signed = [
+        payload
+        for name in ("blocks", *_DETAILS)
+        for block in _list(message, name)
+        if isinstance(block, Mapping) and (payload := block.get("signature") or block.get("data"))
+    ]
+    return digest_of([message.text, signed]) if signed else None
+
+
+def without_signed_reasoning(message: Message) -> Message:
+    """Returns a turn without its signed reasoning."""
+    extras = {name: value for name, value in message.extras.items() if name not in _DETAILS}
+    if isinstance(blocks := extras.get("blocks"), list):
+        extras["blocks"] = [block for block in blocks if not is_signed_block(block)]
+    return replace(message, extras=extras, reasoning=None)
+
+
+def is_signed_block(block: Any) -> bool:
+    """Returns whether a block is thinking, shown or encrypted."""
+    return isinstance(block, Mapping) and block.get("type") in _SIGNED
+
+
+def digest_of(value: Any) -> str:
+    """Returns a digest of JSON data, the same whatever the order of members."""
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
+
+
+def _list(message: Message, name: str) -> list[Any]:
+    value = message.extras.get(name)
+    return value if isinstance(value, list) else []

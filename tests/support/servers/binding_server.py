@@ -1,0 +1,131 @@
+"""A server of the Messages API that whose thinking is bound to what was sent before it.
+
+Written from https://platform.claude.com/docs/en/build-with-claude/preserved-thinking and its page on prefix checks. A
+signature has the digest of the system prompt, of the tools in the order of their names, and of everything before the
+block that isn't thinking; and the signature of the thinking before it, as it was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import httpx
+
+BETA = "thinking-binding-controls-2026-08-01"
+REFUSAL = (
+    "messages.{at}.content.{nth}: Invalid `signature` in `thinking` block. The block is bound to a different"
+    ' conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block". That'
+    f" setting requires the `{BETA}` value in the `anthropic-beta` header. {{why}}"
+)
+
+
+@dataclass
+class BindingServer:
+    """Answers with thinking, a text, and calls of the tools that a user's message names in brackets: `[look]`.
+
+    Attributes:
+        enforces: thinking whose prefix has changed is refused; else only if the request says what to do with it.
+        bodies: the requests, as JSON, each with `betas`.
+        refused: how many requests were refused.
+    """
+
+    enforces: bool = True
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    refused: int = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = {**json.loads(request.content), "betas": request.headers.get("anthropic-beta", "").split(",")}
+        self.bodies.append(body)
+        wanted = (body.get("thinking") or {}).get("block_binding", {}).get("prefix_mismatch_behavior")
+        if wanted and BETA not in body["betas"]:
+            return self._error("thinking.block_binding: Extra inputs are not permitted")
+        bad = next(invalid(body), None)
+        if bad is not None and wanted == "drop_block":
+            body = _without(body, bad[:2])
+        elif bad is not None and (self.enforces or wanted == "error"):
+            return self._error(REFUSAL.format(at=bad[0], nth=bad[1], why=bad[2]))
+        return _answer(body, len(self.bodies))
+
+    def _error(self, message: str) -> httpx.Response:
+        self.refused += 1
+        error = {"type": "invalid_request_error", "message": message}
+        return httpx.Response(400, json={"type": "error", "error": error})
+
+
+def invalid(body: Mapping[str, Any]) -> Iterator[tuple[int, int, str]]:
+    """Yields the places of thinking that does not fit what is before it, and why."""
+    last: str | None = None
+    for at, turn in enumerate(body["messages"]):
+        for nth, block in enumerate(_content(turn)):
+            if block["type"] != "thinking":
+                continue
+            made, now = json.loads(block["signature"]), prefix(body, at, nth)
+            changed = next((name for name in ("system", "tools", "messages") if made[name] != now[name]), None)
+            if changed:
+                yield at, nth, f"The `{changed}` differs from the one this block was created with."
+            elif last is not None and made["after"] != _short(last):
+                yield at, nth, "The `thinking` block that preceded this one when it was created is missing."
+            last = block["signature"]
+
+
+def prefix(body: Mapping[str, Any], at: int, nth: int) -> dict[str, str]:
+    """Returns the digests of what is before a block."""
+    turns = [[turn["role"], [_plain(block) for block in _content(turn)]] for turn in body["messages"][:at]]
+    if at < len(body["messages"]):
+        turns.append([body["messages"][at]["role"], [_plain(block) for block in _content(body["messages"][at])[:nth]]])
+    before = [[role, [block for block in blocks if block]] for role, blocks in turns]
+    tools = sorted((_plain(tool) for tool in body.get("tools", [])), key=lambda tool: tool["name"])
+    system = body.get("system", [])
+    return {
+        "system": _short([_plain(block) for block in system] if isinstance(system, list) else system),
+        "tools": _short(tools),
+        "messages": _short([turn for turn in before if turn[1]]),
+    }
+
+
+def _content(turn: Mapping[str, Any]) -> Sequence[Any]:
+    content = turn["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _plain(block: Mapping[str, Any]) -> Any:
+    return None if block.get("type") == "thinking" else {k: v for k, v in block.items() if k != "cache_control"}
+
+
+def _short(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _without(body: dict[str, Any], place: tuple[int, int]) -> dict[str, Any]:
+    """Returns a body without a block of thinking, and without all thinking behind it."""
+    made = []
+    for at, turn in enumerate(body["messages"]):
+        content = [
+            block for nth, block in enumerate(_content(turn)) if block["type"] != "thinking" or (at, nth) < place
+        ]
+        made.append({**turn, "content": content})
+    return {**body, "messages": made}
+
+
+def _answer(body: dict[str, Any], number: int) -> httpx.Response:
+    last = _content(body["messages"][-1])
+    words = " ".join(str(block.get("text", "")) for block in last)
+    after = [block["signature"] for turn in body["messages"] for block in _content(turn) if block["type"] == "thinking"]
+    made = {**prefix(body, len(body["messages"]), 0), "after": _short(after[-1]) if after else "", "number": number}
+    blocks: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": f"Thought {number}.", "signature": json.dumps(made)},
+        {"type": "text", "text": f"Answer {number}."},
+    ]
+    called = [tool["name"] for tool in body.get("tools", []) if f"[{tool['name']}]" in words]
+    blocks += [
+        {"type": "tool_use", "id": f"toolu_{number}_{at}", "name": name, "input": {"n": number}}
+        for at, name in enumerate(called)
+    ]
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    reason = "tool_use" if called else "end_turn"
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": body["model"], "content": blocks}
+    return httpx.Response(200, json={**message, "stop_reason": reason, "usage": usage})
