@@ -79,14 +79,14 @@ async def wait() -> str:
 
 
 @server.tool()
-async def report(ctx: Context[Any]) -> str:
+async def report(ctx: Context) -> str:
     """Reports its progress."""
     await ctx.report_progress(1, 2, "half")
     return "done"
 
 
 @server.tool()
-async def more(ctx: Context[Any]) -> str:
+async def more(ctx: Context) -> str:
     """Adds the tool `extra`."""
     server.add_tool(extra, description="Is new.")
     notify = getattr(ctx, "notify_tools_changed", None) or ctx.session.send_tool_list_changed
