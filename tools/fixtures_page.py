@@ -20,11 +20,12 @@ _HEAD = """\
 # The fixtures
 
 Answers as servers send them: `NAME.sse` is the body, byte for byte; `NAME.toml` says where it comes from and what it
-must fold to. The tests fold each one whole, byte by byte and in random pieces. `streamfold inspect
+become when it is read. The tests read each one whole, byte by byte and in random pieces. `streamfold inspect
 fixtures/FOLDER/NAME.sse` explains one event by event.
 """
 _SOURCES = {
-    "recorded": "as a running server sent it",
+    "recorded": "as a running server sent it, {engines} by inference engines (llama.cpp, transformers) and {stand_ins}"
+    " by stand-ins for hosted APIs (aimock, mock-ai-api, LiteLLM's proxy before them); none by a hosted provider yet",
     "documented": "written from the format's documentation, with content of our own",
     "synthesised": "written to show one behaviour, or one kind of damage, that servers are known for",
 }
@@ -34,10 +35,18 @@ def page() -> str:
     """The whole page."""
     recordings = [Recording.load(file) for file in sorted(FOLDER.glob("*/*.sse"))]
     count = Counter[str | None](recording.source for recording in recordings)
-    parts = [_HEAD, "\n".join(f"- **{name}** ({count[name]}): {words}" for name, words in _SOURCES.items())]
+    engines = sum(recording.source == "recorded" and _is_engine(recording.origin) for recording in recordings)
+    stand_ins = count["recorded"] - engines
+    sources = {name: words.format(engines=engines, stand_ins=stand_ins) for name, words in _SOURCES.items()}
+    parts = [_HEAD, "\n".join(f"- **{name}** ({count[name]}): {words}" for name, words in sources.items())]
     for folder, group in groupby(recordings, key=lambda recording: recording.name.partition("/")[0]):
         parts += [f"## {folder}", "\n".join(_table(list(group)))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _is_engine(origin: str) -> bool:
+    """Returns whether a model answered, perhaps through a proxy."""
+    return ("llama" in origin or "transformers" in origin) and "aimock" not in origin
 
 
 def _table(recordings: list[Recording]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes `docs/options-table.md`: what becomes of each option at each endpoint and model of the catalogue.
+"""Writes `docs/options-table.md`: the effect of each option at each endpoint and model of the catalogue.
 
 `nox -s options` runs it; `tests/config/test_options_page.py` fails when the page is older than what it is made from.
 Each cell is a request that was prepared, and not sent.
@@ -36,6 +36,8 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 _WITH_TOOLS = ("one call at a time", "tools", "forced call")
 _WORDS = {"option_dropped": "left out", "option_emulated": "emulated", "forced_choice_dropped": "left out"}
+# The clouds serve Claude by its own API alone: https://docs.anthropic.com/en/api/claude-on-vertex-ai
+_WITHOUT_CLAUDE = ("bedrock-openai", "vertex-openai", "vertex-openai-global")
 # Where an address has a part that differs for everybody.
 _PLACES = {"AZURE_OPENAI_ENDPOINT": "https://n.example", "AWS_REGION": "us-east-1", "GOOGLE_CLOUD_PROJECT": "p"}
 _HEAD = """\
@@ -43,10 +45,11 @@ _HEAD = """\
 
 # Options, by endpoint and model
 
-What becomes of each option, asked for alone, at the models that the catalogue names: *yes* it is sent (perhaps under
-another name), *changed* to what the model takes, *emulated* by streamfold, *left out*, or *no*: an error before
-anything is sent. All but *yes* and *no* are warnings on the reply. What nobody has written down is sent, and the
+The effect of each option, alone, at the models that the catalogue names: *yes*: it is sent (perhaps under another
+name), *changed* to a value that the model takes, *emulated* by streamfold, *left out*, or *no*: an error before
+anything is sent. All but *yes* and *no* are warnings on the reply. If nothing is known, the option is sent, and the
 server decides.
+
 `unsupported_options = "strict"` makes an error of each change. See [options](guides/options.md).
 """
 
@@ -63,7 +66,8 @@ def rows() -> Iterator[tuple[str, ...]]:
     with mock.patch.dict(os.environ, {**_PLACES, "GOOGLE_CLOUD_LOCATION": "us-east5"}):
         for name in sorted(provider_files()):
             profile = Provider.from_config(name).profile
-            for model in profile.examples() or [profile.model or "any"]:
+            models = [m for m in profile.examples() if not (name in _WITHOUT_CLAUDE and m.startswith("claude"))]
+            for model in models or [profile.model or "any"]:
                 provider = Provider.from_config(name, model=model)
                 yield name, f"`{model}`", *(cell(provider, column) for column in ASKED)
 

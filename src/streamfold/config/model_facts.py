@@ -317,6 +317,8 @@ class EndpointModels:
 
     def _is_makers_own(self, vendor: str | None) -> bool:
         """True if the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
+        if publisher := re.search(r"/publishers/([\w-]+)", self.base_url):  # Vertex AI: the path names the maker
+            return vendor == publisher[1]
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()
