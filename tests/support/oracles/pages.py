@@ -32,7 +32,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from streamfold import Provider, testing
+from streamfold import McpTools, Provider, testing
 from streamfold.config import config_problems, read_config
 from streamfold.testing import ScriptedProvider
 from streamfold.turn_cache import read_turn_cache
@@ -127,6 +127,8 @@ class Page:
         for key in KEYS:
             self.monkeypatch.setenv(key, "sk-test")
         (self.folder / "fixtures").symlink_to(ROOT / "fixtures")
+        # Importing the SDK of MCP takes longer than 30 seconds on a machine that does much else.
+        self.monkeypatch.setitem(McpTools.__init__.__kwdefaults__ or {}, "connect_timeout", 600)
         real, page = Provider.from_config, self
 
         def from_config(cls: type[Provider], spec: Any = None, *, hooks: Any = (), **given: Any) -> Any:
