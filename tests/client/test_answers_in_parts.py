@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -35,8 +36,14 @@ from streamfold import (
     run_tools,
     user,
 )
+from streamfold.adapters.batches import BatchResult
 from streamfold.client import retrying
 from streamfold.client.retrying import Backoff
+from streamfold.limits import BudgetExceededError, MemoryLimitStore
+from streamfold.limits.limit_state import Batch
+from streamfold.recording import Recording, ReplayTransport, recording_client
+from streamfold.requests import Request
+from streamfold.types import ChatParams
 from tables import each_row
 
 PAY = Tool("pay", "Pays.", {"type": "object", "properties": {"amount": {"type": "integer"}}})
@@ -503,3 +510,65 @@ async def test_a_run_runs_the_calls_of_the_whole_answer(wire: Wire) -> None:
     assert (reply.text, sorted(ran), len(run.replies), len(server.bodies)) == ("Paid.", [1, 2], 2, 4)
     if wire == "anthropic":
         assert server.bodies[3]["messages"][1]["content"] == claude_blocks([step for part in PARTS for step in part])
+
+
+async def test_an_extracted_value_may_span_parts() -> None:
+    """The JSON text is joined before it is read."""
+    server = PartedServer("gemini", [[text('{"amount": 1')], [text("2}")]])
+    async with server.provider() as provider:
+        value = await provider.extract(dict[str, int], "How much?")
+    assert value == {"amount": 12}
+
+
+# --- limits, recordings, batches --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_each_part_is_reserved_before_it_is_sent(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request reserves one part; the next one is sent only if the budget still allows it, and each is charged."""
+    prices = {"input": 0, "output": 1_000_000}  # the parts cost 1, 2 and 3
+    for budget, sent, spent in ((100, 3, 6), (3, 2, 3), (1, 1, 1)):
+        store = MemoryLimitStore()
+        monkeypatch.setattr("streamfold.limits.rate_limiter.process_store", lambda store=store: store)
+        server = PartedServer(wire, PARTS)
+        async with server.provider(prices=prices, max_cost_per_day=budget) as provider:
+            failed: APIError | None = None
+            try:
+                await provider.chat("Pay?", [PAY])
+            except BudgetExceededError as error:
+                failed = error
+            assert provider.limiter is not None
+            charged = store.apply(provider.limiter.name, Batch(budgeted=True)).spent
+        assert (len(server.bodies), charged) == (sent, spent * 1_000_000)
+        assert (failed is None) == (sent == 3)
+        if failed is not None:
+            assert failed.partial is not None
+            assert failed.partial.text == "".join(s.text for p in PARTS[:sent] for s in p if s.kind == "text")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_recording_has_each_request(wire: Wire, tmp_path: Path) -> None:
+    """Replayed, they are the same answer; alone, a part is an answer whose end is unknown."""
+    server = PartedServer(wire, PARTS)
+    client, transport = recording_client(server.client(), tmp_path, name="pay")
+    config = {"api_key": "k", "model": MODELS[wire], "max_retries": 0}
+    async with Provider.from_config(wire, http_client=client, **config) as provider:
+        reply = await provider.chat("Pay?", [PAY])
+    await client.aclose()
+    assert [path.name for path in transport.written] == ["pay", "pay-2", "pay-3"]
+    recordings = [Recording.load(tmp_path / f"{path.name}.sse") for path in transport.written]
+    assert [recording.expect["finish_reason"] for recording in recordings] == ["unknown", "unknown", "tool_calls"]
+    async with httpx.AsyncClient(transport=ReplayTransport(tmp_path / "pay")) as replayed:
+        again = await Provider.from_config(wire, http_client=replayed, **config).chat("Pay?", [PAY])
+    assert (again.text, calls_of(again), again.usage) == (reply.text, calls_of(reply), reply.usage)
+
+
+def test_a_batch_continues_no_answer() -> None:
+    """Its reply is the part, with a warning."""
+    provider = Provider.from_config("anthropic:claude-opus-4-8", api_key="k")
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    answer = {"type": "message", "id": "m", "model": "m", "role": "assistant", "content": claude_blocks(PARTS[0])}
+    result = BatchResult("1", {**answer, "stop_reason": "pause_turn", "usage": usage})
+    reply = provider.batches().request(ChatParams(Request.read("", "Pay?", [PAY], "auto", {}))).reply(result)
+    assert (reply.text, reply.finish_reason, reply.tool_calls, reply.paused) == ("I will pay, ", "unknown", [], True)
+    assert [warning.code for warning in reply.warnings] == ["calls_dropped", "not_continued"]
