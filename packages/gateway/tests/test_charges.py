@@ -159,6 +159,10 @@ def cost(usage: Usage) -> Cost:
     return Cost(Decimal(usage.input_tokens or 0) + 2 * Decimal(usage.output_tokens or 0))
 
 
+async def never() -> Any:
+    raise AssertionError("one request has one reservation")
+
+
 REQUEST = Request("m", (Message("user", "x" * 24),))  # 6 tokens and 4 around them
 BROKE = APIConnectionError("gone")
 USED = Usage(50, 60, 110)
@@ -181,7 +185,7 @@ USED = Usage(50, 60, 110)
 async def test_how_requests_end(events: list[Any], end: Any) -> None:
     """Whole answers by the provider's counts, others by what came; nothing for what a model can't have answered."""
     noted = Noted()
-    charge = UsageMeter(noted, REQUEST, cost, reads_on=True)  # type: ignore[arg-type]
+    charge = UsageMeter(noted, never, REQUEST, cost, reads_on=True)  # type: ignore[arg-type]
     for happened in events:
         match happened:
             case "begin":
@@ -205,7 +209,7 @@ async def test_who_leaves_for_good_is_charged_for_what_may_be_hidden(monkeypatch
     for seconds, limit, written in ((2.0, None, 1000), (2.0, 300, 300), (1000.0, None, 16_384), (0.0, None, 2)):
         noted, now = Noted(), 0.0
         request = Request("m", REQUEST.messages, options=type(REQUEST.options)(max_output_tokens=limit))
-        charge = UsageMeter(noted, request, cost, reads_on=True)  # type: ignore[arg-type]
+        charge = UsageMeter(noted, never, request, cost, reads_on=True)  # type: ignore[arg-type]
         charge.begin(ScriptedProvider("Hi").chat_stream("Hi"))
         charge.take(StreamChunk("12345678"))
         now = seconds

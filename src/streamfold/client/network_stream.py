@@ -28,6 +28,7 @@ from ..errors import (
     StreamError,
     StreamfoldError,
 )
+from ..limits import part_reserver
 from ..net import Exchange, HTTPRequest
 from ..requests import estimated_tokens, text_tokens
 from ..types import Message, PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
@@ -265,7 +266,7 @@ class NetworkStream:
         except APIError as error:
             self._failed = True
             if not self._attempts.closed:  # after aclose() the broken connection is our own doing
-                if self._continuations and self._decoder is not None:
+                if self._decoder is not None and (self._continuations or self._decoder.part_ended):
                     self._add_partial(error, self._decoder)
                 error.warnings = self.warnings
                 error.continuation = partial(resume_answer, self._call.endpoint, self._call.params)
@@ -313,7 +314,11 @@ class NetworkStream:
             unfinished = IncompleteStreamError(what, partial=decoder.partial())
             unfinished.partial_tool_calls = decoder.partial_tool_calls
             raise unfinished
-        self._attempts.lease.charge(self._part(decoder))
+        part = self._part(decoder)
+        self._attempts.lease.charge(part)
+        await self._attempts.lease.aclose()
+        if (reserve := part_reserver()) is not None:
+            await reserve(part)
         self._earlier_warnings = self._request_warnings
         self._earlier_calls = len(decoder.partial_tool_calls)
         await self._attempts.next_request(following.http_request())

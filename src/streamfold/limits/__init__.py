@@ -20,7 +20,9 @@ from .rate_limiter import (
     count_memory_in,
     is_limited,
     open_limit_store,
+    part_reserver,
     provider_limiter,
+    reserving_parts,
 )
 from .sqlite import SQLiteLimitStore
 from .store_session import SharedLimitStore
@@ -41,6 +43,7 @@ __all__ = [
     "estimated_tokens",
     "failed_before_answer",
     "provider_limiter",
+    "reserving_parts",
     "text_tokens",
 ]
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from hashlib import sha256
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias
 
 import anyio
 
 from ..config import Profile, RateLimitSettings, read_settings, store_place, store_url
 from ..errors import ConfigError
 from ..net import Interrupted, run_within
-from ..types import Cost, RateLimit, Usage
+from ..types import Cost, RateLimit, Reply, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
 from .limit_state import DAY, Charge, Grant, PauseSending, Reserve
@@ -75,6 +75,29 @@ _CHARGING = 3.0  # seconds that charging may take
 _UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
 
 _current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
+_PartReserver: TypeAlias = Callable[[Reply], Awaitable[None]]
+_part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_reserver", default=None)
+
+
+@contextmanager
+def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
+    """Calls a function before each further request of an answer that takes several and is read inside.
+
+    For limits beside those of a provider, such as the budget of a client.
+
+    Args:
+        reserve: called with the text, usage and cost of the request before. An exception of it ends the answer.
+    """
+    token = _part_reserver.set(reserve)
+    try:
+        yield
+    finally:
+        _part_reserver.reset(token)
+
+
+def part_reserver() -> _PartReserver | None:
+    """Returns the function of `reserving_parts`; None outside."""
+    return _part_reserver.get()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import anyio
 
 from streamfold import APIError, ChatStream, ConfigError, NotConfiguredError, Reply, StreamChunk
 from streamfold.adapters import Delta
+from streamfold.limits import reserving_parts
 from streamfold.serving import (
     DeltaOrder,
     ReplyWriter,
@@ -178,12 +180,14 @@ class Answering:
             )
             if meter is not None:
                 meter.begin(stream)
+            parts = nullcontext() if meter is None else reserving_parts(meter.next_part)
             async with stream:
-                async for chunk in stream:
-                    if meter is not None:
-                        meter.take(chunk)
-                    if not self._gone:
-                        await self._show(take, chunk, stream)
+                with parts:
+                    async for chunk in stream:
+                        if meter is not None:
+                            meter.take(chunk)
+                        if not self._gone:
+                            await self._show(take, chunk, stream)
                 if meter is not None:
                     meter.answered(stream.reply)
                 if self._gone:

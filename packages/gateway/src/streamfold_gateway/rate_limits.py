@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from math import ceil
 from typing import Any, TypeAlias
 
@@ -39,7 +40,10 @@ _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing
 class UsageMeter:
     """Charges the reservation of one request: with the usage that the provider reports, else with an estimate.
 
+    An answer that takes several requests of the provider has a reservation for each of them.
+
     Args:
+        again: returns the reservation of a further request.
         cost: returns the cost of a usage; None if it is not known.
         reads_on: whether tokens or money are limited: see the attribute.
 
@@ -47,9 +51,19 @@ class UsageMeter:
         reads_on: whether the answer is read to its end after its client has left, because its usage comes there.
     """
 
-    def __init__(self, reservation: Reservation, request: Request, cost: Pricer, *, reads_on: bool) -> None:
+    def __init__(
+        self,
+        reservation: Reservation,
+        again: Callable[[], Awaitable[Reservation]],
+        request: Request,
+        cost: Pricer,
+        *,
+        reads_on: bool,
+    ) -> None:
         self.reads_on = reads_on
         self._reservation = reservation
+        self._again = again
+        self._parts = 0  # of the answer, that were charged
         self._request = request
         self._cost = cost
         self._began: float | None = None
@@ -62,6 +76,18 @@ class UsageMeter:
     def begin(self, stream: ChatStream) -> None:
         """Notes that the request is sent."""
         self._began, self._stream = anyio.current_time(), stream
+
+    async def next_part(self, part: Reply) -> None:
+        """Charges what a request has used, and reserves the next one of the same answer.
+
+        Raises:
+            LimitReachedError, BudgetExceededError: it may not be sent.
+        """
+        self._charge(part.usage, part.cost, written=self._written, whole=True)
+        await self._reservation.aclose()
+        self._parts += 1
+        self._written = 0
+        self._reservation = await self._again()
 
     def take(self, chunk: StreamChunk) -> None:
         """Counts a part of the answer."""
@@ -93,15 +119,29 @@ class UsageMeter:
         if error is not None and not counted and (failed_before_answer(error) or isinstance(error, UpstreamError)):
             self._reservation.failed()
             return
-        usage, cost = (self._reply.usage, self._reply.cost) if self._reply else (None, None)
-        if usage is None or usage.input_tokens is None or usage.output_tokens is None or not self._whole:
-            if not self._whole and error is None:  # its client has left
-                hidden = ceil((anyio.current_time() - self._began) * _FASTEST)
-                counted = max(counted, min(hidden, _most_output(self._request)))
+        usage, cost = self._used()
+        if not self._whole and error is None:  # its client has left
+            hidden = ceil((anyio.current_time() - self._began) * _FASTEST)
+            counted = max(counted, min(hidden, _most_output(self._request)))
+        self._charge(usage, cost, written=counted, whole=self._whole)
+
+    def _used(self) -> tuple[Usage | None, Cost | None]:
+        """Returns what the current request has used, as far as the provider says."""
+        reply = self._reply
+        if reply is None or reply.usage is None or not self._parts:
+            return (reply.usage, reply.cost) if reply else (None, None)
+        if len(reply.usage.steps) <= self._parts:  # nothing of it has arrived
+            return None, None
+        step = replace(reply, usage=reply.usage.steps[-1])
+        return step.usage, step.cost
+
+    def _charge(self, usage: Usage | None, cost: Cost | None, *, written: int, whole: bool) -> None:
+        """Charges the reservation. Counts that the provider did not send are estimated."""
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None or not whole:
             read = usage.input_tokens if usage and usage.input_tokens is not None else estimated_tokens(self._request)
-            written = max(counted, usage.output_tokens or 0 if usage else 0)
-            usage, cost = Usage(read, written, read + written), cost if self._whole else None
-        self._reservation.charge(usage, cost or self._cost(usage), partial=not self._whole)
+            written = max(written, usage.output_tokens or 0 if usage else 0)
+            usage, cost = Usage(read, written, read + written), cost if whole else None
+        self._reservation.charge(usage, cost or self._cost(usage), partial=not whole)
 
     def _counted(self) -> int:
         """Returns the tokens of the answer that were seen."""
@@ -125,6 +165,8 @@ def most_expected(request: Request, most_output: int | None) -> Usage:
     read, written = estimated_tokens(request), most_output or _most_output(request)
     return Usage(read, written, read + written)
 
+
+_NEXT_PART_SECONDS = 300.0  # seconds that an answer waits for the rate of its key before its next request
 
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
 
@@ -174,7 +216,11 @@ class KeyRateLimits:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
             raise misconfigured() from ConfigError(why)
         reads_on = limiter.limits_cost or client.options.tpm is not None
-        return UsageMeter(await _reserved(limiter, bound), request, route.cost, reads_on=reads_on)
+
+        def again() -> Awaitable[Reservation]:
+            return limiter.acquire(max_wait=_NEXT_PART_SECONDS, cost=bound.amount if bound else None)
+
+        return UsageMeter(await _reserved(limiter, bound), again, request, route.cost, reads_on=reads_on)
 
     async def aclose(self) -> None:
         """Closes the store."""

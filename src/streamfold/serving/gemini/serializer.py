@@ -81,7 +81,7 @@ class GeminiSerializer(StreamSerializer):
         self._write_queue()
 
     def write_extra(self, name: str, value: Any) -> None:
-        if name in ABOUT_CANDIDATE:
+        if name in ABOUT_CANDIDATE or name == "continuationToken":
             self._about[name] = value
         elif name == "promptFeedback" and isinstance(value, dict):
             self._blocked = value
