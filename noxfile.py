@@ -273,11 +273,12 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def docs(session: nox.Session) -> None:
-    """Builds the documentation into build/site; a broken link or a missing name is an error. `-- serve` shows it."""
+    """Builds the documentation into build/site; a broken link or a private word is an error. `-- serve` shows it."""
     session.install(*DOCS)
     if session.posargs:
         session.run("mkdocs", *session.posargs)
     else:
+        session.run("python", "tools/plain_words.py")
         session.run("mkdocs", "build", "--strict", "--quiet")
 
 

@@ -118,7 +118,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "chat-parts": ("chat", "sends `content` as a list of parts"),
     "chat-message": ("chat", "sends the whole `message` beside the `delta`"),
     "chat-usage-twice": ("chat", "sends usage in several chunks"),
-    "chat-usage-place": ("chat", "sends usage beside a choice, or in a place of its own"),
+    "chat-usage-place": ("chat", "sends usage beside a choice, or in another place"),
     "chat-object": ("chat", "has another `object` than `chat.completion.chunk`, or none"),
     "chat-ids": ("chat", "changes the id of the answer, or sends none, or an empty one"),
     "chat-error": ("chat", "sends an error inside a response with status 200"),
@@ -391,7 +391,7 @@ def corpus_section(folder: Path) -> str:
     projects, providers = len({stream.repo for stream in streams}), len({stream.provider for stream in streams})
     return f"""\
 {len(streams)} streams that {projects} public projects recorded from {providers} providers and servers. *Read right*:
-text, reasoning and calls are those that were derived from the bytes by a program of its own, and compared with other
+text, reasoning and calls are those that were derived from the bytes by a separate program, and compared with other
 readers. The tests compare all of each answer, cut in many ways.
 
 {by_provider}
@@ -542,7 +542,7 @@ _HEAD = """\
 
 # Evidence
 
-What is behind [the promises](index.md#what-is-guaranteed), in figures. Each section names the command that makes its
+The figures behind [the promises](index.md#what-is-guaranteed). Each section names the command that makes its
 figures again; a test compares the page with what the script makes.
 
 """
@@ -558,7 +558,7 @@ _MISSING = """\
 - **No recording of a hosted provider that we made ourselves.** Everything from hosted providers is recorded by others
   or written from documentation. `nox -s live` records a conversation with tools from each provider whose key is set,
   checks it, and keeps it as a fixture.
-- **No figures from production.** Nobody is known to run it there; the version is alpha.
+- **No figures from production.** No production use is known; the version is alpha.
 - **No machine with a GPU.** vLLM and SGLang are covered by recordings, by their own parsers on a CPU
   (`nox -s parsers`) and by their chat templates, not by running servers. llama.cpp's server runs with a tiny model.
 - **Windows and macOS** are in the matrix of the workflow. `nox -s windows` simulates what of Windows can be simulated

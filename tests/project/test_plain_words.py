@@ -22,6 +22,11 @@ def test_modules(folder: str) -> None:
     assert [line for module in modules for line in plain_words.in_module(module)] == []
 
 
+def test_pages() -> None:
+    """No page has one of the patterns, outside of code."""
+    assert [line for page in plain_words.pages() for line in plain_words.in_page(page)] == []
+
+
 @each_row(
     "text",
     [

@@ -14,7 +14,7 @@ WarningCode = Literal[
     "truncated_event",  # the last event was cut in two; it held nothing that was needed
     "late_content",  # text or calls came after a finish reason; they are part of the answer
     "leaked_markup",  # the text contains tool calls as markup; the detail names the dialect that would read them
-    "not_continued",  # the answer goes on in the response to another request, which was not sent; the detail says why
+    "not_continued",  # the answer continues in the response to another request, which was not sent; the detail says why
     "empty_answer",  # the stream ended in order, with neither text nor calls
     # tool calls
     "calls_dropped",  # calls were in the stream and are not delivered; the detail says which and why
