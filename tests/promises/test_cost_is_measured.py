@@ -1,4 +1,4 @@
-"""What it costs is measured, beside httpx with a JSON parser alone and other libraries (how)."""
+"""The cost of a chunk is measured, beside httpx with a JSON parser alone and other libraries (how)."""
 
 from __future__ import annotations
 

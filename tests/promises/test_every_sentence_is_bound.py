@@ -12,7 +12,7 @@ from tables import each_row
 
 TESTS = Path(__file__).parents[1]
 README = TESTS.parent / "README.md"
-SECTIONS = ("What is guaranteed", "Integrations")
+SECTIONS = ("What is guaranteed", "What else there is")
 MODULES = sorted(Path(__file__).parent.glob("test_*.py"))
 
 pytestmark = pytest.mark.skipif(not README.is_file(), reason="the README is not part of what is installed")

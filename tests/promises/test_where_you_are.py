@@ -1,17 +1,15 @@
-"""Under the SDK you have: AsyncOpenAI(http_client=httpx2.AsyncClient(transport=RepairTransport())) reads what the SDK
-alone gets wrong; Anthropic's and Google's take it too (guide).
+"""LangChain, pydantic-ai, web pages and sync code on any of these models.
 
-In LangChain, pydantic-ai, or sync code.
+RepairTransport: keep the SDK of OpenAI, Anthropic or Google, and have its streams read right.
 
-In front of any model: the gateway speaks Chat Completions, Responses, Anthropic's and Gemini's API, whatever the
-provider speaks; Claude Code, Codex, Gemini CLI and web pages use it as it is.
+A gateway that serves your models over four APIs, with keys, limits and budgets; also for Claude Code and other agents.
 
-On servers you don't know: streamfold doctor URL asks a server what it really does.
+streamfold batch answers many rows. After a crash, only the rows in flight are sent again. It can use the provider's
+batch API, or run on Ray.
 
-Over many rows: streamfold batch answers each row once, and after a kill asks only rows under way again; also by batch
-APIs, or on Ray.
+Rate limits and budgets, costs, traces and metrics.
 
-Within limits: requests, tokens and money, shared by processes and by gateways behind a proxy.
+streamfold doctor URL tests what a server really does.
 """
 
 from __future__ import annotations
