@@ -13,6 +13,7 @@ import pytest
 
 from binding_server import BETA, BindingServer, invalid
 from streamfold import BadRequestError, Message, Provider, Reply, Tool, assistant, system, tool_result, user
+from streamfold.types import TextPart
 from support.builders.scale import pick
 
 TOOLS = [Tool(name, f"Does {name}.", {"type": "object", "properties": {}}) for name in ("look", "edit", "find", "run")]
@@ -162,6 +163,28 @@ async def test_what_has_changed_is_named() -> None:
             assert len(thinking(server.bodies[-1])) == (words is None)
             assert "messages[2]" in str(dropped(reply)) or words is None
     assert server.refused == 0
+
+
+async def test_what_is_no_change() -> None:
+    """The order of tools, tools that are loaded later, and cache marks are not part of what thinking is bound to."""
+    server = BindingServer(enforces=False)
+    later = Tool("later", "Loaded later.", {"type": "object", "properties": {}}, extra={"defer_loading": True})
+    async with asked(server) as provider:
+        first = await provider.chat([system("Hi"), user("[look]")], TOOLS[:2], stream=False)
+        [call] = first.message.tool_calls
+        talk = [system("Hi"), user("[look]"), first.message, tool_result(call, [TextPart("a"), TextPart("b")])]
+        second = await provider.chat(talk, TOOLS[:2], stream=False)
+        marked = tool_result(call, [TextPart("a", cache=True), TextPart("b")])
+        changed = [
+            system("Hi", cache=True),
+            user("[look]", cache=True),
+            first.message,
+            marked,
+            second.message,
+            user("So?"),
+        ]
+        reply = await provider.chat(changed, [later, *reversed(TOOLS[:2])], stream=False)
+    assert (dropped(reply), len(thinking(server.bodies[-1]))) == ([], 2)
 
 
 async def test_an_older_account() -> None:

@@ -24,6 +24,18 @@ REFUSALS: dict[str, tuple[str, list[Any], Any]] = {
         "Conversation roles must alternate user/assistant/user/assistant/...",
         [user("a"), user("b")], lambda sent: [each["content"] for each in sent] == ["a\n\nb"],
     ),
+    "alternating at Perplexity": (
+        "After the (optional) system message(s), user and assistant roles should be alternating.",
+        [user("a"), user("b")], lambda sent: [each["content"] for each in sent] == ["a\n\nb"],
+    ),
+    "successive": (
+        "deepseek-reasoner does not support successive user or assistant messages (messages[1] and messages[2]).",
+        [user("a"), user("b")], lambda sent: [each["content"] for each in sent] == ["a\n\nb"],
+    ),
+    "system inside": (
+        "invalid params, chat content has invalid message role: system (2013)", LATE,
+        lambda sent: sent[2]["role"] == "user",
+    ),
     "last": ("Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant",
              [user("Hi"), assistant("Yes?")], lambda sent: sent[-1]["content"] == "Continue."),
     "behind a result": (

@@ -145,7 +145,7 @@ class _Validation:
         elif isinstance(value, list):
             yield from self._of_list(value, schema, path)
         elif isinstance(value, Mapping):
-            yield from self._of_object(value, schema, path)
+            yield from self._of_object(value, schema, path, refs)
 
     def _fits(self, value: Any, schema: Any, path: Path, refs: frozenset[str]) -> bool:
         return next(self.problems(value, schema, path, refs), None) is None
@@ -187,7 +187,9 @@ class _Validation:
             if found < least or (most is not None and found > most):
                 yield SchemaProblem(path, f"has {found} items of a form of which it must have another number", value)
 
-    def _of_object(self, value: Mapping[str, Any], schema: Mapping[str, Any], path: Path) -> Iterator[SchemaProblem]:
+    def _of_object(
+        self, value: Mapping[str, Any], schema: Mapping[str, Any], path: Path, refs: frozenset[str]
+    ) -> Iterator[SchemaProblem]:
         yield from _of_size(len(value), schema, path, value, "Properties", "members")
         demanded = list(schema.get("required") or ())
         demanded += [each for name, more in _named(schema, "dependentRequired") if name in value for each in more]
@@ -215,7 +217,7 @@ class _Validation:
                 yield from self.problems(name, schema["propertyNames"], at, frozenset())
         for name, form in _named(schema, "dependentSchemas"):
             if name in value:
-                yield from self.problems(value, form, path, frozenset())
+                yield from self.problems(value, form, path, refs)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -4,8 +4,9 @@ Claude 5.1 and later refuse thinking whose prefix has changed since it was made.
 its prefix (`Message.prefix`), so that this is found before a request is sent: the thinking is left out then, with a
 warning that names the change.
 
-Not part of a prefix: the order of tools, cache marks, thinking. Each block of thinking is also bound to the one before
-it, so that blocks can be left out at the beginning or at the end of a conversation, and not between others.
+Not part of a prefix: the order of tools, tools that are loaded later, cache marks, thinking. Each block of thinking is
+also bound to the one before it, so that blocks can be left out at the beginning or at the end of a conversation, and
+not between others.
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 
@@ -149,16 +150,18 @@ def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _tools(tools: Any) -> Any:
-    listed = [_unmarked(tool) for tool in tools or ()]
+    """Returns the tools that are part of a prefix: those that aren't loaded later, in the order of their names."""
+    listed = [_unmarked(tool) for tool in tools or () if not (isinstance(tool, Mapping) and tool.get("defer_loading"))]
     return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
 
 
 def _unmarked(value: Any) -> Any:
-    """Returns blocks without their cache marks."""
+    """Returns blocks without their cache marks, also those in the content of results."""
     if isinstance(value, list):
         return [_unmarked(each) for each in value]
-    if isinstance(value, Mapping) and "cache_control" in value:
-        return {name: member for name, member in value.items() if name != "cache_control"}
+    if isinstance(value, Mapping) and ("cache_control" in value or isinstance(value.get("content"), list)):
+        members = {name: member for name, member in value.items() if name != "cache_control"}
+        return {**members, "content": _unmarked(members["content"])} if "content" in members else members
     return value
 
 
