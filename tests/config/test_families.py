@@ -57,7 +57,7 @@ def test_every_source_is_used() -> None:
 @each_row(
     ("model", "prefix"),
     [
-        ("gpt-5.4-mini-2026-03-05", "gpt-5.4"),
+        ("gpt-5.4-mini-2026-03-05", "gpt-5.4-mini"),
         ("gpt-5.4-pro", "gpt-5.4-pro"),
         ("openai/gpt-5-mini", "gpt-5"),
         ("ft:gpt-4o-mini-2024-07-18:org::id", "gpt-4o"),

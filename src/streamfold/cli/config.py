@@ -23,6 +23,7 @@ from ..config import (
     effective_values,
     provider_files,
     read_config,
+    retiring_models,
     search_locations,
     stores_in_process,
     toml_path,
@@ -62,6 +63,9 @@ def show(
         _print(values)
 
 
+_RETIREMENT_DAYS = 90
+
+
 @app.command()
 def check(
     file: File = None,
@@ -73,7 +77,7 @@ def check(
     """Check the file, that keys are set and that budgets have prices; with --connect, that each provider answers.
 
     Print each problem on a line, and exit with 1 if there are any. A table of a package that is not
-    installed is one.
+    installed is one. A model that its maker switches off within 90 days is a note.
     """
     config, problems, notes = None, [], []
     try:
@@ -81,6 +85,7 @@ def check(
         problems = [*config_problems(config), *_unpriced_budgets(config)]
         if stores := stores_in_process(config):
             notes = [f"what is kept here ends with the process: {', '.join(stores)} (sqlite:///PATH keeps it)"]
+        notes += retiring_models(config, _RETIREMENT_DAYS)
     except ConfigError as error:
         problems = [str(error)]
     if connect and config is not None and not problems:

@@ -13,7 +13,7 @@ from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
 from ..errors import APIError, ConfigError
 from ..net import HTTPRequest
-from ..requests import Request, escape_special_tokens, has_cache_marks, least_text_tokens, raw_tools
+from ..requests import Request, escape_special_tokens, has_cache_marks, least_text_tokens, raw_tools, retirement_notice
 from ..types import Message, Reply, ReplyWarning, Usage
 from .costs import ProfilePricing
 from .endpoint import Endpoint
@@ -251,6 +251,8 @@ def _prepared(
         request = endpoint.request(request, served.api)
         detail = f"{request.model} is not served by the API {usual!r}: the request was sent to {served.api!r}"
         changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
+    if (notice := retirement_notice(request.model, request.family)) is not None:
+        changes.append(ReplyWarning("model_retires", notice))
     if restrictions.only_streams and not request.stream:
         request = replace(request, stream=True)
     if profile.escape_special_tokens:

@@ -27,6 +27,7 @@ from .inspection import (
     configured_budgets,
     describe_key,
     effective_values,
+    retiring_models,
     stores_in_process,
 )
 from .model_facts import prices_in, read_prices

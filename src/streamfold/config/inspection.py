@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-from ..requests import CAPABILITIES, ModelTable, Support
+from ..errors import ConfigError
+from ..requests import CAPABILITIES, ModelTable, Support, retirement_notice
 from ..urls import shown_url, variable_names
 from .environment import variable_is_set
 from .file import Config, build_profile, check_layers
@@ -98,7 +99,9 @@ def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Effect
     model = profile.resolve().model or ""
     for name, value in profile.family_of(model).known().items():
         if name not in CAPABILITIES:
-            yield EffectiveValue(f"family.{name}", json.dumps(value), _written(layers, profile, name, model))
+            yield EffectiveValue(
+                f"family.{name}", json.dumps(value, default=str), _written(layers, profile, name, model)
+            )
 
 
 def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:
@@ -210,6 +213,21 @@ def stores_in_process(config: Config) -> list[str]:
     ]
     counted = settings.rate_limits.store == "memory" and configured_budgets(config)
     return [*(["rate_limits.store"] if counted else ()), *found]
+
+
+def retiring_models(config: Config, days: int) -> list[str]:
+    """Returns a line for each model of the file that is switched off within this many days, or was."""
+    found, specs = [], list(config.names)
+    for spec in specs:  # grows by the fallbacks
+        try:
+            profile = config.profile(spec)
+            model = profile.resolve().model
+        except ConfigError:  # a problem of its own
+            continue
+        specs += [name for name in profile.fallback if name not in specs]
+        if model is not None and (notice := retirement_notice(model, profile.family_of(model), days)) is not None:
+            found.append(f"{spec}: {notice}")
+    return found
 
 
 def _file_problems(config: Config) -> Iterator[tuple[int, str]]:

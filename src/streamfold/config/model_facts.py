@@ -46,6 +46,7 @@ class _Row(NamedTuple):
 class _Index(NamedTuple):
     rows: Mapping[str, _Row]  # by prefix, not parsed yet
     hosts: Mapping[str, list[str]]  # by vendor
+    partners: Mapping[str, list[str]]  # those of them that others operate
 
 
 def find_family(model: str) -> Family:
@@ -58,6 +59,12 @@ def find_family(model: str) -> Family:
 def is_first_party_host(vendor: str | None, host: str) -> bool:
     """True if the maker of a model serves it at a host itself."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
+
+
+def is_operated_by_maker(vendor: str | None, host: str) -> bool:
+    """Returns whether the maker of a model operates a host itself: partners serve its models on theirs."""
+    by_others = any(fnmatchcase(host, pattern) for pattern in _index().partners.get(vendor or "", ()))
+    return is_first_party_host(vendor, host) and not by_others
 
 
 def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
@@ -113,7 +120,7 @@ def _read_own(file: Path, changed: int) -> tuple[Family, ...]:
 def read_families(file: TomlFile) -> tuple[Family, ...]:
     """Returns the rows of a file. Raises ConfigError for the first mistake in it, with its place."""
     rows = file.data.get("families", [])
-    if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts")), None):
+    if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts", "partners")), None):
         raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. A row is written below [[families]]")
     if not isinstance(rows, list):
         raise ConfigError(f"{file.place(('families',))}: families: must be a list: write [[families]]")
@@ -149,7 +156,8 @@ def _index() -> _Index:
             row = _Row(body, line)
             rows.update(dict.fromkeys(_listed(json.loads(found[1])), row))
         line += body.count("\n") + 2
-    return _Index(rows, tomllib.loads("[hosts]" + head.partition("\n[hosts]")[2])["hosts"])
+    tables = tomllib.loads("[hosts]" + head.partition("\n[hosts]")[2])
+    return _Index(rows, tables["hosts"], tables["partners"])
 
 
 @cache
@@ -289,7 +297,11 @@ class EndpointModels:
         """Returns what the user's own families say of a model, and what those of the catalogue say of it here."""
         name = self.model_family or model or ""
         found = find_family(name)
-        return own_family(self.families, name), found if self._is_makers_own(found.vendor) else found.elsewhere()
+        if not self._is_makers_own(found.vendor):
+            found = found.elsewhere()
+        elif not (found.retirement_holds(bare_name(name)) and is_operated_by_maker(found.vendor, self._host() or "")):
+            found = found.without_retirement()
+        return own_family(self.families, name), found
 
     def quirks_of(self, model: str | None) -> dict[str, Any]:
         """Returns those for a model: of its dialect, of its family, of this endpoint, and of its tables in `models`."""

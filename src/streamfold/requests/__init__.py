@@ -10,6 +10,7 @@ from .model_facts import (
     EFFORTS,
     FACTS,
     NO_FAMILY,
+    RETIREMENT_NOTICE,
     Capabilities,
     Family,
     ModelFacts,
@@ -18,6 +19,7 @@ from .model_facts import (
     Thinking,
     bare_name,
     merge_facts,
+    retirement_notice,
 )
 from .object_reader import ObjectReader, kind_of
 from .option_fitting import OptionRules, fit_options, fit_sampling, nearest_effort, refuse_if_strict

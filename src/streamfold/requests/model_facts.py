@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
@@ -111,6 +111,8 @@ class ModelFacts:
         max_output_tokens: the most tokens that it writes in one answer.
         whole_output_tokens: the most tokens of an answer in one piece, where a stream may have more.
         context_tokens: the most tokens that a conversation and its answer may have together.
+        retires: the day on which its maker switches it off, on its own platforms.
+        retires_earliest: whether that is only the earliest day on which it may be switched off.
         tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.
     """
 
@@ -134,6 +136,8 @@ class ModelFacts:
     max_output_tokens: int | None = None
     whole_output_tokens: int | None = None
     context_tokens: int | None = None
+    retires: date | None = None
+    retires_earliest: bool | None = None
     tools: Support | None = None
     forced_choice: Support | None = None
     images: Support | None = None
@@ -152,9 +156,11 @@ FACTS = tuple(each.name for each in fields(ModelFacts))
 # What a server decides of a model whose weights anybody may serve, and what holds at the maker's own address alone.
 _OF_THE_SERVER = (
     "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
-    "tools", "forced_choice", "parallel_calls", "structured_output",
+    "context_tokens", "tools", "forced_choice", "parallel_calls", "structured_output",
 )  # fmt: skip
-_OF_THE_MAKER = ("apis", "tools_on_chat")
+_OF_THE_MAKER = ("apis", "tools_on_chat", "retires", "retires_earliest")
+# What follows a prefix in the name of another version: `gpt-5.9`, `claude-opus-4-9`, but not `gpt-5-2025-08-07`.
+_OTHER_VERSION = re.compile(r"[-.]?\d{1,2}(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -199,6 +205,19 @@ class Family(ModelFacts):
         served = self.apis is None or "chat" in self.apis
         return served and self.tools_on_chat in (None, "yes")
 
+    def without_retirement(self) -> Family:
+        """Returns the same without the day on which the models are switched off."""
+        return self if self.retires is None else replace(self, retires=None, retires_earliest=None)
+
+    def retirement_holds(self, name: str) -> bool:
+        """Returns whether the family's day of retirement is that of a model, and the model no newer version.
+
+        Args:
+            name: the bare name of a model of the family.
+        """
+        longest = max((len(prefix) for prefix in self.prefix if name.startswith(prefix)), default=0)
+        return not _OTHER_VERSION.match(name[longest:])
+
     def over(self, others: Mapping[str, Any]) -> Family:
         """Returns the family with other facts, key by key."""
         return replace(self, **others) if others else self
@@ -212,6 +231,25 @@ class Family(ModelFacts):
         names = (*_OF_THE_MAKER, *(_OF_THE_SERVER if self.open_weights else ()))
         unknown: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **unknown)
+
+
+RETIREMENT_NOTICE = 60
+"""How many days before a model is switched off replies begin to say so."""
+
+
+def today() -> date:
+    """Returns the present day (UTC)."""
+    return datetime.now(UTC).date()
+
+
+def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTICE) -> str | None:
+    """Returns what to know about the end of a model; None if it is unknown, or further away than this many days."""
+    if facts.retires is None or (left := (facts.retires - today()).days) > days:
+        return None
+    day = facts.retires.isoformat()
+    if facts.retires_earliest:
+        return f"{model}: its maker may switch it off, from {day} at the earliest"
+    return f"{model}: its maker {'switches' if left >= 0 else 'switched'} it off on {day}"
 
 
 NO_FAMILY = Family()

@@ -35,6 +35,7 @@ WarningCode = Literal[
     "tool_choice_changed",  # the choice was sent in another form: tools that may not be chosen were left out
     "option_dropped",  # the option was not sent: the server or the model does not accept a value for it
     "option_changed",  # the server has no such value; the detail says what was sent instead
+    "model_retires",  # the model's maker switches it off within 60 days, or did; the detail says when
     "api_changed",  # the model is served by the provider's other API alone, to which the request was sent
     "option_emulated",  # the model does not take the option; what it asks for is done here, as the detail says
     "parallel_calls_unmet",  # several calls came, though the request allows one at a time
