@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from streamfold import ConfigError, Tool
+from streamfold import ConfigError, Provider, Tool
 from streamfold.adapters import EncodingReport
 from streamfold.adapters.anthropic import AnthropicAdapter
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
@@ -668,3 +668,18 @@ def test_a_schema_that_is_nested_too_deeply_is_a_config_error(adapter: Any, leve
             adapter().prepare(request)
     with suppress(ConfigError):
         adapter().prepare(Request.read("m", "x", None, "auto", {"response_format": schema}))
+
+
+@each_row("spec", ["zai:glm-5.3", "openrouter:z-ai/glm-5.3", "vllm:qwen3.6", "sglang:kimi-k3"])
+def test_references_in_tools(spec: str) -> None:
+    """They are written out, with a warning, for models and engines that don't follow them; what is recursive stays."""
+    place = {"type": "object", "properties": {"city": TEXT, "next": {"$ref": "#/$defs/Place"}}}
+    tool = Tool("find", "Finds.", {**of(a={"$ref": "#/$defs/A"}, b={"$ref": "#/$defs/Place"}), "$defs": {
+        "A": {"type": "object", "properties": {"n": {"type": "integer"}}}, "Place": place,
+    }})  # fmt: skip
+    preview = Provider.from_config(spec, api_key="k", base_url="https://h.example/v1").preview("Hi", [tool])
+    sent = preview.json()["tools"][0]["function"]["parameters"]
+    assert sent["properties"]["a"] == {"type": "object", "properties": {"n": {"type": "integer"}}}
+    assert sent["properties"]["b"]["type"] == "object"
+    assert sent["$defs"] == {"Place": place}
+    assert [each.code for each in preview.warnings] == ["schema_changed"]

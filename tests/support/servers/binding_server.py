@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from random import Random
 from typing import Any
 
 import httpx
@@ -28,12 +29,14 @@ class BindingServer:
     """Answers with thinking, a text, and calls of the tools that a user's message names in brackets: `[look]`.
 
     Attributes:
+        random: answers have no thinking, several blocks of it, also between their parts, and encrypted ones.
         enforces: thinking whose prefix has changed is refused; else only if the request says what to do with it.
         bodies: the requests, as JSON, each with `betas`.
         refused: how many requests were refused.
     """
 
     enforces: bool = True
+    random: Random | None = None
     bodies: list[dict[str, Any]] = field(default_factory=list)
     refused: int = 0
 
@@ -48,7 +51,7 @@ class BindingServer:
             body = _without(body, bad[:2])
         elif bad is not None and (self.enforces or wanted == "error"):
             return self._error(REFUSAL.format(at=bad[0], nth=bad[1], why=bad[2]))
-        return _answer(body, len(self.bodies))
+        return _answer(body, len(self.bodies), self.random)
 
     def _error(self, message: str) -> httpx.Response:
         self.refused += 1
@@ -61,15 +64,24 @@ def invalid(body: Mapping[str, Any]) -> Iterator[tuple[int, int, str]]:
     last: str | None = None
     for at, turn in enumerate(body["messages"]):
         for nth, block in enumerate(_content(turn)):
-            if block["type"] != "thinking":
+            if not is_thinking(block):
                 continue
-            made, now = json.loads(block["signature"]), prefix(body, at, nth)
+            made, now = json.loads(_signature(block)), prefix(body, at, nth)
             changed = next((name for name in ("system", "tools", "messages") if made[name] != now[name]), None)
             if changed:
                 yield at, nth, f"The `{changed}` differs from the one this block was created with."
             elif last is not None and made["after"] != _short(last):
                 yield at, nth, "The `thinking` block that preceded this one when it was created is missing."
-            last = block["signature"]
+            last = _signature(block)
+
+
+def is_thinking(block: Mapping[str, Any]) -> bool:
+    """Whether a block is thinking, shown or encrypted."""
+    return block.get("type") in ("thinking", "redacted_thinking")
+
+
+def _signature(block: Mapping[str, Any]) -> str:
+    return str(block["signature"] if block["type"] == "thinking" else block["data"])
 
 
 def prefix(body: Mapping[str, Any], at: int, nth: int) -> dict[str, str]:
@@ -93,7 +105,7 @@ def _content(turn: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _plain(block: Mapping[str, Any]) -> Any:
-    return None if block.get("type") == "thinking" else {k: v for k, v in block.items() if k != "cache_control"}
+    return None if is_thinking(block) else {k: v for k, v in block.items() if k != "cache_control"}
 
 
 def _short(value: Any) -> str:
@@ -104,27 +116,31 @@ def _without(body: dict[str, Any], place: tuple[int, int]) -> dict[str, Any]:
     """Returns a body without a block of thinking, and without all thinking behind it."""
     made = []
     for at, turn in enumerate(body["messages"]):
-        content = [
-            block for nth, block in enumerate(_content(turn)) if block["type"] != "thinking" or (at, nth) < place
-        ]
+        content = [block for nth, block in enumerate(_content(turn)) if not is_thinking(block) or (at, nth) < place]
         made.append({**turn, "content": content})
     return {**body, "messages": made}
 
 
-def _answer(body: dict[str, Any], number: int) -> httpx.Response:
-    last = _content(body["messages"][-1])
-    words = " ".join(str(block.get("text", "")) for block in last)
-    after = [block["signature"] for turn in body["messages"] for block in _content(turn) if block["type"] == "thinking"]
-    made = {**prefix(body, len(body["messages"]), 0), "after": _short(after[-1]) if after else "", "number": number}
-    blocks: list[dict[str, Any]] = [
-        {"type": "thinking", "thinking": f"Thought {number}.", "signature": json.dumps(made)},
-        {"type": "text", "text": f"Answer {number}."},
-    ]
+def _answer(body: dict[str, Any], number: int, random: Random | None) -> httpx.Response:
+    words = " ".join(str(block.get("text", "")) for block in _content(body["messages"][-1]))
     called = [tool["name"] for tool in body.get("tools", []) if f"[{tool['name']}]" in words]
-    blocks += [
+    parts = [{"type": "text", "text": f"Answer {number}."}] + [
         {"type": "tool_use", "id": f"toolu_{number}_{at}", "name": name, "input": {"n": number}}
         for at, name in enumerate(called)
     ]
+    thinks = [True] + [False] * len(parts) if random is None else [random.random() < 0.5 for _ in range(len(parts) + 1)]
+    before = [block for turn in body["messages"] for block in _content(turn) if is_thinking(block)]
+    last = _signature(before[-1]) if before else None
+    blocks: list[dict[str, Any]] = []
+    for at, thought in enumerate(thinks):
+        if thought:
+            whole = {**body, "messages": [*body["messages"], {"role": "assistant", "content": blocks}]}
+            made = {**prefix(whole, len(body["messages"]), len(blocks)), "after": _short(last) if last else ""}
+            last = json.dumps({**made, "number": number, "at": at})
+            shown = {"type": "thinking", "thinking": f"Thought {number}.", "signature": last}
+            encrypted = random is not None and random.random() < 0.2
+            blocks.append({"type": "redacted_thinking", "data": last} if encrypted else shown)
+        blocks += parts[at : at + 1]
     usage = {"input_tokens": 1, "output_tokens": 1}
     reason = "tool_use" if called else "end_turn"
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": body["model"], "content": blocks}
