@@ -24,7 +24,7 @@ fastapi = pytest.importorskip("fastapi")
 Request, StreamingResponse = fastapi.Request, fastapi.responses.StreamingResponse
 
 FOLDER = ROOT / "examples" / "web_chat"
-GUIDE = ROOT / "docs" / "guides" / "user-interfaces.md"
+GUIDE = ROOT / "docs" / "guides" / "approvals.md"
 
 
 @pytest.fixture

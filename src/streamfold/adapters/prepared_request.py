@@ -23,7 +23,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """An HTTP request for an answer. It has no secrets: the base URL and the key are added by the provider.
+    """A request, without the base URL and the API key, which the provider adds.
 
     Attributes:
         request: the request as it was rewritten for the endpoint. Decoding needs its tools, `names` and `answer_tool`.
