@@ -80,6 +80,7 @@ class Block(PicklableSlots):
         write: puts a delivered call into a copy of the block, for the history.
         held: whether the call is the client's is known only at the end: see `RanOnServer`.
         whole: the block is complete, and no `BlockEnd` follows.
+        join: makes the block of its members, for the history; the lists that grew are among them as they grew.
     """
 
     index: int | None
@@ -90,6 +91,7 @@ class Block(PicklableSlots):
     write: Callable[[dict[str, Any], ToolCall], dict[str, Any]] | None = None
     held: bool = False
     whole: bool = False
+    join: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +102,8 @@ class BlockPiece(PicklableSlots):
         index: the key of the block; None: the block that was opened last.
         kind: the kind of block that takes the piece. It is ignored for another block.
         how: "append" to its text, "json" to the JSON text of its value, "path" for a `PathValue`, "add" to a
-            list, or "set".
+            list (a text among other content is shown), "call" for a `ToolCallDelta` that says more of the call, or
+            "set".
         opens: the block to open if no open one takes the piece.
     """
 
@@ -108,7 +111,7 @@ class BlockPiece(PicklableSlots):
     kind: BlockKind
     member: str
     value: Any
-    how: Literal["append", "json", "path", "add", "set"] = "append"
+    how: Literal["append", "json", "path", "add", "call", "set"] = "append"
     opens: Block | None = None
 
 
@@ -208,12 +211,14 @@ class Finish(PicklableSlots):
 
     Attributes:
         continues: the answer continues in the response to another request; `reason` is "unknown".
+        drops_calls: the answer was ended from outside, so that none of its calls is delivered.
     """
 
     reason: FinishReason
     raw: str
     more: bool = False
     continues: bool = False
+    drops_calls: bool = False
 
     @property
     def cut(self) -> bool:
@@ -223,7 +228,9 @@ class Finish(PicklableSlots):
 
 @dataclass(slots=True)
 class StreamEnd(PicklableSlots):
-    """The server declares the end of the stream."""
+    """The server declares the end of the stream. `needs_finish`: without a finish reason the answer is incomplete."""
+
+    needs_finish: bool = False
 
 
 @dataclass(slots=True)

@@ -39,15 +39,8 @@ if TYPE_CHECKING:
     from ..types import GeneratedFile, Limits, ReplyWarning
     from .batches import BatchAPI, BatchSettings
 
-# Imported on first use.
-_WITH_PATHS = ("chat", "responses", "anthropic", "gemini")  # kimi has the path of chat
-_BUILT_IN = {
-    "anthropic": "streamfold.adapters.anthropic:AnthropicAdapter",
-    "chat": "streamfold.adapters.chat:ChatAdapter",
-    "gemini": "streamfold.adapters.gemini:GeminiAdapter",
-    "kimi": "streamfold.adapters.kimi:KimiAdapter",
-    "responses": "streamfold.adapters.responses:ResponsesAdapter",
-}
+# Each is a package here, with a class such as `ChatAdapter`; it is imported on first use.
+_BUILT_IN = ("anthropic", "chat", "gemini", "kimi", "responses")
 
 
 class Framing(Protocol):
@@ -116,6 +109,7 @@ class Adapter(ABC):
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
         kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
+        blocks_name: the extra in which an answer that is a list of blocks goes back.
     """
 
     name: str = ""
@@ -129,6 +123,7 @@ class Adapter(ABC):
     drops_bound_thinking: ClassVar[bool] = False
     refused: tuple[ReplyWarning, ...] = ()
     kind_follows_text: bool = False
+    blocks_name: ClassVar[str] = "blocks"
 
     @cached_property
     def family(self) -> Family:
@@ -369,9 +364,8 @@ class Adapter(ABC):
 
 def find_adapter(name: str) -> type[Adapter]:
     """Returns the class of an adapter by its name. Raises ConfigError that lists the known names."""
-    if target := _BUILT_IN.get(name):
-        module, _, attribute = target.partition(":")
-        built_in: type[Adapter] = getattr(import_module(module), attribute)
+    if name in _BUILT_IN:
+        built_in: type[Adapter] = getattr(import_module(f".{name}", __package__), f"{name.capitalize()}Adapter")
         return built_in
     from importlib.metadata import entry_points  # slow to import, and rarely needed
 
@@ -388,4 +382,5 @@ def find_adapter(name: str) -> type[Adapter]:
 
 def adapter_by_path(path: str) -> str | None:
     """Returns the name of the adapter whose requests go to URLs with this path; None if there is none."""
-    return next((name for name in _WITH_PATHS if find_adapter(name)().handles_path(path)), None)
+    # Kimi has the path of Chat Completions, which stands before it.
+    return next((name for name in _BUILT_IN if find_adapter(name)().handles_path(path)), None)

@@ -290,6 +290,7 @@ class StreamAccumulator:
         listener: Listener | None = None,
         partial_tool_calls: bool = False,
         continues: bool = False,
+        blocks_name: str = "blocks",
     ) -> None:
         self._limits = limits = limits or Limits()
         self._continues = continues
@@ -324,7 +325,7 @@ class StreamAccumulator:
         self.warn = self._warnings.add
         self._reply: Reply | None = None
         self.finished = self.identified = self.stopped = False
-        self.blocks = BlockAssembler()
+        self.blocks = BlockAssembler(blocks_name)
 
     @property
     def reply(self) -> Reply:
@@ -421,8 +422,8 @@ class StreamAccumulator:
                 self._hosted.requests[kind] = number
             case Failure():
                 return self._fail(delta)
-            case StreamEnd():
-                return self._done()
+            case StreamEnd(needs_finish):
+                return self._done(needs_finish)
             case StopSequenceHit(text):
                 return self._stop(text)
         self._begun = True
@@ -591,10 +592,12 @@ class StreamAccumulator:
             return self._finished()
         raise upstream_error(info, body=failure.body)
 
-    def _done(self) -> StreamChunk | None:
+    def _done(self, needs_finish: bool) -> StreamChunk | None:
         if self._finish is None and not self._has_content():
             what = "sent no part of an answer" if self._begun else "sent nothing"
             raise EmptyResponseError(f"the answer is empty: the server said it was done and {what}", retryable=True)
+        if self._finish is None and needs_finish:
+            raise IncompleteStreamError("the stream ended before the answer was finished", retryable=True)
         if self._finish is None:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
         return self._finished()
@@ -610,7 +613,11 @@ class StreamAccumulator:
     def _stop(self, text: str) -> StreamChunk | None:
         if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
-        self.calls, self._usage, self.blocks = ToolCallAssembler((), self._limits), self._whole_usage, BlockAssembler()
+        self.calls, self._usage, self.blocks = (
+            ToolCallAssembler((), self._limits),
+            self._whole_usage,
+            BlockAssembler(self.blocks.name),
+        )
         self._hosted = HostedToolTracker()
         self._extras.pop("output", None)
         self._finish = Finish("stop", "stop")
@@ -635,7 +642,7 @@ class StreamAccumulator:
         reply = self.partial()
         if self.blocks:
             made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
-            reply.extras["blocks"] = self.blocks.content(made)
+            reply.extras[self.blocks.name] = self.blocks.content(made)
         if (self._hosted.used or self._hosted.requests) and not self._earlier.usages:
             reply.usage = self._hosted.count(reply.usage, reply.extras)
         delivered = in_order([*calls, *others], order) if others else calls

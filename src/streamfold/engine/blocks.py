@@ -30,6 +30,7 @@ class _BlockState:
         value: its members, except texts that grow. Replaced, never changed.
         pieces: the growing texts, by member; those in `json` are JSON text.
         values: the arguments of a call, where they arrive as values at paths.
+        lists: the lists that grow, by member. A text among other content is shown.
         waiting: text held until earlier blocks of its kind are closed.
         next: the next block of the same kind (text and reasoning only).
         counted: the arguments of its first event have been counted.
@@ -47,12 +48,13 @@ class _BlockState:
         self.begun = begun
         self.value = begun.value
         self.pieces: dict[str, list[str]] = {}
+        self.lists: dict[str, list[Any]] = {}
         self.closed = self.marked = begun.whole
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
         """Returns the block as it goes back into the history."""
-        whole = dict(self.value)
+        whole = {**self.value, **{member: list(values) for member, values in self.lists.items()}}
         for member, pieces in self.pieces.items():
             if member in self.json:
                 text = "".join(pieces)
@@ -61,6 +63,8 @@ class _BlockState:
             else:
                 start = self.value.get(member)
                 whole[member] = join_surrogates("".join([start if isinstance(start, str) else "", *pieces]))
+        if self.begun.join:
+            whole = self.begun.join(whole)
         return self.begun.write(whole, call) if self.begun.write and call else whole
 
     def path_values(self) -> PathValues:
@@ -76,16 +80,18 @@ class _BlockState:
                 return [ExtraPart("block", self.whole(None))]
             case "text":
                 grown = ("type", self.begun.member)
-                return [ExtraPart("text_end", {name: value for name, value in self.value.items() if name not in grown})]
+                said = {**self.value, **self.lists}
+                return [ExtraPart("text_end", {name: value for name, value in said.items() if name not in grown})]
             case "reasoning" if isinstance(signature := self.begun.value.get("signature"), str) and signature:
                 return [ExtraPart("signature", signature)]
         return []
 
 
 class BlockAssembler:
-    """Assembles the blocks of one message."""
+    """Assembles the blocks of one message. `name`: the extra in which they go back (`Adapter.blocks_name`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "blocks") -> None:
+        self.name = name
         self._blocks: list[_BlockState] = []
         self._by_index: dict[int, _BlockState] = {}
         self._showing: dict[BlockKind, _BlockState] = {}  # the block whose text is shown, of each kind
@@ -99,7 +105,7 @@ class BlockAssembler:
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
-    def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
+    def feed(self, delta: Block | BlockPiece | BlockEnd) -> list[Delta]:
         """Returns the text, reasoning and call fragments of a delta."""
         if type(delta) is BlockPiece:
             return self.grow(delta)
@@ -108,12 +114,16 @@ class BlockAssembler:
         if type(delta) is BlockEnd:
             block = self._find_ended(delta)
             return self._close(block) if block is not None and not block.closed else []
-        if type(delta) is RanOnServer:
-            self._take_from_client(delta)
         return []
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
         """Returns the marks of a delta: see `StreamChunk.marks`."""
+        if self.name != "blocks":  # of a wire format whose blocks no other one has
+            block = self._find_ended(delta) if isinstance(delta, BlockEnd) else None
+            if block is None or block.marked or block.begun.kind not in ("other", "reasoning"):
+                return []
+            block.marked = True
+            return [ExtraPart(self.name, block.whole(None))]
         match delta:
             case BlockPiece(kind="reasoning", member="signature", value=str(signature)) if signature:
                 return [ExtraPart("signature", signature)]
@@ -223,12 +233,14 @@ class BlockAssembler:
         block.closed = True
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
-    def _take_from_client(self, answered: RanOnServer) -> None:
+    def take_from_client(self, answered: RanOnServer) -> int | None:
+        """Makes a call that the server ran itself another block. Returns its number; None if there is none."""
         for block in reversed(self._blocks):
             call = block.begun.call
             if call is not None and (call.id == answered.id if answered.id and call.id else call.name == answered.name):
                 block.begun = replace(block.begun, kind="other", call=None)
-                return
+                return block.number
+        return None
 
     def grow(self, piece: BlockPiece) -> list[Delta]:
         out: list[Delta] = []
@@ -239,8 +251,8 @@ class BlockAssembler:
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
             return [*out, Warn("calls_dropped", "a call without a name and arguments was dropped")]
-        # The input of a server-side tool grows like that of a call.
-        if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
+        # Other blocks keep what they are sent: the input of a server-side tool grows like that of a call.
+        if block is None or block.begun.kind not in (piece.kind, "other"):
             if piece.kind != "call" or piece.value == "":
                 return out
             block = self._stray(piece)
@@ -264,9 +276,17 @@ class BlockAssembler:
             with _putting_together():
                 block.path_values().feed(value)
             return out
+        if how == "call":
+            out.append(replace(value, index=block.number))
+            return out
         if how == "add":
-            before = block.value.get(member)
-            value = [*(before if isinstance(before, list) else ()), value]
+            if member not in block.lists:
+                before = block.value.get(member)
+                block.lists[member] = list(before) if isinstance(before, list) else []
+            block.lists[member].append(value if type(value) is str else without_surrogates(value))
+            if type(value) is str and member == block.begun.member:
+                self._show(block, value, out)
+            return out
         block.value = {**block.value, member: without_surrogates(value)}
         return out
 

@@ -141,6 +141,7 @@ class StreamDecoder:
             listener=listener,
             partial_tool_calls=partial_tool_calls,
             continues=continues,
+            blocks_name=self._adapter.blocks_name,
         )
         self._pipeline = Pipeline(
             self._accumulator,

@@ -97,7 +97,7 @@ class Pipeline:
             elif kind is ToolCallDelta and self._passes:
                 if (chunk := accumulator.feed(delta)) is not None:
                     chunks.append(chunk)
-            elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
+            elif kind is BlockPiece and delta.kind in _COUNTED and _is_counted(delta):  # type: ignore[union-attr, arg-type]
                 made = accumulator.blocks.grow(delta)  # type: ignore[arg-type]
                 if len(made) == 1 and type(made[0]) in _SHOWN and self._passes:
                     if (chunk := accumulator.feed(made[0])) is not None:  # nearly every event
@@ -211,16 +211,22 @@ class Pipeline:
             return not first
         if not isinstance(delta, BlockEnd):
             self._accumulator.keep(len(data))
+        if isinstance(delta, RanOnServer):
+            if (number := self._accumulator.blocks.take_from_client(delta)) is not None:
+                self._accumulator.calls.take_from_client(number)
+            return False
         if made := self._accumulator.blocks.feed(delta):
             self.feed(made, data, chunks)
         for mark in self._accumulator.blocks.marks(delta):
             self._accumulator.mark(mark)
-            if mark.name == "block":
+            if mark.name in ("block", self._accumulator.blocks.name):
                 self._show(mark.value, chunks)
         return False
 
     def _show(self, block: Any, chunks: list[StreamChunk]) -> None:
-        if (part := live_part(block)) is not None and (chunk := self._accumulator.feed(part)) is not None:
+        if (part := live_part(block, self._accumulator.blocks.name)) is not None and (
+            chunk := self._accumulator.feed(part)
+        ) is not None:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
@@ -294,6 +300,11 @@ class Pipeline:
             if isinstance(delta, ToolCallDelta):
                 delta.held = not self._has_late_text
             yield delta
+
+
+def _is_counted(piece: BlockPiece) -> bool:
+    """Returns whether a piece of a text or a call has a limit of its own: what stands among texts has none."""
+    return piece.how != "set" and (piece.how != "add" or type(piece.value) is str)
 
 
 def is_progress(deltas: list[Delta]) -> bool:

@@ -68,6 +68,7 @@ class IncomingCall:
         guessed: a fragment was assigned by order alone.
         is_ambiguous: leftover arguments may belong to it.
         listed: its position in the server's final list.
+        ran_on_server: it is not the client's.
     """
 
     id: str = ""
@@ -87,6 +88,7 @@ class IncomingCall:
     guessed: bool = False
     is_ambiguous: bool = False
     listed: int | None = None
+    ran_on_server: bool = False
     _brackets: BracketTracker | None = None
     _followed = 0  # pieces that the brackets have been followed through
     _closed: bool | None = None  # False: there is more behind the last bracket
@@ -441,9 +443,14 @@ class ToolCallAssembler:
             others[-1].other_id = others[-1].other_id or call.id
             self._opened.remove(call)
 
+    def take_from_client(self, index: int) -> None:
+        """Notes that the server has run the call at an index itself."""
+        if (call := self._by_index.get(index)) is not None:
+            call.ran_on_server = True
+
     def finish(self) -> list[IncomingCall]:
         """Returns all calls by index, if each has one (Z.ai's -1 is none); else by the final list, or by appearance."""
-        if not (calls := self._opened):
+        if not (calls := [call for call in self._opened if not call.ran_on_server]):
             return []
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}
         if len(indices) == len(calls):

@@ -159,6 +159,8 @@ class CallDelivery:
             return "the request forbade tool calls"
         if self.finish is not None and self.finish.continues:
             return "the answer continues in the response to another request"
+        if self.finish and self.finish.drops_calls:
+            return f"the answer ended with {self.finish.raw!r}"
         return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
 
     def _drop(self, calls: Iterable[IncomingCall | ToolCall], why: str) -> None:
