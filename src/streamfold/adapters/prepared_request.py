@@ -78,6 +78,15 @@ def rename_members(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, 
     return {names.get(name, name): value for name, value in body.items()} if names else body
 
 
+def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a body with the members of another one, object by object."""
+    out = dict(body)
+    for name, value in extra.items():
+        mine = out.get(name)
+        out[name] = deep_merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
+    return out
+
+
 def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
     """Returns a body as JSON.
 

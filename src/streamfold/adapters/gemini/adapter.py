@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import quote
@@ -31,7 +30,7 @@ from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
 from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
-from ..prepared_request import required_count
+from ..prepared_request import deep_merged, required_count
 from .decode import GeminiEventReader
 from .encode import content_parts, encode_contents, report_unsent, sign_open_calls, thinking_config
 from .errors import read_google_error
@@ -165,7 +164,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
             body["toolConfig"] = {**body.get("toolConfig", {}), "includeServerSideToolInvocations": True}
         if config := self._generation(request):
             body["generationConfig"] = config
-        body = _deep_merged(body, with_raw_tools(body, options.extra_body))
+        body = deep_merged(body, with_raw_tools(body, options.extra_body))
         if continued is not None:
             body["continuationToken"] = continuation_token(continued.extras)
         if "cachedContent" in body and (beside := [name for name in _WITH_CACHE if name in body]):
@@ -255,11 +254,3 @@ def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
         case _ if quirks.validated and any(tool.strict for tool in request.tools):
             return {"mode": "VALIDATED"}  # as AUTO, with the arguments held to their schemas
     return None
-
-
-def _deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    out = dict(body)
-    for name, value in extra.items():
-        mine = out.get(name)
-        out[name] = _deep_merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
-    return out
