@@ -29,7 +29,18 @@ from .errors import APIError, ConfigError
 from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE
 from .stores import MemoryStore, Retention, StoreError, persistent_store
-from .types import AudioPart, FilePart, ImagePart, Message, Reply, ReplyWarning, StreamChunk, TextPart, ToolCall
+from .types import (
+    TURN_EXTRAS,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Reply,
+    ReplyWarning,
+    StreamChunk,
+    TextPart,
+    ToolCall,
+)
 
 __all__ = ["CachingAnswer", "RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
 
@@ -256,12 +267,9 @@ def _missing(returned: Message, stored: Message) -> list[str]:
     return [what for what, lost in found.items() if lost]
 
 
-_FORMS = ("blocks", "output")  # the turn once more, in the form in which the client's API has it
-
-
 def _restore_turn(returned: Message, stored: Message) -> Message:
     """Returns a turn with its lost data. Reasoning that the client has sent stays: it may have edited it."""
-    kept = {name: value for name, value in returned.extras.items() if name not in _FORMS}
+    kept = {name: value for name, value in returned.extras.items() if name not in TURN_EXTRAS}
     return replace(
         stored,
         content=returned.content if _text(returned) == _text(stored) else stored.content,

@@ -13,7 +13,7 @@ from streamfold.adapters import Adapter, PreparedRequest, find_adapter
 from streamfold.requests import Options, Request
 from tables import each_row
 
-NAMES = ("anthropic", "chat", "gemini", "kimi", "responses")
+NAMES = ("anthropic", "chat", "gemini", "interactions", "kimi", "responses")
 
 
 @tool

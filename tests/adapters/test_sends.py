@@ -44,7 +44,7 @@ def both(option: str, model: str) -> tuple[Request, Request]:
     return read(**base), read(**{**base, **OPTIONS[option]})
 
 
-@each_row("name", ["anthropic", "chat", "gemini", "kimi", "responses"])
+@each_row("name", ["anthropic", "chat", "gemini", "interactions", "kimi", "responses"])
 def test_the_declaration_is_what_encode_writes(name: str) -> None:
     """Each option that it names changes the body, and no other one does."""
     adapter = find_adapter(name)()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -15,11 +16,14 @@ from folding import bytewise, check_chunks, random_cut
 from streamfold import (
     EmptyResponseError,
     IncompleteStreamError,
+    Provider,
     Reply,
     StreamChunk,
     StreamDecoder,
     StreamError,
     UpstreamError,
+    tool_result,
+    user,
 )
 from tables import each_row
 
@@ -28,6 +32,7 @@ RECORDED = {
     "responses": corpus.names("corpus/responses/*.sse"),
     "anthropic": corpus.names("corpus/anthropic/*.sse"),
     "gemini": corpus.names("corpus/gemini/*.sse", "corpus/gemini/*-*.json"),  # not errors.json
+    "interactions": corpus.names("corpus/interactions/*.sse"),
 }
 MADE = {
     "kimi": corpus.names("vectors/kimi-wire/*.sse"),
@@ -37,6 +42,7 @@ MADE = {
 EACH_RECORDED, EACH_MADE = ([(api, name) for api in folder for name in folder[api]] for folder in (RECORDED, MADE))
 CUT = ("length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal")
 CUT += ("MAX_TOKENS", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "max_output_tokens")
+CUT += ("incomplete", "budget_exceeded", "requires_continuation", "cancelled")
 # The error stands bare behind the events; that the answer was not finished is right as well.
 EITHER = ("25-error-bare-after-events.sse", "vertex-unknown-streaming-failure-error-mid-stream.sse")
 TRUE_WARNINGS = {"empty_answer"}  # nothing but a hosted tool's item is in these answers
@@ -99,9 +105,13 @@ def check(api: str, name: str, pieces: list[bytes], expected: dict[str, Any]) ->
         assert reply.raw_finish_reason == (expected["finish_reason"] and str(expected["finish_reason"]))
     assert expected.get("finish") in (None, reply.finish_reason)
     check_calls(api, reply, [] if expected["finish_reason"] in CUT else expected["tool_calls"])
-    {"responses": check_items, "anthropic": check_blocks, "gemini": check_signatures}.get(api, check_nothing)(
-        reply, expected
-    )
+    more = {
+        "responses": check_items,
+        "anthropic": check_blocks,
+        "gemini": check_signatures,
+        "interactions": check_steps,
+    }
+    more.get(api, check_nothing)(reply, expected)
     never = {"kimi": {"late_content"}, "gemini": {"late_content", "missing_id"}}.get(api, set())
     assert never.isdisjoint(warning.code for warning in reply.warnings)
 
@@ -157,6 +167,23 @@ def check_signatures(reply: Reply, expected: dict[str, Any]) -> None:
         assert found == [(on, h if len(h) == 64 else hashlib.sha256(h.encode()).hexdigest()) for on, h in signatures]
 
 
+def check_steps(reply: Reply, expected: dict[str, Any]) -> None:
+    """The steps go back as they came: each has its hash, in order. The id is kept, by which the maker knows them."""
+    assert (reply.id or "", reply.model) == (expected["id"] or "", expected["model"])
+    assert reply.extras.get("interaction_id", []) == ([expected["id"]] if expected["id"] else [])
+    earlier = Provider.from_config({"base_url": "http://127.0.0.1:9", "model": "m", "adapter": "interactions"})
+    sent = earlier.preview(
+        [user("q"), reply.message, *(tool_result(call, "") for call in reply.tool_calls), user("go on")]
+    )
+    steps = [
+        json.dumps(step, sort_keys=True, separators=(",", ":"), ensure_ascii=False) for step in sent.json()["input"]
+    ]
+    hashes = [hashlib.sha256(step.encode()).hexdigest() for step in steps]
+    wanted = [step["echo_sha256"] for step in expected["steps"]]
+    assert hashes[1 : len(wanted) + 1] == wanted
+    assert len(hashes) == 1 + len(wanted) + len(reply.tool_calls) + 1
+
+
 def ways(name: str, body: bytes) -> Iterator[list[bytes]]:
     """Whole, byte by byte if it is small, in two pieces, and in random ones."""
     yield [body]
@@ -176,7 +203,7 @@ def test_corpus_is_complete() -> None:
         assert [Path(name).stem for name in RECORDED[api]] == sorted(listed)
     manifest = corpus.read_json("corpus/gemini-manifest.json")
     assert len(RECORDED["gemini"]) == len(manifest if isinstance(manifest, list) else manifest["cases"])
-    least = {"chat": 208, "responses": 67, "anthropic": 131, "gemini": 161}
+    least = {"chat": 208, "responses": 67, "anthropic": 131, "gemini": 161, "interactions": 15}
     assert not [api for api, count in least.items() if len(RECORDED[api]) < count]
     assert not [api for api, count in {"anthropic": 56, "gemini": 40}.items() if len(MADE[api]) < count]
 
@@ -191,7 +218,7 @@ def test_stream_folds_to_the_expected_result(api: str, name: str, folded: Counte
     folded[f"{api} streams"] += 1
 
 
-@each_row(("api", "name"), [row for row in EACH_RECORDED if row[0] in ("responses", "anthropic")])
+@each_row(("api", "name"), [row for row in EACH_RECORDED if row[0] in ("responses", "anthropic", "interactions")])
 def test_recorded_streams_give_no_false_warning(api: str, name: str) -> None:
     """A stream that is right is read without a warning; these servers say much twice, never two different things."""
     _, reply, error = read(api, [corpus.body(name)], {})

@@ -25,17 +25,20 @@ class _MessagesAsEvents(AnthropicEventReader):
     """The reading half of the adapter, which comes as server-sent events."""
 
     framing = None
+    blocks_name = "blocks"
 
 
 _APIS: dict[str, Any] = {
     "hosted-openai": "responses",
     "hosted-anthropic": "anthropic",
     "hosted-gemini": "gemini",
+    "interactions": "interactions",
     "responses": "responses",
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
-_HOSTED = corpus.names(*(f"corpus/{folder}/*.sse" for folder in _APIS if folder.startswith("hosted-")))
+_OWN = ("hosted-", "interactions")  # what each stream of these folders must give stands beside it
+_HOSTED = corpus.names(*(f"corpus/{folder}/*.sse" for folder in _APIS if folder.startswith(_OWN)))
 
 
 def _overlay() -> dict[str, dict[str, Any]]:
@@ -47,7 +50,7 @@ def _overlay() -> dict[str, dict[str, Any]]:
 def _wanted(name: str) -> dict[str, Any]:
     folder, file = name.split("/")[-2:]
     said = corpus.expected(name)
-    return said if folder.startswith("hosted-") else {**said, **_overlay()[f"{folder}/{file}"]}
+    return said if folder.startswith(_OWN) else {**said, **_overlay()[f"{folder}/{file}"]}
 
 
 def _fold(adapter: Any, pieces: list[bytes]) -> tuple[Reply, list[HostedPart]]:
@@ -108,6 +111,12 @@ def _spans(reply: Reply, wanted: dict[str, Any]) -> list[tuple[Any, ...]]:
         if "text_before" in said:
             block = reply.extras["blocks"][said["block"]]
             span: tuple[Any, Any] = said["text_before"], said["text_before"] + len(block["text"])
+        elif "step" in said:
+            steps = reply.extras["steps"]
+            before = "".join("".join(_texts_of_step(step)) for step in steps[: said["step"]])
+            data = "".join(_texts_of_step(steps[said["step"]])).encode()
+            start, end = (len(data[: said.get(name, 0)].decode()) for name in ("start", "end"))
+            span = len(before) + start, len(before) + end
         elif "end" in said:
             item = reply.extras["output"][said["item"]]
             before = [*_texts(reply.extras["output"][: said["item"]]), *_texts([item])[: said["part"]]]
@@ -117,6 +126,11 @@ def _spans(reply: Reply, wanted: dict[str, Any]) -> list[tuple[Any, ...]]:
             span = None, None
         found.append((said.get("url"), title, *span))
     return found
+
+
+def _texts_of_step(step: dict[str, Any]) -> list[str]:
+    contents = step.get("content", []) if step["type"] == "model_output" else []
+    return [content["text"] for content in contents if content["type"] == "text"]
 
 
 def _texts(items: list[dict[str, Any]]) -> list[str]:

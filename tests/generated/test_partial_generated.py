@@ -22,12 +22,14 @@ from streamfold import Provider, Reply, StreamDecoder, StreamError, UpstreamErro
 
 CASES = pick(1000, 30, 5000)  # of each wire format
 
+READ = (*APIS, "interactions")
 KINDS = {
     "chat": ("reasoning", "text", "refusal", "call"),
     "kimi": ("reasoning", "text", "call"),
     "anthropic": ("reasoning", "text", "call"),
     "gemini": ("reasoning", "text", "call"),
     "responses": ("reasoning", "text", "refusal", "call"),
+    "interactions": ("reasoning", "text", "call"),
 }
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -163,14 +165,14 @@ def failing(api: str, seed: int) -> None:
     assert not (error.partial and error.partial.tool_calls), seed
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", READ)
 def test_an_answer_that_ends_at_any_byte(api: str) -> None:
     """Everything whose bytes arrived is in `partial`, half an event's text too; no half characters, and no calls."""
     for seed in range(CASES):
         ending(api, seed)
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", READ)
 def test_an_error_behind_any_event(api: str) -> None:
     """An error that the server reports has everything that came before it, and no calls."""
     for seed in range(CASES):
@@ -278,7 +280,7 @@ async def repairing(api: str, seed: int) -> None:
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", READ)
 async def test_a_connection_that_breaks_at_any_byte(api: str) -> None:
     """A stream of a provider has in `partial` what arrived before the connection broke, shown or not."""
     for seed in range(CASES):
@@ -335,7 +337,7 @@ async def cutting_whole(api: str, seed: int) -> None:
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", READ)
 async def test_a_whole_answer_that_is_cut_off_at_any_byte(api: str) -> None:
     """A whole answer that is cut off keeps in `partial` what came of its texts, and has no calls."""
     for seed in range(CASES):

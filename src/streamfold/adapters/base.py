@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .batches import BatchAPI, BatchSettings
 
 # Each is a package here, with a class such as `ChatAdapter`; it is imported on first use.
-_BUILT_IN = ("anthropic", "chat", "gemini", "kimi", "responses")
+_BUILT_IN = ("anthropic", "chat", "gemini", "interactions", "kimi", "responses")
 
 
 class Framing(Protocol):

@@ -496,7 +496,7 @@ class StreamAccumulator:
         earlier = self._earlier
         extras = {name: list(values) for name, values in self._extras.items()}
         if self.blocks:
-            extras["blocks"] = self.blocks.content({}, earlier.blocks)
+            extras[self.blocks.name] = self.blocks.content({}, earlier.blocks)
         if self._hosted.used or self._hosted.requests:
             usage = self._hosted.count(usage, extras)
         return Reply(
@@ -519,7 +519,7 @@ class StreamAccumulator:
         reply.tool_calls = delivered.calls
         if self.blocks:
             made = {call.index: whole for call, whole in zip(delivered.opened, delivered.calls, strict=True)}
-            reply.extras["blocks"] = self.blocks.content(made)
+            reply.extras[self.blocks.name] = self.blocks.content(made)
         return reply
 
     def partial(self) -> Reply:

@@ -303,7 +303,7 @@ class Pipeline:
 
 
 def _is_counted(piece: BlockPiece) -> bool:
-    """Returns whether a piece of a text or a call has a limit of its own: what stands among texts has none."""
+    """Returns whether a piece is text or arguments, which have their own limits; media and sources don't."""
     return piece.how != "set" and (piece.how != "add" or type(piece.value) is str)
 
 

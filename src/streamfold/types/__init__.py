@@ -34,9 +34,10 @@ from .cost import (
 )
 from .finish_reason import guess_finish_reason, is_truncated
 from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
-from .hosted_parts import Citation, GeneratedFile, HostedPart
+from .hosted_parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, TextOffsets, UTF8Offsets
 from .hosted_reading import (
     PAUSED,
+    TURN_EXTRAS,
     call_order,
     continuation_token,
     count_requests,

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from . import hosted_anthropic, hosted_gemini, hosted_openai
 from .hosted_parts import Citation, GeneratedFile, HostedPart
+
+# Extras with the answer in the form of its API. A wire format with its own extra has a module `hosted` in its folder,
+# with the functions that are called here. It is imported when such an answer is read.
+_OWN_MODULES = {"steps": "streamfold.adapters.interactions.hosted"}
+TURN_EXTRAS = ("blocks", "output", *_OWN_MODULES)
+
+
+@cache
+def _own_module(name: str) -> Any:
+    return import_module(_OWN_MODULES[name])
+
+
+def _of_own_modules(extras: Mapping[str, Any]) -> Iterator[tuple[Any, list[Mapping[str, Any]]]]:
+    """Yields the modules that read an answer, each with the steps that it reads."""
+    for name in _OWN_MODULES:
+        if name in extras and (steps := _items(extras, name)):
+            yield _own_module(name), steps
 
 
 def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
@@ -27,23 +46,30 @@ def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found[-1] if found else {}
 
 
-def live_part(value: Any) -> HostedPart | None:
-    """Returns the step of a tool in an item, a block or a part, to be shown while the answer streams."""
+def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
+    """Returns the step of a tool in a block or a part, to be shown while the answer streams.
+
+    Args:
+        name: the extra in which the block goes back.
+    """
     if not isinstance(value, Mapping):
         return None
+    if name in _OWN_MODULES:
+        part: HostedPart | None = _own_module(name).part_of(value)
+        return part
     kind = value.get("type")
     if not isinstance(kind, str):
         return hosted_gemini.part_of(value)
     return hosted_anthropic.block_part(value)
 
 
-def hosted_kind(value: Any) -> str:
-    """Returns the kind of tool of an item, a block or a part; `""` if there is none."""
+def hosted_kind(value: Any, name: str = "blocks") -> str:
+    """Returns the kind of tool of an item, a block or a part in this extra; `""` if there is none."""
     if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
         return ""
-    part = hosted_openai.item_part(value)
+    part = None if name in _OWN_MODULES else hosted_openai.item_part(value)
     if part is None or part.kind == "unknown":
-        part = live_part(value)
+        part = live_part(value, name)
     return "" if part is None else part.kind
 
 
@@ -51,7 +77,8 @@ def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = Non
     """Returns the steps of all tools, in order. `called`: ids of the delivered calls, if known."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
-    return (*hosted_openai.hosted(_items(extras, "output"), called), *read)
+    own = (part for module, steps in _of_own_modules(extras) for part in module.hosted(steps))
+    return (*hosted_openai.hosted(_items(extras, "output"), called), *read, *own)
 
 
 def call_order(extras: Mapping[str, Any]) -> list[str | None]:
@@ -69,6 +96,7 @@ def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
         *(() if annotations else hosted_openai.listed_sources(results, urls)),
         *(() if of_gemini else hosted_anthropic.citations(blocks, text)),
         *hosted_gemini.citations(grounding, recited, text),
+        *(citation for module, steps in _of_own_modules(extras) for citation in module.citations(steps, text)),
     )
 
 
@@ -77,6 +105,7 @@ def files_in(extras: Mapping[str, Any]) -> tuple[GeneratedFile, ...]:
     return (
         *hosted_openai.files(_items(extras, "output")),
         *(hosted_gemini.files(blocks) if of_gemini else hosted_anthropic.files(blocks)),
+        *(file for module, steps in _of_own_modules(extras) for file in module.files(steps)),
     )
 
 
@@ -88,7 +117,8 @@ def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
     """Returns the number of tool requests by kind, counted from the answer."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
-    return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read]))
+    own = (kind for module, steps in _of_own_modules(extras) for kind in module.requests(steps))
+    return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read, *own]))
 
 
 def text_in(extras: Mapping[str, Any]) -> str:

@@ -571,12 +571,83 @@ class ResponsesWriter(Writer):
         return self.response(self.status, [self.item(index, group) for index, group in enumerate(self.groups())])
 
 
+class InteractionsWriter(Writer):
+    """The Interactions API: https://ai.google.dev/gemini-api/docs/interactions/streaming"""
+
+    def event(self, name: str, finish: bool = False, **members: Any) -> None:
+        """Types stand before or behind what they are about, and an event has a line with its name or not."""
+        first = {"event_type": name} if self.stream.random.random() < 0.3 else {}
+        value = {**first, **members, "event_type": name}
+        self.stream.event(value, name if self.stream.random.random() < 0.8 else "", finish=finish)
+
+    def typed(self, kind: str, **members: Any) -> dict[str, Any]:
+        return {"type": kind, **members} if self.stream.random.random() < 0.3 else {**members, "type": kind}
+
+    def interaction(self, status: str, **members: Any) -> dict[str, Any]:
+        value = {"id": "v1_a", "status": status, "object": "interaction", "model": "m"}
+        if status != "in_progress" and (counts := self.answer.counts):
+            value["usage"] = {
+                "total_tokens": counts.input + counts.output,
+                "total_input_tokens": counts.input,
+                "total_cached_tokens": counts.cached,
+                "total_output_tokens": counts.output - counts.reasoning,
+                "total_tool_use_tokens": 0,
+                "total_thought_tokens": counts.reasoning,
+            }
+        return {**value, **members}
+
+    @property
+    def status(self) -> str:
+        if self.answer.finish != "stop":
+            return "incomplete"
+        return "requires_action" if self.answer.calls else "completed"
+
+    def step(self, item: Item) -> dict[str, Any]:
+        if item.kind == "call":
+            return {"type": "function_call", "id": item.id, "name": item.name, "arguments": json.loads(item.text)}
+        said = [{"type": "text", "text": item.text}]
+        if item.kind == "reasoning":
+            return {"type": "thought", "signature": "c2ln", "summary": said}
+        return {"type": "model_output", "content": said}
+
+    def deltas(self, item: Item) -> Iterator[dict[str, Any]]:
+        if item.kind == "call":
+            for piece in self.stream.pieces("arguments", item.text):
+                yield self.typed("arguments_delta", arguments=piece)
+        elif item.kind == "reasoning":
+            for piece in self.stream.pieces("reasoning", item.text):
+                yield self.typed("thought_summary", content=self.typed("text", text=piece))
+                yield self.typed("thought_signature", signature="")
+            yield self.typed("thought_signature", signature="c2ln")
+        else:
+            for piece in self.stream.pieces("text", item.text):
+                yield self.typed("text", text=piece)
+
+    def events(self) -> list[Event]:
+        self.event("interaction.created", interaction=self.interaction("in_progress"))
+        self.event("interaction.status_update", interaction_id="v1_a", status="in_progress")
+        for index, item in enumerate(self.answer.items):
+            begun = {"call": {"id": item.id, "name": item.name, "arguments": {}, "signature": ""}}.get(item.kind, {})
+            kind = {"call": "function_call", "reasoning": "thought"}.get(item.kind, "model_output")
+            self.event("step.start", index=index, step=self.typed(kind, **begun))
+            for delta in self.deltas(item):
+                self.event("step.delta", index=index, delta=delta)
+            self.event("step.stop", index=index)
+        self.event("interaction.completed", finish=True, interaction=self.interaction(self.status))
+        self.stream.event("[DONE]", "done")
+        return self.stream.events
+
+    def whole(self) -> dict[str, Any]:
+        return self.interaction(self.status, steps=[self.step(item) for item in self.answer.items])
+
+
 WRITERS: dict[str, type[Writer]] = {
     "chat": ChatWriter,
     "kimi": ChatWriter,
     "anthropic": AnthropicWriter,
     "gemini": GeminiWriter,
     "responses": ResponsesWriter,
+    "interactions": InteractionsWriter,
 }
 
 
@@ -593,6 +664,9 @@ def failure(api: str, message: str) -> bytes:
         return f"event: error\ndata: {json.dumps(error)}\n\n".encode()
     if api == "responses":
         error = {"type": "error", "sequence_number": 99, "code": "server_error", "message": message, "param": None}
+        return f"event: error\ndata: {json.dumps(error)}\n\n".encode()
+    if api == "interactions":
+        error = {"error": {"message": message, "code": "unavailable"}, "event_type": "error"}
         return f"event: error\ndata: {json.dumps(error)}\n\n".encode()
     if api == "gemini":
         return f"data: {json.dumps({'error': {'code': 503, 'message': message, 'status': 'UNAVAILABLE'}})}\n\n".encode()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import ConfigError
 from ...requests import ITEM_EXTRAS, HostedForm, is_custom, read_response_format, with_raw_tools, written_hosted
 from ...types import (
+    TURN_EXTRAS,
     AllowedTools,
     AudioPart,
     Content,
@@ -352,8 +353,8 @@ def _with_placeholder(message: Message, request: Request) -> Message:
 
 # The extras of answers, and of items. No request has them unless a quirk says so.
 _NOT_SENT = (
-    "annotations", "blocks", "citations", "content", "custom_tool_calls", "output", "reasoning_details",
-    "reasoning_opaque", "reasoning_parts", "search_results", "thinking_blocks", *ITEM_EXTRAS,
+    "annotations", "citations", "content", "custom_tool_calls", "reasoning_details", "reasoning_opaque",
+    "reasoning_parts", "search_results", "thinking_blocks", *TURN_EXTRAS, *ITEM_EXTRAS,
 )  # fmt: skip
 
 

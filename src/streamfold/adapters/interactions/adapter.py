@@ -1,0 +1,174 @@
+"""Google's Interactions API: https://ai.google.dev/api/interactions-api.
+
+`encode.py` writes the conversation, `decode.py` reads answers, `hosted.py` what tools of Google did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ...errors import ConfigError, ErrorInfo
+from ...requests import (
+    Family,
+    HistoryRules,
+    ModelFacts,
+    OptionRules,
+    ReasoningEffort,
+    Request,
+    Rules,
+    read_response_format,
+    schema_rules,
+    with_raw_tools,
+)
+from ...types import Message, ReplyWarning
+from ..base import Adapter
+from ..encoding_report import EncodingReport
+from ..prepared_request import deep_merged
+from .decode import InteractionsEventReader
+from .encode import SYSTEM, encode_steps, report_unsent, system_texts
+from .errors import read_interactions_error
+from .tools import FORMS, response_format, tool_choice, tool_entries
+
+_REVISION = "2026-05-20"  # https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026
+_LEVELS: tuple[ReasoningEffort, ...] = ("minimal", "low", "medium", "high", "xhigh")
+_NEWEST = ModelFacts(thinking="always", efforts=_LEVELS)
+_AGENT = "agents/"
+_STORED = ("previous_interaction_id", "background")  # members that need the interaction to be stored
+_CONFIGS = {"deep-research": {"type": "deep-research", "thinking_summaries": "auto"}}  # by how an agent's name begins
+
+
+class InteractionsAdapter(InteractionsEventReader, Adapter):
+    """Requests and events of `POST /interactions`."""
+
+    name = "interactions"
+    path = "/interactions"
+    blocks_name = "steps"
+    sends = (
+        "temperature", "top_p", "max_output_tokens", "stop", "seed", "reasoning_effort", "response_format", "tools",
+        "tool_choice",
+    )  # fmt: skip
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """Returns what this API demands of a conversation."""
+        return HistoryRules(
+            HistoryRules().roles - {"function"},
+            system="leading",
+            object_arguments=True,
+            blanks="refused",
+            ends_with_user=True,
+            knows_more=bool(request.options.extra_body.get("previous_interaction_id")),
+        )
+
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        return Rules(format_names=False, schemas=schema_rules("gemini", None, ""), hosted=FORMS)
+
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the API has a place for."""
+        return OptionRules(stops=5, parallel_calls=False)
+
+    def known_family(self, family: Family) -> Family:
+        """Returns what is known of a model. This API has levels for all of them, and one above the highest."""
+        efforts = family.efforts or _LEVELS
+        if family.thinking == "never":
+            return family
+        if "high" in efforts and "xhigh" not in efforts:
+            efforts = (*efforts, "xhigh")
+        return family.over({"budget": None, "efforts": efforts}).filled(_NEWEST)
+
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        if not request.stream and _in_background(request):
+            request = replace(request, stream=True)  # whole, it would be an answer that has only begun
+        return super().rewrite(request)
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """Returns the headers of the wire format, with the revision of the API."""
+        return {**super().headers(request), "Api-Revision": _REVISION}
+
+    def resume_path(self, request: Request, answer_id: str, after: int | str | None) -> str | None:
+        """Returns where the rest of an interaction is that runs on without us; all of it if no event has an id."""
+        if not _in_background(request):
+            return None
+        query = {"stream": "true", **({} if after is None else {"last_event_id": after})}
+        return f"{self.path}/{quote(answer_id, safe='')}?{urlencode(query)}"
+
+    def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
+        """Reads the error object of a response whose status is not 2xx."""
+        return read_interactions_error(body, status)
+
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        """Returns the JSON body. Raises ConfigError for what this API can't carry."""
+        extra, wanted = request.options.extra_body, read_response_format(request.options.response_format)
+        agent = request.model.removeprefix(_AGENT) if request.model.startswith(_AGENT) else None
+        talk, system = list[tuple[int, Message]](), list[str]()
+        for at, message in _behind(list(request.numbered), extra.get("previous_interaction_id")):
+            report_unsent(message, f"messages[{at}]", request, report)
+            if message.role in SYSTEM:
+                system += system_texts(message, at)
+            else:
+                talk.append((at, message))
+        body: dict[str, Any] = {"model": request.model} if agent is None else {"agent": agent}
+        body["input"] = encode_steps(talk, request)
+        if not body["input"]:
+            raise ConfigError("messages: an interaction needs at least one message beside the instructions")
+        if system:
+            body["system_instruction"] = "\n\n".join(system)
+        if tools := tool_entries(request):
+            body["tools"] = tools
+        if agent is None:
+            body["generation_config"] = _generation(request)
+        else:
+            body |= _agent_members(agent, request, report)
+        if wanted is not None:
+            body["response_format"] = response_format(wanted.schema)
+        body |= {"stream": request.stream, "store": agent is not None or any(extra.get(name) for name in _STORED)}
+        body = deep_merged(body, with_raw_tools(body, extra))
+        if not body["store"] and (needing := [name for name in _STORED if body.get(name)]):
+            raise ConfigError(f"{' and '.join(needing)}: only a stored interaction has this: leave out store=False")
+        return body
+
+
+def _in_background(request: Request) -> bool:
+    return bool(request.options.extra_body.get("background", request.model.startswith(_AGENT)))
+
+
+def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
+    """Returns the instructions, and the messages after the stored interaction: the server has the earlier ones."""
+    last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
+    return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in SYSTEM]
+
+
+def _ids(message: Message) -> list[Any]:
+    found = message.extras.get("interaction_id")
+    return found if isinstance(found, list) else [found]
+
+
+def _generation(request: Request) -> dict[str, Any]:
+    options = request.options
+    stops = [options.stop] if isinstance(options.stop, str) else options.stop or None
+    config: dict[str, Any] = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "seed": options.seed,
+        "stop_sequences": stops,
+        "max_output_tokens": options.max_output_tokens,
+        "thinking_level": options.reasoning_effort,
+        "thinking_summaries": "auto",  # else no reasoning is shown
+        "tool_choice": tool_choice(request),
+    }
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:
+    """Returns what a request to an agent has in place of a generation config: it runs in the background."""
+    given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
+    if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
+        raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} takes no such option")
+    if given:
+        report.warn("option_dropped", f"{', '.join(given)}: the agent {agent!r} takes no such option")
+    config = next((config for name, config in _CONFIGS.items() if agent.startswith(name)), None)
+    return {"background": True, **({"agent_config": dict(config)} if config else {})}

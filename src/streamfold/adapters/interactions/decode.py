@@ -1,0 +1,501 @@
+"""Events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
+
+An answer is a list of steps. Each begins with `step.start`, grows by `step.delta` under its index, and goes back
+unchanged, with its signature. The revision before May 2026 has contents instead of steps, with the same deltas
+(https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026); it is read in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ...deltas import (
+    Block,
+    BlockEnd,
+    BlockPiece,
+    Delta,
+    Failure,
+    Finish,
+    Meta,
+    RanOnServer,
+    StreamEnd,
+    ToolRequests,
+    UsageUpdate,
+    Warn,
+    unknown_finish,
+)
+from ...jsontext import (
+    as_count,
+    count_or_none,
+    count_or_zero,
+    dump_compact,
+    int_or_none,
+    is_done,
+    join_surrogates,
+    non_empty,
+    parse_event,
+    str_or_none,
+)
+from ...types import (
+    ExtraPart,
+    FinishReason,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    from_base64,
+    guess_finish_reason,
+    to_base64,
+)
+from ..content_blocks import arguments_object
+from .errors import failed_interaction, read_interactions_error
+from .hosted import MEDIA, TOOL_KINDS
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+# https://ai.google.dev/api/interactions-api: `status`. "failed" is an error.
+STATUSES: dict[str, FinishReason] = {
+    "completed": "stop",
+    "requires_action": "tool_calls",
+    "incomplete": "length",
+    "budget_exceeded": "length",
+    "requires_continuation": "length",  # the limit of one request: another one continues with `continuation_token`
+    "cancelled": "unknown",
+}
+UNFINISHED = ("in_progress", "queued", "idle")
+_OUTPUT = {"type": "model_output"}
+_THOUGHT = {"type": "thought"}
+
+
+class InteractionsEventReader:
+    """Reads answers: one half of the adapter."""
+
+    def decode(self, event: ServerSentEvent) -> list[Delta]:
+        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
+        data = event.data
+        if data[:1] != "{":
+            if is_done(data):
+                return [StreamEnd(needs_finish=True)]
+            if event.event == "error":
+                return [Failure(read_interactions_error(data.strip() or None))]
+            if not data.strip():
+                return []
+        payload = parse_event(data)
+        if type(payload) is not dict:
+            raise ValueError(f"an event must be an object, not {type(payload).__name__}")
+        kind = payload.get("event_type")
+        if type(kind) is not str:
+            kind = event.event
+        out: list[Delta] = []
+        if kind == "step.delta":  # as nearly every event
+            _step_delta(payload, out)
+        elif kind == "error" or payload.get("error"):
+            out.append(Failure(read_interactions_error(payload), payload))
+        elif (read := _EVENTS.get(kind)) is not None:
+            read(payload, out)
+        elif _is_interaction(payload):
+            _whole(payload, out)
+        elif kind == "message" and payload:  # what an event is called that has no name
+            raise ValueError("it has no event_type")
+        if "metadata" in payload:
+            _running_usage(payload, out)
+        return out
+
+    def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
+        """Returns the facts in what came of the last event: the types stand behind the text."""
+        payload = parse_event(event.data)
+        delta = payload.get("delta") if isinstance(payload, dict) else None
+        if not isinstance(delta, dict):
+            return self.decode(event)
+        kind, begun = delta.get("type"), str(delta.get("type") or "")
+        if isinstance(delta.get("text"), str) and "text".startswith(begun):
+            kind = "text"
+        elif isinstance(delta.get("content"), dict) and "thought_summary".startswith(begun):
+            kind = "thought_summary"
+        out: list[Delta] = []
+        _step_delta({**payload, "delta": {**delta, "type": kind}}, out)
+        return out
+
+    def decode_body(self, body: Any) -> list[Delta]:
+        """Returns the facts of a whole interaction, or of an error, that came as a plain JSON body."""
+        if not isinstance(body, dict) or body.get("error") or not _is_interaction(body):
+            return [Failure(read_interactions_error(body), body)]
+        out: list[Delta] = []
+        _whole(body, out)
+        return out
+
+
+def _is_interaction(payload: dict[str, Any]) -> bool:
+    return payload.get("object") == "interaction" or isinstance(payload.get("steps"), list)
+
+
+def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
+    out.append(_meta(interaction))
+    _steps(interaction.get("steps"), out)
+    _end(interaction, out)
+    if any(isinstance(delta, Finish) for delta in out):
+        out.append(StreamEnd())
+
+
+def _steps(steps: Any, out: list[Delta]) -> None:
+    for index, step in enumerate(steps if isinstance(steps, list) else ()):
+        if isinstance(step, dict):
+            _begin(index, step, out)
+            out.append(BlockEnd(index))
+
+
+# --- an interaction begins, and ends ----------------------------------------------------------------------------------
+
+
+def _meta(interaction: dict[str, Any]) -> Meta:
+    model = str_or_none(interaction.get("model")) or str_or_none(interaction.get("agent"))
+    return Meta(str_or_none(interaction.get("id")), model, str_or_none(interaction.get("created")))
+
+
+def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
+    found = payload.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _created(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(_meta(_object(payload, "interaction")))
+
+
+def _status(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(Meta(str_or_none(payload.get("interaction_id"))))
+    if isinstance(usage := payload.get("usage"), dict):
+        out.append(UsageUpdate(usage, read_usage, whole=True))
+
+
+def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
+    interaction = _object(payload, "interaction")
+    if "metadata" in payload:  # what the interaction itself says counts
+        _running_usage(payload, out)
+        del payload["metadata"]
+    out.append(_meta(interaction))
+    _end(interaction, out)
+
+
+def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
+    """Reads totals so far. They stand before a finish reason of the same event."""
+    metadata = _object(payload, "metadata")
+    usage = metadata.get("usage") or metadata.get("total_usage")
+    if isinstance(usage, dict):
+        out.insert(0, UsageUpdate(usage, read_usage, whole=True))
+
+
+def _end(interaction: dict[str, Any], out: list[Delta]) -> None:
+    if isinstance(usage := interaction.get("usage"), dict):
+        out.append(UsageUpdate(usage, read_usage, whole=True))
+        _tool_requests(usage.get("grounding_tool_count"), out)
+    for name, extra in (("id", "interaction_id"), ("continuation_token", "continuation_token")):
+        if value := str_or_none(interaction.get(name)):
+            out.append(ExtraPart(extra, [value], whole=True))
+    status = str_or_none(interaction.get("status"))
+    if status is None or status in UNFINISHED:
+        return
+    reason = STATUSES.get(status) or guess_finish_reason(status)
+    if reason == "error" or status == "failed":
+        out.append(Failure(failed_interaction(interaction), interaction, reason=True))
+        return
+    if reason == "unknown" and status not in STATUSES:
+        out.append(unknown_finish(status))
+    out.append(Finish(reason, status, drops_calls=status == "cancelled"))
+
+
+def _tool_requests(counts: Any, out: list[Delta]) -> None:
+    for count in counts if isinstance(counts, list) else ():
+        kind = count.get("type") if isinstance(count, dict) else None
+        if isinstance(kind, str) and (requests := as_count(count.get("count"))) is not None:
+            out.append(ToolRequests(TOOL_KINDS.get(kind, kind), requests))
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
+    _begin(int_or_none(payload.get("index")), _object(payload, "step"), out)
+
+
+def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
+    """Reads a content of the older revision: text and media are the output of the model."""
+    content, index = _object(payload, "content"), int_or_none(payload.get("index"))
+    if content.get("type") == "text" or content.get("type") in MEDIA:
+        content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
+    _begin(index, content, out)
+
+
+def _step_stop(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(BlockEnd(int_or_none(payload.get("index"))))
+
+
+def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
+    step = non_empty(step)
+    if step.get("signature") == "":  # no signature: it would be refused when it comes back
+        step = {name: value for name, value in step.items() if name != "signature"}
+    kind = step.get("type")
+    if kind == "model_output":
+        out.append(Block(index, "text", _without(step, "content"), "content", join=_join_output))
+        _contents(index, step.get("content"), out)
+    elif kind == "thought":
+        out.append(Block(index, "reasoning", _without(step, "summary"), "summary", join=_join_thought))
+        for content in _list(step.get("summary")):
+            _summary(index, content, out)
+    elif kind == "function_call":
+        out.append(Block(index, "call", step, "arguments", _call(step), _write_call))
+    elif kind == "user_input":  # of a stored interaction, which is asked for with its input
+        return
+    elif step:
+        out.append(Block(index, "other", step))
+        if kind == "function_result":
+            out.append(RanOnServer(str_or_none(step.get("call_id")), str_or_none(step.get("name"))))
+
+
+def _without(step: dict[str, Any], name: str) -> dict[str, Any]:
+    """Returns a step without the list that grows."""
+    return {member: value for member, value in step.items() if member != name or not value}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [{"type": "text", "text": value}] if isinstance(value, str) else []
+
+
+def _contents(index: int | None, contents: Any, out: list[Delta]) -> None:
+    for content in _list(contents):
+        text = content.get("text") if isinstance(content, dict) and content.get("type") == "text" else None
+        if not isinstance(text, str):
+            out.append(BlockPiece(index, "text", "content", content, "add"))
+            continue
+        out.append(BlockPiece(index, "text", "content", {**content, "text": ""}, "add"))
+        if text:
+            out.append(BlockPiece(index, "text", "content", text, "add"))
+
+
+def _call(step: dict[str, Any], *, whole: bool = False) -> ToolCallDelta:
+    arguments = step.get("arguments")
+    text = arguments if isinstance(arguments, str) else dump_compact(arguments) if arguments or whole else ""
+    return ToolCallDelta(None, str_or_none(step.get("id")), str_or_none(step.get("name")), text, whole)
+
+
+def _write_call(step: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+    return {**step, "id": call.id, "name": call.name, "arguments": arguments_object(call)}
+
+
+# --- deltas -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(64)
+def _output(index: int | None) -> Block:
+    """The step that takes a text, where its start has not come."""
+    return Block(index, "text", _OUTPUT, "content", join=_join_output)
+
+
+@lru_cache(64)
+def _thought(index: int | None) -> Block:
+    return Block(index, "reasoning", _THOUGHT, "summary", join=_join_thought)
+
+
+def _step_delta(payload: dict[str, Any], out: list[Delta]) -> None:
+    index, delta = int_or_none(payload.get("index")), payload.get("delta")
+    if not isinstance(delta, dict):
+        raise ValueError(f"a delta must be an object, not {type(delta).__name__}")
+    kind = delta.get("type")
+    if kind == "text":
+        if isinstance(text := delta.get("text"), str) and text:
+            out.append(BlockPiece(index, "text", "content", text, "add", _output(index)))
+    elif isinstance(kind, str) and (read := _DELTAS.get(kind)) is not None:
+        read(index, delta, out)
+    elif kind in MEDIA:
+        out.append(BlockPiece(index, "text", "content", non_empty(delta), "add", _output(index)))
+    elif isinstance(kind, str):
+        _members(index, kind, delta, out)
+
+
+def _annotations(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
+    if isinstance(found := delta.get("annotations"), list) and found:
+        value = {"annotations": non_empty(found)}
+        out.append(BlockPiece(index, "text", "content", value, "add", _output(index)))
+
+
+def _summary_delta(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
+    _summary(index, delta.get("content"), out)
+
+
+def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
+    """Reads a part of what is shown of a thought: text, or an image."""
+    if not isinstance(content, dict):
+        return
+    text = content.get("text")
+    if not isinstance(text, str):
+        out.append(BlockPiece(index, "reasoning", "summary", non_empty(content), "add", _thought(index)))
+        return
+    if text:
+        out.append(BlockPiece(index, "reasoning", "summary", text, "add", _thought(index)))
+        more = {name: value for name, value in content.items() if name not in ("type", "text")}
+        if more:
+            out.append(BlockPiece(index, "reasoning", "summary", non_empty(more), "add"))
+
+
+def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
+    """An empty signature comes behind each summary, and replaces nothing."""
+    if isinstance(signature := delta.get("signature"), str) and signature:
+        out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
+
+
+def _arguments(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
+    piece = delta.get("arguments")
+    if isinstance(piece, dict) and piece:
+        out.append(Warn("repaired_arguments", "arguments came as an object instead of text"))
+        piece = dump_compact(piece)
+    if isinstance(piece, str) and piece:
+        out.append(BlockPiece(index, "call", "arguments", piece, "json"))
+
+
+def _whole_call(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
+    """Reads a call of the older revision, whose delta has all of it."""
+    begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
+    out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
+
+
+def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
+    _members(index, "function_result", delta, out)
+    if call_id := str_or_none(delta.get("call_id")):
+        out.append(RanOnServer(call_id, str_or_none(delta.get("name"))))
+
+
+def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
+    """Reads a delta of a step of a tool: its members go onto the step. Of another step it says nothing."""
+    begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
+    for name, value in non_empty(delta).items():
+        if name != "type" and value is not None and (name, value) != ("signature", ""):
+            out.append(BlockPiece(index, "other", name, value, "set", begun))
+            begun = None
+
+
+_DELTAS: dict[str, Callable[[int | None, dict[str, Any], list[Delta]], None]] = {
+    "text_annotation_delta": _annotations,
+    "thought_summary": _summary_delta,
+    "thought_signature": _signature,
+    "arguments_delta": _arguments,
+    "function_call": _whole_call,
+    "function_result": _function_result,
+}
+_EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
+    "interaction.created": _created,
+    "interaction.status_update": _status,
+    "interaction.completed": _completed,
+    "step.start": _step_start,
+    "step.stop": _step_stop,
+    # Until May 2026
+    "interaction.start": _created,
+    "interaction.complete": _completed,
+    "content.start": _content_start,
+    "content.delta": _step_delta,
+    "content.stop": _step_stop,
+}
+
+
+# --- whole steps, for the history -------------------------------------------------------------------------------------
+
+
+def _join_output(step: dict[str, Any]) -> dict[str, Any]:
+    """Makes the contents of a `model_output` step from its pieces: text continues the text before it."""
+    contents: list[Any] = []
+    texts: list[str] = []
+
+    def end_text() -> None:
+        if texts:
+            contents[-1] = {**contents[-1], "text": join_surrogates("".join([contents[-1]["text"], *texts]))}
+            texts.clear()
+
+    for piece in step.get("content") or ():
+        last = contents[-1] if contents else {}
+        if isinstance(piece, str):
+            if not _is_text(last):
+                contents.append({"type": "text", "text": ""})
+            texts.append(piece)
+            continue
+        end_text()
+        if isinstance(piece, dict) and piece.keys() == {"annotations"}:
+            if not _is_text(last):
+                contents.append({"type": "text", "text": ""})
+            before = contents[-1].get("annotations") or []
+            contents[-1] = {**contents[-1], "annotations": [*before, *piece["annotations"]]}
+        elif _goes_on(last, piece):
+            contents[-1] = _joined_audio(contents[-1], piece)
+        else:
+            contents.append(piece)
+    end_text()
+    return {**step, "content": contents} if "content" in step else step
+
+
+def _is_text(content: Any) -> bool:
+    return isinstance(content, dict) and content.get("type") == "text" and isinstance(content.get("text"), str)
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    """Returns whether a piece is the next one of an audio."""
+    both = (last, piece)
+    return all(isinstance(one, dict) and one.get("type") == "audio" and one.get("data") for one in both)
+
+
+def _joined_audio(last: dict[str, Any], piece: dict[str, Any]) -> dict[str, Any]:
+    try:
+        data = to_base64(from_base64(last["data"]) + from_base64(piece["data"]))
+    except (TypeError, ValueError):  # not base64
+        data = f"{last['data']}{piece['data']}"
+    return {**last, **piece, "data": data}
+
+
+def _join_thought(step: dict[str, Any]) -> dict[str, Any]:
+    contents: list[Any] = []
+    for piece in step.get("summary") or ():
+        if isinstance(piece, str):
+            contents.append({"type": "text", "text": join_surrogates(piece)})
+        elif "type" not in piece and contents:
+            contents[-1] = {**contents[-1], **piece}
+        else:
+            contents.append(piece)
+    return {**step, "summary": contents} if "summary" in step else step
+
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+_DETAILS = {
+    "input_tokens_by_modality": "input",
+    "tool_use_tokens_by_modality": "input",
+    "output_tokens_by_modality": "output",
+    "cached_tokens_by_modality": "cached",
+}
+
+
+def read_usage(numbers: dict[str, Any]) -> Usage:
+    """Counts as running totals; what tools put into the prompt, and thoughts, are counted beside the others."""
+    names = "total_input_tokens", "total_tool_use_tokens", "total_output_tokens", "total_thought_tokens"
+    total, cached = count_or_none(numbers, "total_tokens"), count_or_zero(numbers, "total_cached_tokens")
+    if total is None and all(count_or_none(numbers, name) is None for name in (*names, "total_cached_tokens")):
+        return Usage(raw=numbers)
+    prompt, tools, answer, thoughts = (count_or_zero(numbers, name) for name in names)
+    return Usage(
+        input_tokens=None if prompt is None or tools is None else prompt + tools,
+        output_tokens=None if answer is None or thoughts is None else answer + thoughts,
+        total_tokens=total,
+        cached_tokens=cached,
+        reasoning_tokens=thoughts,
+        raw=numbers,
+        details=_details(numbers),
+    )
+
+
+def _details(numbers: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for member, side in _DETAILS.items():
+        parts: Iterable[Any] = numbers[member] if isinstance(numbers.get(member), list) else ()
+        for part in parts:
+            if isinstance(part, dict) and isinstance(part.get("modality"), str):
+                name = f"{side}_{part['modality'].lower()}_tokens"
+                found[name] = found.get(name, 0) + (count_or_none(part, "tokens") or 0)
+    tools = count_or_none(numbers, "total_tool_use_tokens")
+    return found if tools is None else {**found, "tool_use_input_tokens": tools}

@@ -1,0 +1,134 @@
+"""Writes requests: the conversation as steps. Turns that this API wrote go back unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError
+from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64
+from .. import content_blocks
+from ..content_blocks import arguments_object, readable_part, text_of_message, tool_name_of
+from ..encoding_report import EncodingReport
+from .hosted import calls_of_server, text_of
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+SYSTEM = ("system", "developer")
+_KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer that this module knows
+
+
+def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:
+    """Returns the conversation as the steps of `input`. Raises ConfigError for what no step can carry."""
+    steps: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for at, message in messages:
+        names |= {call.id: call.name for call in message.tool_calls}
+        if message.role == "tool":
+            steps.append(_result(message, names, at))
+        elif message.role == "assistant":
+            steps += _assistant(message, request, at)
+        elif contents := list(_contents(message, f"messages[{at}]")):
+            steps.append({"type": "user_input", "content": contents})
+    return steps
+
+
+def _assistant(message: Message, request: Request, at: int) -> Iterator[dict[str, Any]]:
+    came_as = original_steps(message, request)
+    if came_as is not None:
+        calls, of_server = iter(message.tool_calls), calls_of_server(came_as)
+        for step in came_as:
+            if _is_call(step, of_server):
+                call = next(calls)
+                step = {**step, "id": call.id, "name": call.name, "arguments": arguments_object(call)}
+            yield step
+        return
+    if contents := [one for one in _contents(message, f"messages[{at}]") if one.get("text") != ""]:
+        yield {"type": "model_output", "content": contents}
+    for call in message.tool_calls:
+        yield {"type": "function_call", "id": call.id, "name": call.name, "arguments": arguments_object(call)}
+
+
+def original_steps(message: Message, request: Request) -> list[dict[str, Any]] | None:
+    """Returns the steps that an answer of this endpoint came as, unless the message has been changed since."""
+    steps = message.extras.get("steps")
+    if not request.came_from_here(message) or not isinstance(steps, list) or not steps:
+        return None
+    if not all(isinstance(step, dict) for step in steps):
+        return None
+    of_server = calls_of_server(steps)
+    called = [step.get("name") for step in steps if _is_call(step, of_server)]
+    names = [tool_name_of(call, request) for call in message.tool_calls]
+    said = "".join(map(text_of, steps))
+    return steps if (said, called) == (text_of_message(message), names) else None
+
+
+def _is_call(step: dict[str, Any], of_server: set[str]) -> bool:
+    return step.get("type") == "function_call" and step.get("id") not in of_server
+
+
+def _result(message: Message, names: Mapping[str, str], at: int) -> dict[str, Any]:
+    call_id, content = message.tool_call_id or "", message.content
+    step: dict[str, Any] = {"type": "function_result", "call_id": call_id}
+    if name := names.get(call_id) or message.name:
+        step["name"] = name
+    step["result"] = content or "" if isinstance(content, str | None) else list(_contents(message, f"messages[{at}]"))
+    return {**step, "is_error": True} if message.error else step
+
+
+def system_texts(message: Message, at: int) -> Iterator[str]:
+    """Yields the texts of instructions. Raises ConfigError for anything else in them."""
+    for number, content in enumerate(_contents(message, f"messages[{at}]")):
+        if content["type"] != "text":
+            raise ConfigError(f"messages[{at}].content[{number}] must be text: instructions are one text here")
+        if content["text"]:
+            yield content["text"]
+
+
+def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
+    """Yields the contents of a message. Raises ConfigError for what this API has no content for."""
+    content = message.content
+    parts = (TextPart(content),) if isinstance(content, str) else content or ()
+    for at, part in enumerate(parts):
+        match part := readable_part(part, f"{where}.content[{at}]"):
+            case TextPart(text) | {"type": "text", "text": str(text)}:
+                yield {"type": "text", "text": text}
+            case ImagePart() | FilePart() | AudioPart():
+                yield _media(part)
+            case _:
+                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that this API has no content for")
+
+
+def _media(part: MediaPart) -> dict[str, Any]:
+    kind = "image" if isinstance(part, ImagePart) else "audio" if isinstance(part, AudioPart) else "document"
+    if kind == "document" and (part.media_type or "").startswith("video/"):
+        kind = "video"
+    out = {"type": kind}
+    if part.data is not None:
+        out["data"] = to_base64(part.data)
+    else:
+        out["uri"] = (part.url if part.url is not None else part.file_id) or ""
+    if part.media_type:
+        out["mime_type"] = part.media_type
+    if isinstance(part, ImagePart) and part.detail in ("low", "high"):
+        out["resolution"] = part.detail
+    return out
+
+
+def report_unsent(message: Message, where: str, request: Request, report: EncodingReport) -> None:
+    """Reports what isn't sent of a message."""
+    if original_steps(message, request) is None:
+        if message.reasoning:
+            report.reasoning.append(where)
+        content_blocks.report_unsent(message, where, request, report, lambda call: False)
+    else:
+        unread = {name: value for name, value in message.extras.items() if name not in (*_KEPT, "cache_control")}
+        report.add_extras(where, unread)
+    if message.name and message.role != "tool":
+        report.members.append(f"{where}.name")
+    for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
+        if isinstance(part, FilePart) and part.name is not None:
+            report.members.append(f"{where}.content[{at}].name")
+        if isinstance(part, ImagePart) and part.detail not in (None, "auto", "low", "high"):
+            report.members.append(f"{where}: detail of an image")

@@ -1,0 +1,58 @@
+"""Errors of the Interactions API: their code is a lower-case word, where Google's other APIs have a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...errors import ErrorInfo
+from ..gemini import read_google_error
+
+# https://cloud.google.com/apis/design/errors#handling_errors, and the status that a proxy of Google's names.
+_STATUS = {
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "out_of_range": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "already_exists": 409,
+    "aborted": 409,
+    "resource_exhausted": 429,
+    "too_many_requests": 429,
+    "cancelled": 499,
+    "internal": 500,
+    "unknown": 500,
+    "data_loss": 500,
+    "unimplemented": 501,
+    "bad_gateway": 502,
+    "unavailable": 503,
+    "service_unavailable": 503,
+    "deadline_exceeded": 504,
+    "gateway_timeout": 504,
+}
+_WORDS = {status: word for word, status in reversed(_STATUS.items())} | {409: "aborted", 500: "internal"}
+
+
+def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
+    """Reads an error object with a word or a number as its code."""
+    info = read_google_error(body, status)
+    if info.status is not None:
+        return info
+    return replace(info, status=_STATUS.get((info.code or "").lower()))
+
+
+def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
+    """Returns why an interaction failed: the first of its `errors`, else the error of a `model_output` step."""
+    steps = interaction.get("steps")
+    said = [interaction.get("error"), interaction.get("errors")]
+    said += [step.get("error") for step in steps or () if isinstance(step, Mapping)] if isinstance(steps, list) else []
+    found = next((error[0] if isinstance(error, list) else error for error in said if error), None)
+    return read_interactions_error({"error": found or "the interaction failed, and the server does not say why"})
+
+
+def interactions_error_body(info: ErrorInfo) -> dict[str, Any]:
+    """Returns an error object: the body of an error response, and what an `error` event has."""
+    code = info.code if info.code in _STATUS else _WORDS.get(info.status or 500, "internal")
+    return {"error": {"code": code, "message": info.message}}

@@ -1,0 +1,84 @@
+"""Functions, tools that Google runs, and the choice among them: https://ai.google.dev/gemini-api/docs/interactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError
+from ...requests import HostedForm, written_hosted
+from ...types import AllowedTools, FileSearch, HostedMcpServer, NamedTool, Tool
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _file_search(tool: FileSearch) -> dict[str, Any]:
+    more = _given(top_k=tool.max_results, metadata_filter=tool.filter)
+    return {"type": "file_search", "file_search_store_names": list(tool.stores), **more}
+
+
+def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
+    headers = dict(tool.headers or {})
+    if tool.authorization is not None:
+        headers["Authorization"] = f"Bearer {tool.authorization}"
+    allowed = [{"tools": list(tool.allowed_tools)}] if tool.allowed_tools is not None else None
+    more = _given(headers=headers or None, allowed_tools=allowed)
+    return {"type": "mcp_server", "name": tool.name, "url": tool.url, **more}
+
+
+FORMS = {
+    "web_search": HostedForm(lambda tool: {"type": "google_search"}),
+    "web_fetch": HostedForm(lambda tool: {"type": "url_context"}),
+    "code_execution": HostedForm(lambda tool: {"type": "code_execution"}),
+    "file_search": HostedForm(_file_search, ("max_results", "filter")),
+    "mcp": HostedForm(_mcp, ("authorization", "headers", "allowed_tools")),
+}
+
+
+def tool_entries(request: Request) -> list[dict[str, Any]]:
+    """Returns the list of tools. The choice "none" means functions alone, so that tools of Google are left out."""
+    entries = []
+    for tool in request.tools:
+        if tool.hosted is None:
+            entries.append(_function(tool))
+        elif request.tool_choice != "none" and (written := written_hosted(tool, FORMS)) is not None:
+            entries.append(written)
+    return entries
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    if tool.kind != "function":
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+    said = {"type": "function", "name": tool.name, "description": tool.description}
+    return {**said, "parameters": dict(tool.parameters), **tool.extra}
+
+
+def tool_choice(request: Request) -> str | dict[str, Any] | None:
+    """Returns the choice among the functions; None if there is nothing to say. Raises ConfigError for another tool."""
+    if all(tool.hosted is not None for tool in request.tools):
+        return None
+    match request.tool_choice:
+        case "none":
+            return "none"
+        case "required":
+            return "any"
+        case NamedTool(name, hosted=tool) if tool is not None:
+            raise ConfigError(f"tool_choice names {name!r}, which Google runs itself: only functions can be chosen")
+        case NamedTool(name):
+            return {"allowed_tools": {"mode": "any", "tools": [name]}}
+        case AllowedTools(names, mode):
+            return {"allowed_tools": {"mode": "any" if mode == "required" else "validated", "tools": list(names)}}
+        case _ if any(tool.strict for tool in request.tools):
+            return "validated"  # as "auto", with the arguments held to their schemas
+    return None
+
+
+def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns how JSON is asked for, by a schema or without one."""
+    form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
+    return form if schema is None else {**form, "schema": dict(schema)}
