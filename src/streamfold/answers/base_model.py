@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Unpack
+from typing import ClassVar, Unpack
 
+from ..errors import ConfigError
 from ..net import scrubs_traceback
 from ..requests import ChatOptions, Request, check_stream
 from ..types import Messages, Reply, ToolChoice, ToolLike
@@ -16,7 +17,13 @@ from .model_info import ModelInfo
 
 
 class BaseChatModel(AsyncContext, ABC):
-    """Base class of models. Subclasses define `name`, `_stream` and `aclose`."""
+    """Base class of models. Subclasses define `name`, `_stream` and `aclose`.
+
+    Attributes:
+        continues_text: `_stream` continues `ChatParams.begun`, or raises ConfigError.
+    """
+
+    continues_text: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -127,6 +134,8 @@ def open_stream(
 
 def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
     """Returns the answer of another model before anything is sent. Raises ConfigError if it can't be sent."""
+    if arguments.begun is not None and not getattr(model, "continues_text", False):
+        raise ConfigError("it can't continue a text")
     if isinstance(model, BaseChatModel):
         return model._stream(arguments)
     request = arguments.request

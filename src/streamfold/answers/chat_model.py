@@ -32,6 +32,7 @@ class ChatParams:
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
         many_conversations: requests of many conversations come this way, so that none is compared with the one before.
         fail_fast: another model can answer, so that a server with too many requests is an error at once.
+        begun: the beginning of the answer, which another model has written and this one continues.
     """
 
     request: Request
@@ -43,6 +44,7 @@ class ChatParams:
     max_continuations: int | None = None
     many_conversations: bool = False
     fail_fast: bool = False
+    begun: Reply | None = None
 
     @classmethod
     def read(

@@ -30,8 +30,10 @@ from ..errors import (
     ContextLengthError,
     NotConfiguredError,
     UnsupportedOptionError,
+    UpstreamError,
 )
 from ..types import Attempt, StreamChunk
+from .network_stream import resume_problem
 
 
 @dataclass(slots=True)
@@ -103,17 +105,24 @@ class FallbackPolicy:
 class _FallbackAnswer(WrappedAnswer):
     """The answer of the first model that brings a chunk.
 
+    Args:
+        continue_text: whether another model continues a text that broke off.
+
     Raises:
         ConfigError: no model can take the request. It is a NotConfiguredError if all of them lack settings.
     """
 
-    def __init__(self, policy: FallbackPolicy, models: Sequence[ChatModel], params: ChatParams) -> None:
+    def __init__(
+        self, policy: FallbackPolicy, models: Sequence[ChatModel], params: ChatParams, *, continue_text: bool = False
+    ) -> None:
         self._policy = policy
+        self._continue_text = continue_text
         self._models = models
         self._params = replace(params, fail_fast=True)
         self._attempts: list[Attempt] = []
         self._too_long: list[int] = []  # how many tokens a window must have, after others were too small
         self._problems: list[ConfigError] = []
+        self._broken: APIError | None = None  # after which a text is continued
         positions = range(len(models))
         self._healthy = deque(position for position in positions if policy.skip_reason(position) is None)
         skipped = [position for position in positions if position not in self._healthy]
@@ -126,7 +135,7 @@ class _FallbackAnswer(WrappedAnswer):
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         self._leave_probe_to_other()
         while not self._closed:
-            position, begun = self._position, False
+            position, begun, hosted = self._position, False, False
             try:
                 with self._policy.probing(position):
                     async with self._opened() as batches:
@@ -136,16 +145,24 @@ class _FallbackAnswer(WrappedAnswer):
                                 self._policy.mark_healthy(position)
                             if (reply := self._source.reply) is not None:
                                 self.reply = replace(reply, attempts=(*self._attempts, *reply.attempts))
+                            hosted = hosted or any(chunk.hosted for chunk in batch)
                             yield batch
                 return
             except APIError as error:
                 self._attempts += error.attempts
-                if begun or not self._switch(error):
+                may_switch = not begun or (not hosted and self._may_continue(error))
+                if not may_switch or not self._switch(error, continues=begun):
                     error.attempts = tuple(self._attempts)
                     raise
             except NotConfiguredError as problem:  # credentials are looked up when the request is sent
                 self._skip(position, problem)
-                self._position, self._source = self._choose()
+                try:
+                    self._position, self._source = self._choose()
+                except ConfigError:
+                    if self._broken is None:
+                        raise
+                    self._broken.attempts = tuple(self._attempts)
+                    raise self._broken from None
 
     def _leave_probe_to_other(self) -> None:
         """Chooses another model if another request has begun to test the chosen one meanwhile."""
@@ -154,8 +171,17 @@ class _FallbackAnswer(WrappedAnswer):
             self._cooling_down.append(self._position)
             self._position, self._source = self._choose()
 
-    def _switch(self, error: APIError) -> bool:
-        """Chooses the next model after an error; False if there is none, or none may be called."""
+    def _may_continue(self, error: APIError) -> bool:
+        """Returns whether another model may continue the text of an answer that broke off."""
+        failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours
+        return self._continue_text and failed and not self._closed and resume_problem(error) is None
+
+    def _switch(self, error: APIError, *, continues: bool) -> bool:
+        """Chooses the next model after an error; False if there is none, or none may be called.
+
+        Args:
+            continues: it has to continue the text that has arrived.
+        """
         if not self._policy.switches(error):
             return False
         if isinstance(error, ContextLengthError):  # which says nothing about the next request
@@ -164,7 +190,11 @@ class _FallbackAnswer(WrappedAnswer):
         else:
             self._policy.start_cooldown(self._position, error)
         name, place = self._models[self._position].name, len(self._attempts)
-        self._attempts.append(Attempt(name, error.message, type(error).__name__))
+        begun = error.partial if continues else None
+        text_end = None if begun is None else len(begun.text)
+        self._attempts.append(Attempt(name, error.message, type(error).__name__, text_end=text_end))
+        if begun is not None:
+            self._params, self._broken = replace(self._params, begun=begun), error
         try:
             self._position, self._source = self._choose()
         except ConfigError:  # the others can't take the request: this error is the outcome, and no attempt before it
@@ -214,6 +244,10 @@ class Fallback(BaseChatModel):
     first chunk no other model is called: the error has the partial answer. `reply.attempts` and the `attempts` of an
     error list the models that were called before or skipped, and why.
 
+    With `continue_text`, the text of an answer that broke off is continued by the next model that can (see
+    `ChatQuirks.continues`), if no tool call had begun. `reply.text` is the whole text, `reply.usage` that of the last
+    model; `Attempt.text_end` says which part each model has written.
+
     Each provider keeps its own retries, timeouts and connections. A provider whose configuration has the key `fallback`
     does the same by itself.
 
@@ -225,6 +259,8 @@ class Fallback(BaseChatModel):
         cooldown: seconds for which a model that failed is skipped, if its server did not say how long. After that one
             request tests it; others skip it until it has answered.
 
+        continue_text: whether the next model continues a text that broke off. Otherwise the program decides.
+
     Attributes:
         models: the models.
 
@@ -232,8 +268,14 @@ class Fallback(BaseChatModel):
         ConfigError: no model was given, or something that isn't one.
     """
 
+    continues_text = True
+
     def __init__(
-        self, *models: ChatModel, on: Collection[type[APIError]] | None = None, cooldown: float = 30.0
+        self,
+        *models: ChatModel,
+        on: Collection[type[APIError]] | None = None,
+        cooldown: float = 30.0,
+        continue_text: bool = False,
     ) -> None:
         if not models:
             raise ConfigError("Fallback() needs at least one model")
@@ -241,6 +283,7 @@ class Fallback(BaseChatModel):
             check_model(model, "Fallback()")
         self.models = models
         self._policy = FallbackPolicy(on, cooldown)
+        self._continue_text = continue_text
 
     @property
     def name(self) -> str:
@@ -264,7 +307,7 @@ class Fallback(BaseChatModel):
         return other
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        answer = _FallbackAnswer(self._policy, self.models, arguments)
+        answer = _FallbackAnswer(self._policy, self.models, arguments, continue_text=self._continue_text)
         return ChatStream(answer, yields_call_deltas=arguments.partial_tool_calls)
 
     async def aclose(self) -> None:

@@ -400,44 +400,45 @@ class NetworkStream:
         return call.http_request()
 
 
-def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream:
-    """Returns an answer before anything is sent. Raises ConfigError."""
-    return NetworkStream(PreparedCall.of(endpoint, params))
+def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream | _ContinuedAnswer:
+    """Returns an answer before anything is sent, or the rest of one that has begun. Raises ConfigError."""
+    begun = params.begun
+    if begun is None:
+        return NetworkStream(PreparedCall.of(endpoint, params))
+    messages = params.request.messages
+    earlier, text = messages, begun.text
+    if messages[-1].partial:  # the caller's own beginning
+        earlier, text = messages[:-1], f"{messages[-1].content or ''}{text}"
+    ready = endpoint.request(params.request)
+    how = endpoint.model(ready.model).adapter.continues(ready)
+    if how is None:
+        raise ConfigError(
+            f'provider "{endpoint.profile.name}" can\'t continue a text (see ChatQuirks.continues): send the request'
+            " again"
+        )
+    reasoning = begun.reasoning if begun.reasoned and begun.origin == ready.origin else None
+    message = Message("assistant", text, reasoning=reasoning, partial=True)
+    request = replace(params.request, messages=(*earlier, message))
+    source = NetworkStream(PreparedCall.of(endpoint, replace(params, request=request, begun=None)))
+    return _ContinuedAnswer(source, begun, echo=how == "with_echo", again=partial(resume_answer, endpoint, params))
 
 
 def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> ChatStream:
     """Returns the rest of an answer that broke off. Raises StreamfoldError if the endpoint can't continue it."""
-    params = _continued(params, error)
-    request = endpoint.request(params.request)
-    how = endpoint.model(request.model).adapter.continues(request)
-    if how is None or error.partial is None:
-        raise StreamfoldError(
-            f'resume(): provider "{endpoint.profile.name}" can\'t continue a text (see ChatQuirks.continues): send the'
-            " request again"
-        )
-    again = partial(resume_answer, endpoint, params)
-    source = open_answer(endpoint, params)
-    return ChatStream(_ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))
+    if problem := resume_problem(error):
+        raise StreamfoldError(f"resume(): {problem}: send the request again")
+    return ChatStream(open_answer(endpoint, replace(params, begun=error.partial, fail_fast=False)))
 
 
-def _continued(params: ChatParams, error: APIError) -> ChatParams:
-    """Returns the request that continues an answer. Raises StreamfoldError if that can't be done."""
+def resume_problem(error: APIError) -> str | None:
+    """Returns why the text of an answer that broke off can't be continued by any model; None if it may be."""
     begun = error.partial or Reply()
     if error.partial_tool_calls:
         names = ", ".join(call.name for call in error.partial_tool_calls)
-        raise StreamfoldError(
-            f"resume(): a tool call had begun ({names}), which can't be continued: send the request again"
-        )
+        return f"a tool call had begun ({names}), which can't be continued"
     if begun.refusal or not begun.text:
-        what = "the model refused" if begun.refusal else "no text had arrived"
-        raise StreamfoldError(f"resume(): {what}: send the request again")
-    text, earlier = begun.text, params.request.messages
-    if earlier[-1].partial:  # it was a continuation itself
-        text = f"{earlier[-1].content or ''}{text}"
-        earlier = earlier[:-1]
-    message = Message("assistant", text, reasoning=begun.reasoning if begun.reasoned else None, partial=True)
-    request = replace(params.request, messages=(*earlier, message))
-    return replace(params, request=request, fail_fast=False)  # fallbacks aren't tried
+        return "the model refused" if begun.refusal else "no text had arrived"
+    return None
 
 
 class _ContinuedAnswer(WrappedAnswer):
@@ -468,8 +469,7 @@ class _ContinuedAnswer(WrappedAnswer):
                     if chunks:
                         yield chunks
         except APIError as error:
-            if error.partial is not None:
-                error.partial = self._joined(error.partial)
+            error.partial = self._reply_before_break if error.partial is None else self._joined(error.partial)
             error.continuation = self._again
             raise
 

@@ -230,9 +230,10 @@ class PreparedCall:
         reply.pricing = self.pricing
 
     def complete_partial(self, error: APIError) -> None:
-        """Adds the pricing to the partial reply of an error."""
+        """Adds origin and pricing to the partial reply of an error."""
         if error.partial is not None:
-            error.partial = replace(error.partial, pricing=replace(self.pricing, partial=True))
+            pricing, origin = replace(self.pricing, partial=True), self.sent.request.origin
+            error.partial = replace(error.partial, origin=origin, pricing=pricing)
 
     def preview(self) -> Preview:
         """Returns the request without secrets, and without needing any."""

@@ -54,6 +54,8 @@ class Provider(BaseChatModel):
             closed; or a name such as "sqlite:///turns.db". Default: as in the profile.
     """
 
+    continues_text = True
+
     def __init__(
         self,
         profile: Profile,
@@ -251,6 +253,8 @@ class Provider(BaseChatModel):
 
 class _OwnModel(BaseChatModel):
     """The model at an endpoint, without fallbacks and turn cache."""
+
+    continues_text = True
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -563,7 +563,8 @@ class StreamAccumulator:
             PartialToolCall(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call))
             for call in calls
         ]
-        return (*functions, *self._hosted.partial_tool_calls)
+        held = [PartialToolCall(own.get(name, name), text) for name, text in self.blocks.held_calls() if name != answer]
+        return (*functions, *held, *self._hosted.partial_tool_calls)
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:

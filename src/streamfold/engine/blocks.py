@@ -153,6 +153,14 @@ class BlockAssembler:
         """How many blocks have begun."""
         return len(self._blocks)
 
+    def held_calls(self) -> list[tuple[str, str]]:
+        """Returns the name and the arguments so far of each call that is counted only at the end of the answer."""
+        return [
+            (call.name, call.arguments)
+            for block in self._blocks
+            if (call := block.begun.call) is not None and block.begun.held and not block.counted and call.name
+        ]
+
     def settle(self) -> list[Delta]:
         """Returns what was held back, at the end of the answer."""
         return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.settle_texts()]

@@ -45,6 +45,8 @@ class Attempt:
         error: the class name of the error; None if the provider was skipped.
         pause: seconds waited before the next attempt at this provider.
         resumed_after: the number of the event after which the answer was resumed.
+        text_end: how many characters of the answer's text there were when this provider failed and another one
+            continued it. It wrote those after the `text_end` before.
     """
 
     provider: str
@@ -52,6 +54,7 @@ class Attempt:
     error: str | None = None
     pause: float | None = None
     resumed_after: int | None = None
+    text_end: int | None = None
 
 
 class Pricing(Protocol):
