@@ -100,7 +100,7 @@ async def test_a_stream_that_breaks_behind_a_block(
 
     code, said, requests = await ask(claude, tmp_path, [called(read(notes[0])), broken], "Make the sky green")
     assert (code, len(requests)) == (1, 2)
-    assert "API Error: kimi: the connection broke" in said
+    assert "API Error: the connection broke" in said
     assert notes[0].read_text() == "The sky is blue.\n"
 
 
