@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -23,6 +25,16 @@ DEV = ("-r", "requirements-dev.txt")  # all distributions, editable, and what th
 DOCS = ("-r", "requirements-docs.txt")
 ALL = ("-m", "slow or not slow")  # `pytest` alone leaves out what starts processes or waits for clocks
 
+FREE_THREADED = "3.14t"
+# What `release` runs of each distribution's own tests, against the wheels.
+ONE_OF_EACH = [
+    "tests/engine/test_calls.py",
+    "packages/gateway/tests/test_access.py",
+    "packages/integrations/tests/test_aisdk.py",
+    "packages/jobs/tests/test_ledger.py",
+    "packages/lab/tests/test_inspection.py",
+    "packages/repair/tests/test_passthrough.py",
+]
 AXE = "axe-core@4.14.1"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 AGENTS = [
@@ -119,18 +131,25 @@ def _build(session: nox.Session, dist: Path) -> str:
     """Builds all distributions into a folder. Returns requirements-dev.txt with their wheels instead of the sources."""
     session.install("build")
     shutil.rmtree(dist, ignore_errors=True)
+    for source in (Path(), *sorted(path.parent for path in Path().glob("packages/*/pyproject.toml"))):
+        session.run("python", "-m", "build", "--outdir", str(dist), str(source), silent=True)
+    requirements = _with_wheels(Path("requirements-dev.txt"), dist)
+    shutil.move(requirements, dist / requirements.name)
+    return str(dist / requirements.name)
+
+
+def _with_wheels(requirements: Path, dist: Path) -> Path:
+    """Writes requirements with the wheels of a folder instead of the sources, beside that folder."""
     wanted = []
-    for line in Path("requirements-dev.txt").read_text("utf-8").splitlines():
+    for line in requirements.read_text("utf-8").splitlines():
         if line.startswith("-e "):
             path, bracket, extras = line.removeprefix("-e ").partition("[")
-            session.run("python", "-m", "build", "--outdir", str(dist), path, silent=True)
             name = "streamfold" if path == "." else f"streamfold_{Path(path).name}"
-            wanted.append(f"{next(dist.glob(f'{name}-*.whl'))}{bracket}{extras}")
-        else:
-            wanted.append(line)
-    requirements = dist / "requirements-dev.txt"
-    requirements.write_text("\n".join(wanted) + "\n", "utf-8")
-    return str(requirements)
+            line = f"{next(dist.glob(f'{name}-*.whl'))}{bracket}{extras}"
+        wanted.append(line)
+    target = dist.parent / "requirements-dev.txt"
+    target.write_text("\n".join(wanted) + "\n", "utf-8")
+    return target
 
 
 @nox.session(python=VERSIONS[0])
@@ -221,39 +240,111 @@ def lowest(session: nox.Session) -> None:
     session.run("pytest", *ALL, "-W", "default::DeprecationWarning", *session.posargs)
 
 
+def _interpreters(session: nox.Session) -> dict[str, str]:
+    """Returns the interpreters that are here: of the supported versions, and a free-threaded one.
+
+    With `-- all`, a missing one is an error.
+    """
+    code = "import sys, sysconfig as s; print(*sys.version_info[:2], s.get_config_var('Py_GIL_DISABLED') or 0)"
+    pyenv, found = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions", {}
+    for version in (*VERSIONS, FREE_THREADED):
+        for program in (f"python{version}", *map(str, sorted(pyenv.glob(f"{version.rstrip('t')}*/bin/python")))):
+            if path := shutil.which(program):  # which may be a shim of a version that isn't there
+                said = subprocess.run([path, "-c", code], capture_output=True, encoding="utf-8", check=False).stdout
+                if said.split() == [*version.rstrip("t").split("."), str(int(version.endswith("t")))]:
+                    found[version] = path
+                    break
+        else:
+            (session.error if "all" in session.posargs else session.warn)(f"there is no Python {version}")
+    return found
+
+
 @nox.session(python=VERSIONS[0])
-def reproducible(session: nox.Session) -> None:
-    """Builds the distributions twice, into dist/, from two copies of what is committed: the files must be the same."""
-    session.install("build", "hatchling")
-    shutil.rmtree("dist", ignore_errors=True)
-    hashes = []
-    for number in (1, 2):
-        copy, built = Path(session.create_tmp()) / f"copy{number}", Path(session.create_tmp()) / f"dist{number}"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.rmtree(built, ignore_errors=True)
-        session.run("git", "clone", "--quiet", ".", str(copy), external=True)
-        for source in (copy, *sorted(path.parent for path in copy.glob("packages/*/pyproject.toml"))):
-            session.run("python", "-m", "build", "--no-isolation", "--outdir", str(built), str(source), silent=True)
+def release(session: nox.Session) -> None:
+    """Builds dist/ and sbom/ from what is committed, and tries it.
+
+    All distributions, twice, the same bytes. Metadata and contents are checked. Each wheel alone and all of them
+    together are installed in fresh environments, on each Python that is here (`-- all`: on every one), and do what they
+    are for.
+    """
+    session.install("build", "hatchling>=1.26", "twine>=6.1", "uv")
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder)
+    epoch = str(session.run("git", "log", "-1", "--format=%ct", external=True, silent=True)).strip()
+    clones, hashes = [folder / "clone", folder / "again" / "clone"], []
+    for clone in clones:
+        session.run("git", "clone", "--quiet", ".", str(clone), external=True)
+        built = clone.parent / "dist"
+        for source in (clone, *sorted(path.parent for path in clone.glob("packages/*/pyproject.toml"))):
+            words = ["--no-isolation", "--outdir", str(built), str(source)]
+            session.run("python", "-m", "build", *words, env={"SOURCE_DATE_EPOCH": epoch}, silent=True)
         hashes.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(built.iterdir())})
     if hashes[0] != hashes[1]:
         session.error(f"two builds differ: {hashes}")
-    shutil.copytree(built, "dist")
+    clone, dist = clones[0], folder / "dist"
+    session.run("twine", "check", "--strict", *(str(path) for path in sorted(dist.iterdir())))
+    session.run("python", str(clone / "tools" / "release.py"), str(dist))
+
+    tool = folder / "cyclonedx"
+    session.run("uv", "venv", "--quiet", str(tool))
+    session.run("uv", "pip", "install", "--quiet", "--python", str(tool), "cyclonedx-bom>=7.5,<8")
+    (folder / "sbom").mkdir()
+    away = folder / "checkout"
+    session.chdir(clone)
+    _copy_without_sources(away)
+    requirements = _with_wheels(clone / "requirements-dev.txt", dist)
+    interpreters = _interpreters(session)
+    for version, interpreter in interpreters.items():
+        for wheel in sorted(dist.glob("*.whl")):
+            name = wheel.name.partition("-")[0].replace("_", "-")
+            python = _fresh(
+                session, folder / "alone" / f"{version}-{name}", interpreter, "--find-links", str(dist), str(wheel)
+            )
+            _smoke(session, clone, python, name)
+            if interpreter == interpreters[min(interpreters)]:  # what it brings, and nothing of ours
+                project = clone / "pyproject.toml"
+                if name != "streamfold":
+                    project = clone / "packages" / name.removeprefix("streamfold-") / "pyproject.toml"
+                words = ["environment", "--pyproject", str(project), "--output-reproducible", "--validate"]
+                target = folder / "sbom" / f"{wheel.name}.cdx.json"
+                session.run(
+                    str(_python(tool).with_name("cyclonedx-py")), *words, "-o", str(target), str(python), external=True
+                )
+        python = _fresh(session, folder / "together" / version, interpreter, "-r", str(requirements))
+        _smoke(
+            session,
+            clone,
+            python,
+            *(wheel.name.partition("-")[0].replace("_", "-") for wheel in sorted(dist.glob("*.whl"))),
+        )
+        with session.chdir(away):
+            session.run(str(python), "-m", "pytest", "-q", "-n", "2", *ONE_OF_EACH, external=True)
+    session.chdir(session.invoked_from)
+    for name in ("dist", "sbom"):
+        shutil.rmtree(name, ignore_errors=True)
+        shutil.copytree(folder / name, name)
     for name, digest in hashes[0].items():
         session.log(f"{digest}  dist/{name}")
+    session.log(f"tried on Python {', '.join(interpreters)}")
 
 
-@nox.session(python=VERSIONS[0])
-def sbom(session: nox.Session) -> None:
-    """Writes build/sbom.json: what an installation has in it, as CycloneDX."""
-    session.install(".")
-    Path("build").mkdir(exist_ok=True)
-    with_tool = Path(session.create_tmp()) / "tool"
-    session.run("python", "-m", "venv", str(with_tool))
-    tool = with_tool / ("Scripts" if os.name == "nt" else "bin")
-    session.run(str(tool / "python"), "-m", "pip", "install", "--quiet", "cyclonedx-bom>=7", external=True)
-    python = str(Path(session.bin) / "python")
-    words = ["environment", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", "build/sbom.json", python]
-    session.run(str(tool / "cyclonedx-py"), *words, external=True)
+def _python(environment: Path) -> Path:
+    return environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+
+def _fresh(session: nox.Session, environment: Path, interpreter: str, *words: str) -> Path:
+    """Makes an environment with uv, installs into it, and checks that nothing is missing. Returns its interpreter."""
+    session.run("uv", "venv", "--quiet", "--python", interpreter, str(environment), silent=True)
+    python = _python(environment)
+    session.run("uv", "pip", "install", "--quiet", "--python", str(python), *words, silent=True)
+    session.run("uv", "pip", "check", "--quiet", "--python", str(python), silent=True)
+    return python
+
+
+def _smoke(session: nox.Session, clone: Path, python: Path, *names: str) -> None:
+    """Tries what is installed, in an empty folder and in isolated mode: nothing of the checkout can be imported."""
+    with session.chdir(tempfile.mkdtemp(dir=session.create_tmp())):
+        session.run(str(python), "-I", str(clone / "tools" / "smoke.py"), *names, external=True)
 
 
 @nox.session(python=VERSIONS[0])

@@ -19,7 +19,7 @@ if not WORKFLOW.exists():
 def test_its_sessions_exist() -> None:
     """A session that is renamed would be found missing on the next push, and not before."""
     text = WORKFLOW.read_text() + RELEASE.read_text()
-    ran = {name for words in re.findall(r"nox -s (.+)", text) for name in words.split()}
+    ran = {name for words in re.findall(r"nox -s (.+)", text) for name in words.partition(" --")[0].split()}
     defined = set(re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(), re.MULTILINE))
     assert ran
     assert ran <= defined
@@ -49,6 +49,12 @@ def test_a_release_needs_no_stored_token() -> None:
     assert jobs["publish"]["environment"] == "release"
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
     assert jobs["build"]["permissions"]["attestations"] == "write"
+    distributions = {
+        tomllib.loads(path.read_text())["project"]["name"] for path in ROOT.glob("packages/*/pyproject.toml")
+    }
+    wheels = {name.replace("-", "_") for name in {"streamfold", *distributions}}
+    assert set(jobs["sbom"]["strategy"]["matrix"]["wheel"]) == wheels
+    assert set(jobs["publish"]["needs"]) == {"build", "sbom"}
 
 
 def test_it_has_no_tabs_and_no_odd_indents() -> None:
