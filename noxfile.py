@@ -624,10 +624,10 @@ def live(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def facts(session: nox.Session) -> None:
-    """Lists what other packages say otherwise of models and of endpoints than the catalogue; a person decides."""
-    session.install(
-        "-e", ".", "litellm", "langchain-openai", "pydantic-ai-slim[openai,anthropic,google]", "modelparams"
-    )
+    """Compares facts about models and endpoints with other packages; fails where they differ and no list says why."""
+    peers = ["litellm", "modelparams", "openai", "anthropic", "pydantic-ai-slim[openai,anthropic,google]"]
+    peers += [f"langchain-{name}" for name in ("openai", "anthropic", "google-genai", "xai", "mistralai", "deepseek")]
+    session.install("-e", ".", *peers)
     session.run("python", "tools/families_drift.py")
     said = tomllib.loads(Path("tools/endpoints_of_peers.toml").read_text("utf-8"))["said"]
     files = {(one["package"], Path(file).parts) for one in said for file in one["files"]}

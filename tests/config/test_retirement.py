@@ -124,15 +124,19 @@ def test_each_day_has_a_source_that_has_days() -> None:
 
 # Families without a window or a longest answer, and why.
 WITHOUT_LIMITS = {
-    "retired": {"gpt-4-vision", "o1-mini", "gemini-1", "gemini-1.5", "moonshot-v1", "moonshot-v1-8k-vision"},
+    "retired": {
+        "gpt-4-vision", "gpt-4-32k", "codex-mini-latest", "o1-mini", "gemini-1", "gemini-1.5", "moonshot-v1",
+        "moonshot-v1-8k-vision", "mistral-large-2411", "mistral-medium-2505",
+    },
     "names of many sizes, or of whatever is the newest": {
         "gemini", "grok", "kimi", "kimi-dev", "kimi-k2", "kimi-k2-thinking", "glm-4", "qwen3", "qwen-plus", "sonar",
     },
-    "the maker documents none": {"gpt-rosalind", "gpt-5-search-api", "grok-3-mini"},
+    "the maker documents none": {"gpt-rosalind", "gpt-5-search-api", "gpt-5.5-cyber-preview", "grok-3-mini"},
     "the maker names no limit of an answer but the window": {
-        "grok-4.3", "grok-4.5", "grok-4.7", "grok-4.20", "grok-4.20-multi-agent", "grok-build-0.1", "deepseek-v3.2",
+        "grok-4.3", "grok-4.5", "grok-4.7", "grok-4.20", "grok-4.20-multi-agent", "grok-4.20-non-reasoning",
+        "grok-build-0.1", "deepseek-v3.2",
     },
-    "sources differ": {"glm-4.5", "codestral", "devstral", "magistral", "minimax-m2"},
+    "sources differ": {"glm-4.5", "codestral", "devstral", "ministral", "magistral", "minimax-m2"},
 }  # fmt: skip
 
 
