@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 
 from parted_answers import MODELS, WIRES, Failing, PartedServer, Step, Wire, claude_blocks, events_of
 from scale import pick, some
+from servers import END, STREAM, Connection, framed, serving
 from streamfold import (
     APIError,
     APIStatusError,
     APITimeoutError,
     ChatStream,
     ConfigError,
+    Hooks,
     IncompleteStreamError,
     Provider,
     Reply,
@@ -572,3 +574,77 @@ def test_a_batch_continues_no_answer() -> None:
     reply = provider.batches().request(ChatParams(Request.read("", "Pay?", [PAY], "auto", {}))).reply(result)
     assert (reply.text, reply.finish_reason, reply.tool_calls, reply.paused) == ("I will pay, ", "unknown", [], True)
     assert [warning.code for warning in reply.warnings] == ["calls_dropped", "not_continued"]
+
+
+# --- connections, clocks, hooks ---------------------------------------------------------------------------------------
+
+
+def parts_over_sockets(wire: Wire, hangs: bool = False) -> Any:
+    """The script of a server that sends each part over whatever connection asks for it."""
+    sent = 0
+
+    async def run(peer: Connection) -> None:
+        nonlocal sent
+        while sent < len(PARTS):
+            await peer.request()
+            number, sent = sent, sent + 1
+            if hangs and number == 1:
+                await peer.gone()
+            body = b"".join(events_of(wire, PARTS[number], number, last=number == 2))
+            await peer.send(STREAM + framed(body) + END)
+
+    return run
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_parts_share_a_connection(wire: Wire) -> None:
+    """The connection of a part is free when the next one is requested, and none stays open."""
+    async with serving(parts_over_sockets(wire)) as server:
+        config = {"profile": wire, "api_key": "k", "model": MODELS[wire]}
+        async with server.provider(**config) as provider:
+            reply = await provider.chat("Pay?", [PAY])
+        assert (reply.text, server.connections, server.most_open) == (TEXT, 1, 1)
+        await server.all_closed()
+
+
+@pytest.mark.slow  # it waits for a clock
+@pytest.mark.parametrize("wire", WIRES)
+async def test_each_part_has_its_own_first_event(wire: Wire) -> None:
+    """A part that never comes is a timeout of its own, with what had arrived; time of the reader doesn't count."""
+    async with serving(parts_over_sockets(wire, hangs=True)) as server:
+        config = {"profile": wire, "api_key": "k", "model": MODELS[wire], "timeouts": {"first_event": 1.0}}
+        async with server.provider(**config) as provider:
+            stream = provider.chat_stream("Pay?", [PAY])
+            with pytest.raises(APITimeoutError) as failed:
+                await read_on(stream, shown := [], pause=0.7)
+        await server.all_closed()
+    assert failed.value.phase == "first_event"
+    assert failed.value.partial is not None
+    assert failed.value.partial.text == "".join(shown) == "I will pay, "
+
+
+async def test_hooks_are_those_of_one_answer() -> None:
+    """`on_request` is called for each request, the others once, with the whole reply."""
+    called: list[str] = []
+    hooks = Hooks(
+        on_request=lambda info: called.append("request"),
+        on_first_chunk=lambda info, seconds: called.append("first chunk"),
+        on_finish=lambda info, reply: called.append(f"finish {reply.text}"),
+        on_close=lambda info: called.append("close"),
+    )
+    server = PartedServer("gemini", PARTS)
+    config = {"api_key": "k", "model": MODELS["gemini"]}
+    await Provider.from_config("gemini", http_client=server.client(), hooks=hooks, **config).chat("Pay?", [PAY])
+    assert called == ["request", "first chunk", "request", "request", f"finish {TEXT}", "close"]
+
+
+async def test_calls_that_are_written_in_any_part_are_shown() -> None:
+    """Partial calls are those of the answer so far, in all parts."""
+    server = PartedServer("anthropic", PARTS)
+    shown = []
+    async with server.provider() as provider, provider.chat_stream("Pay?", [PAY], partial_tool_calls=True) as stream:
+        async for _ in stream:
+            written = [call.text for call in stream.partial_tool_calls]
+            if not shown or shown[-1] != written:
+                shown.append(written)
+    assert shown == [[], [""], ['{"amount": 1}'], ['{"amount": 1}', ""], ['{"amount": 1}', '{"amount": 2}'], []]
