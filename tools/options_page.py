@@ -41,6 +41,10 @@ _WITHOUT_CLAUDE = ("bedrock-openai", "vertex-openai", "vertex-openai-global")
 # Where an address has a part that differs for everybody.
 _PLACES = {"AZURE_OPENAI_ENDPOINT": "https://n.example", "AWS_REGION": "us-east-1", "GOOGLE_CLOUD_PROJECT": "p"}
 _HEAD = """\
+---
+hide: [toc]
+---
+
 <!-- Written by tools/options_page.py: run `nox -s options` instead of changing it here. -->
 
 # Options, by endpoint and model
