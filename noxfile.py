@@ -628,6 +628,7 @@ def facts(session: nox.Session) -> None:
     peers = ["litellm", "modelparams", "openai", "anthropic", "pydantic-ai-slim[openai,anthropic,google]"]
     peers += [f"langchain-{name}" for name in ("openai", "anthropic", "google-genai", "xai", "mistralai", "deepseek")]
     session.install("-e", ".", *peers)
+    session.run("python", "tools/documented_models.py")
     session.run("python", "tools/families_drift.py")
     said = tomllib.loads(Path("tools/endpoints_of_peers.toml").read_text("utf-8"))["said"]
     files = {(one["package"], Path(file).parts) for one in said for file in one["files"]}

@@ -19,7 +19,7 @@ from streamfold.testing import ScriptedProvider
 PAGES = sorted(path.stem for path in (ROOT / "docs" / "migrate").glob("*.md"))
 # What the program before imports, and in which environment of `nox -s clients` it is.
 IMPORTS = {"openai": "openai", "litellm": "litellm", "langchain": "langchain_openai", "pydantic-ai": "pydantic_ai"}
-MODELS = ("gpt-5-mini", "gpt-5")
+MODELS = ("gpt-6-luna", "gpt-5.4")
 
 
 def test_every_page_has_both_programs() -> None:

@@ -237,7 +237,7 @@ class _FallbackAnswer(WrappedAnswer):
 class Fallback(BaseChatModel):
     """Asks the first model that can answer, and the next ones, in their order, while nothing of an answer has arrived.
 
-        model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-5-mini"))
+        model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-6-luna"))
 
     A model that can't take a request (no such tool choice, no images, no key) is skipped. One that failed is skipped
     for a while, unless all the others fail too; then one request tests it before the others use it again. After the

@@ -2,7 +2,7 @@
 
 from streamfold.sync import Provider
 
-with Provider.from_config("openai:gpt-5-mini") as provider:
+with Provider.from_config("openai:gpt-6-luna") as provider:
     for chunk in provider.chat_stream("Hello!"):
         print(chunk.delta, end="")
 """
