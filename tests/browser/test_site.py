@@ -20,7 +20,10 @@ from browsing import REQUIRED, Browser
 
 ROOT = Path(__file__).parents[2]
 AXE = os.environ.get("STREAMFOLD_AXE")  # axe-core's axe.min.js
-PAGES = ["", "quickstart/", "guides/tools/", "guides/gateway/", "options-table/", "reference/client/", "changelog/"]
+PAGES = [
+    *("", "quickstart/", "guides/tools/", "guides/gateway/", "guides/own-endpoint/"),
+    *("failures/", "options-table/", "reference/client/", "changelog/"),
+]
 CHECK = """
 const said = (node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message);
 axe.run(document, {runOnly: ["wcag2a", "wcag2aa"]}).then((result) =>
@@ -82,3 +85,11 @@ def test_everybody_can_read_it(visitor: Browser, site: str, page: str, scheme: s
     visitor.run(Path(str(AXE)).read_text("utf-8"))
     found = visitor.driver.execute_async_script(CHECK)
     assert found == []
+
+
+@pytest.mark.parametrize("word", ["retry", "approve", "timeout"])
+def test_the_search_finds_guides_first(visitor: Browser, site: str, word: str) -> None:
+    """A person who searches for a task reads how it is done before the names in the reference."""
+    visitor.open(f"{site}/?q={word}", width=WIDTHS["desktop"])
+    visitor.wait(".md-search-result__item > a")
+    assert "/guides/" in visitor.find(".md-search-result__item > a").get_attribute("href")
