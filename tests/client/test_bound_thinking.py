@@ -112,7 +112,7 @@ async def test_generated_runs(seed: int) -> None:
         for _ in range(agent.random.randint(4, 14)):
             agent.change()
             messages = agent.ask()
-            reply = await provider.chat(messages, agent.tools, stream=False)
+            reply = await provider.chat(messages, agent.tools, stream=seed % 2 == 0)
             body = server.bodies[-1]
             assert next(invalid(body), None) is None
             assert "block_binding" not in str(body.get("thinking"))

@@ -109,7 +109,7 @@ def _refers_to_itself(schema: Any, root: Any, seen: tuple[str, ...] = ()) -> boo
     return any(_refers_to_itself(inner, root, seen) for inner in (*listed, *single))
 
 
-@settings(max_examples=examples(2000), deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(SCHEMAS, SCHEMAS, SCHEMAS, VALUES)
 def test_as_jsonschema(schema: Any, first: Any, second: Any, value: Any) -> None:
     """Any value is accepted or refused by any schema as the package jsonschema does it."""
@@ -198,6 +198,48 @@ def test_arguments_as_text(arguments: dict[str, Any], read: dict[str, Any]) -> N
     made, paths = unwrapped_arguments(arguments, FIND)
     assert made == read
     assert bool(paths) is (read != arguments)
+
+
+def _draw_pair(draw: st.DrawFn, definitions: dict[str, Any], depth: int = 0) -> tuple[dict[str, Any], Any, Any]:
+    """Draws a schema, a value that fits, and the value with some of its objects and lists as JSON text."""
+    kind = draw(st.sampled_from(["text", "number", "object", "list", "object", "list"][: 6 if depth < 3 else 2]))
+    if kind == "text":
+        text = draw(st.sampled_from(["", "a", '{"a": 1}', "[1]", '"x"']))
+        return {"type": "string"}, text, text
+    if kind == "number":
+        return {"type": "integer"}, 7, 7
+    value: Any
+    written: Any
+    if kind == "object":
+        names = draw(st.lists(st.sampled_from("abc"), unique=True, max_size=2))
+        inner = {name: _draw_pair(draw, definitions, depth + 1) for name in names}
+        value, written = ({name: pair[at] for name, pair in inner.items()} for at in (1, 2))
+        properties = {name: pair[0] for name, pair in inner.items()}
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "required": names}
+        schema |= draw(st.sampled_from([{}, {"additionalProperties": False}]))
+    else:
+        items, value, written = _draw_pair(draw, definitions, depth + 1)
+        count = draw(st.integers(0, 2))
+        schema, value, written = {"type": "array", "items": items}, [value] * count, [written] * count
+    schema = draw(st.sampled_from([schema, {"anyOf": [{"type": "null"}, schema]}, {"allOf": [schema]}]))
+    if draw(st.booleans()):
+        definitions[f"D{len(definitions)}"] = schema
+        schema = {"$ref": f"#/$defs/D{len(definitions) - 1}"}
+    return schema, value, json.dumps(written) if draw(st.booleans()) else written
+
+
+@settings(max_examples=examples(1000), deadline=None)
+@given(st.data())
+def test_any_arguments_as_text(data: st.DataObject) -> None:
+    """Whichever objects and lists of fitting arguments came as JSON text, also inside each other: they are read."""
+    definitions: dict[str, Any] = {}
+    drawn = {name: _draw_pair(data.draw, definitions) for name in ("a", "b")}
+    schema = {"type": "object", "properties": {name: pair[0] for name, pair in drawn.items()}, "$defs": definitions}
+    value, written = ({name: pair[at] for name, pair in drawn.items()} for at in (1, 2))
+    made, paths = unwrapped_arguments(written, schema)
+    assert made == value
+    assert bool(paths) is (written != value)
+    assert unwrapped_arguments(value, schema) == (value, [])
 
 
 def test_a_call_with_arguments_as_text() -> None:
