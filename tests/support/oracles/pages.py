@@ -133,7 +133,8 @@ class Page:
 
         def from_config(cls: type[Provider], spec: Any = None, *, hooks: Any = (), **given: Any) -> Any:
             made = real(spec, hooks=hooks, **given)  # it must be a configuration that can be used
-            if given.get("http_client") is not None or made.profile.adapter in ("anthropic", "gemini"):
+            scripted_apis = ("anthropic", "chat", "gemini", "kimi", "responses")
+            if given.get("http_client") is not None or made.profile.adapter not in scripted_apis:
                 return made  # a transport of the page's own, or an API that no script speaks
             given = {key: value for key, value in given.items() if key not in ("config", "http_client", "fallback")}
             named = spec or getattr(made, "name", None)
