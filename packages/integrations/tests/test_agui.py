@@ -332,11 +332,12 @@ async def test_images_go_both_ways() -> None:
 
 async def test_what_only_the_provider_can_read_comes_back() -> None:
     """Signatures of a message and of a call are encrypted values; those of other programs are left alone."""
-    for provider in ("anthropic:claude-x", "gemini:gemini-x"):
+    for provider in ("anthropic:claude-fable-5-2", "gemini:gemini-x"):
         model = ScriptedProvider([think("Hm."), call("get_weather", city="Oslo")], "Warm.", provider=provider)
         run = run_tools(model, "Tidy up", [get_weather])
         found = asked(*thread(await written(run))).messages[1]
-        assert found.extras == run.messages[1].extras
+        assert (found.extras, found.prefix) == (run.messages[1].extras, run.messages[1].prefix)
+        assert bool(found.prefix) is provider.startswith("anthropic")
         assert [one.extra for one in found.tool_calls] == [one.extra for one in run.messages[1].tool_calls]
     (foreign,) = agui.read_messages([{"role": "assistant", "content": "Hi", "encryptedValue": "gAAAA"}])
     assert foreign.extras == {}

@@ -363,12 +363,17 @@ async def test_images_in_results_survive() -> None:
 
 async def test_what_only_the_provider_can_read_goes_through_the_browser() -> None:
     """Signatures come back, and the address of the provider does not leave."""
-    model = ScriptedProvider([think("Hm."), call("get_weather", city="Oslo")], "Warm.", provider="anthropic:claude-x")
+    model = ScriptedProvider(
+        [think("Hm."), call("get_weather", city="Oslo")], "Warm.", provider="anthropic:claude-fable-5-2"
+    )
     run = run_tools(model, "Tidy up", [get_weather])
     events = await written(run)
-    assert run.messages[1].extras
+    turn = run.messages[1]
+    assert turn.extras
+    assert turn.prefix
     assert "http" not in json.dumps(events)
-    assert asked(ui_message(events)).messages[1].extras == run.messages[1].extras
+    found = asked(ui_message(events)).messages[1]
+    assert (found.extras, found.prefix) == (turn.extras, turn.prefix)
 
 
 @each_row(

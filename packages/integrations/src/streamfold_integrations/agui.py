@@ -177,9 +177,11 @@ def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where
         text, given = fields.text("content") or "", fields.items("toolCalls") or []
         calls = tuple(_call(call, f"{where}.toolCalls[{at}]") for at, call in enumerate(given))
         if text or calls:
-            extras = _kept(message).get("extras")
+            kept = _kept(message)
+            extras, prefix = kept.get("extras"), kept.get("prefix")
             known = client_extras(extras) if isinstance(extras, dict) else {}
-            yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known)
+            prefix = prefix if isinstance(prefix, str) else None
+            yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known, prefix=prefix)
     elif role == "tool":
         error = ObjectReader(message, where).text("error") or ""
         content = _content(message.get("content"), where)
@@ -440,7 +442,8 @@ class AGUIWriter(UIWriter):
         if reply.files:
             yield self._activity("files", "files", {"files": [*map(_serialize_file, reply.files)]})
         if reply.extras and (reply.text or reply.tool_calls):
-            yield from _encrypted("message", self._message, {"extras": dict(reply.extras)})
+            prefix = {"prefix": reply.prefix} if reply.prefix else {}
+            yield from _encrypted("message", self._message, {"extras": dict(reply.extras), **prefix})
         self._usage += _usage(reply)
 
     def result(self, result: ToolResult) -> Iterator[UIEvent]:

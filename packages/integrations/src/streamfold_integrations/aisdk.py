@@ -180,6 +180,7 @@ class _MessageReader:
             reasoning=step.reasoning,
             refusal=step.refusal,
             extras=step.extras,
+            prefix=step.prefix,
         )
         yield from step.answers
 
@@ -192,6 +193,7 @@ class _StepReader:
         self.reasoning: str | None = None
         self.refusal: str | None = None
         self.extras: dict[str, Any] = {}
+        self.prefix: str | None = None
         self.calls: list[ToolCall] = []
         self.answers: list[Message] = []
         self.decisions: list[Decision] = []
@@ -204,7 +206,9 @@ class _StepReader:
         elif kind == "reasoning":
             self.reasoning = (self.reasoning or "") + ObjectReader(part, where).string("text")
         elif kind == "data-streamfold":
-            self.extras |= client_extras(ObjectReader(part, where).inner("data").mapping("extras") or {})
+            data = ObjectReader(part, where).inner("data")
+            self.extras |= client_extras(data.mapping("extras") or {})
+            self.prefix = data.text("prefix")
         elif kind == "dynamic-tool":
             self._call(ObjectReader(part, where).string("toolName"), part, where)
         elif kind.startswith("tool-"):
@@ -504,7 +508,8 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
 
 def _provider_extras(reply: Reply) -> dict[str, Any]:
     """Returns the provider's own data of a turn, but not its origin: the browser gets no addresses of servers."""
-    return {"extras": dict(reply.extras)} if reply.extras else {}
+    prefix = {"prefix": reply.prefix} if reply.prefix else {}
+    return {"extras": dict(reply.extras), **prefix} if reply.extras else {}
 
 
 def _serialize_output(value: Any) -> Any:
