@@ -648,3 +648,19 @@ async def test_calls_that_are_written_in_any_part_are_shown() -> None:
             if not shown or shown[-1] != written:
                 shown.append(written)
     assert shown == [[], [""], ['{"amount": 1}'], ['{"amount": 1}', ""], ['{"amount": 1}', '{"amount": 2}'], []]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_part_may_show_nothing(wire: Wire) -> None:
+    """A model that only thinks for a while, without showing it: the answer is in later parts."""
+    server = PartedServer(wire, [[], [], [text("4.")]])
+    async with server.provider() as provider:
+        reply = await provider.chat("2 + 2?")
+    assert (reply.text, reply.warnings, len(server.bodies)) == ("4.", [], 3)
+
+
+async def test_the_history_has_no_token_of_an_ended_answer() -> None:
+    """It is in the reply; another provider would have to drop it from the turn."""
+    reply, _ = await scripted(chunk([{"text": "a"}], finishReason="MAX_TOKENS", continuationToken="MQ=="))
+    assert reply.extras["continuationToken"] == ["MQ=="]
+    assert "continuationToken" not in reply.message.extras

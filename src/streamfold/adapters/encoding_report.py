@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import join_limited
-from ..types import TURN_EXTRAS, AudioPart, FilePart, ImagePart, Message, ReplyWarning, WarningCode, hosted_kind
+from ..types import (
+    RESPONSE_STATES,
+    TURN_EXTRAS,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    ReplyWarning,
+    WarningCode,
+    hosted_kind,
+)
 
 
 @dataclass(slots=True)
@@ -49,6 +59,8 @@ class EncodingReport:
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
         """Adds extras of a message that aren't sent, with the kinds of hosted tools whose steps are in them."""
         for name, value in extras.items():
+            if name in RESPONSE_STATES:
+                continue  # it says how a response ended, and nothing of the turn
             steps = value if name in TURN_EXTRAS and isinstance(value, list | tuple) else ()
             kinds = dict.fromkeys(kind for step in steps if (kind := hosted_kind(step, name)))
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))

@@ -37,6 +37,7 @@ from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
 from .hosted_parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, TextOffsets, UTF8Offsets
 from .hosted_reading import (
     PAUSED,
+    RESPONSE_STATES,
     TURN_EXTRAS,
     call_order,
     continuation_token,

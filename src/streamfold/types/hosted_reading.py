@@ -129,7 +129,8 @@ def text_in(extras: Mapping[str, Any]) -> str:
 # https://docs.anthropic.com/en/api/handling-stop-reasons
 # https://ai.google.dev/gemini-api/docs/generate-content/long-decode
 PAUSED = ("pause_turn", "compaction", "CONTINUATION")
-_STATES = ("stop_reason", "finishReason", "continuationToken")  # of one response, not of an answer in several
+# How a response has ended, where the answer is continued by another request.
+RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken")
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
@@ -158,7 +159,7 @@ def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: 
         new: those of the next response. Without `blocks`, which are joined as they arrive.
         text_before: the text of the responses so far, behind which positions in the new text are.
     """
-    joined = {**{name: values for name, values in before.items() if name not in _STATES}, **new}
+    joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}
     shift = len(text_before.encode("utf-8", "surrogatepass"))
     for name in hosted_gemini.ABOUT_TEXT:
         if name in new:

@@ -12,7 +12,7 @@ from ..jsontext import parse_object, replace_non_finite
 from .cost import Cost
 from .finish_reason import FinishReason, is_truncated
 from .hosted_parts import Citation, GeneratedFile, HostedPart
-from .hosted_reading import citations_in, files_in, hosted_parts, is_paused, phases_in, text_in
+from .hosted_reading import RESPONSE_STATES, citations_in, files_in, hosted_parts, is_paused, phases_in, text_in
 from .pydantic_support import OutputType, PydanticField, T, describe_problems, read_as
 from .rate_limit import RateLimit
 from .schema_validation import read_by_schema
@@ -227,6 +227,8 @@ class Reply(PydanticField, PicklableSlots):
         """The assistant's turn, for the history. NaN becomes null, which requests require."""
         from .messages import Message
 
+        left_out = () if self.paused else RESPONSE_STATES
+        extras = {name: value for name, value in self.extras.items() if name not in left_out}
         return Message(
             role="assistant",
             content=self._said or None,
@@ -235,7 +237,7 @@ class Reply(PydanticField, PicklableSlots):
             ),
             reasoning=self.reasoning if self.reasoned else None,
             refusal=self.refusal,
-            extras=dict(replace_non_finite(self.extras)),
+            extras=dict(replace_non_finite(extras)),
             origin=self.origin,
             prefix=self.prefix,
         )
