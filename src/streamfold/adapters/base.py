@@ -28,6 +28,7 @@ from ..requests import (
     fit_sampling,
     missing_capabilities,
 )
+from ..types import ReplyWarning
 from .encoding_report import EncodingReport
 from .prepared_request import PreparedRequest, encode_utf8, rename_members, report_unsent, write_body
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from ..deltas import Delta
     from ..requests import Family, Request
-    from ..types import GeneratedFile, Limits, ReplyWarning
+    from ..types import GeneratedFile, Limits
     from .batches import BatchAPI, BatchSettings
 
 # Each is a package here, with a class such as `ChatAdapter`; it is imported on first use.
@@ -180,6 +181,11 @@ class Adapter(ABC):
         fitted = fit_history(request.messages, rules, repair=repair_history, origin=request.origin)
         if fitted.messages is not request.messages:
             request = replace(request, messages=fitted.messages, positions=fitted.positions)
+        waiting = [tool.name for tool in request.tools if tool.background]
+        if waiting and not self.background_tools(replace(request, family=family)):
+            tools = tuple(replace(tool, background=False) for tool in request.tools)
+            detail = f"{', '.join(waiting)}: background not sent, {request.model} waits for the results of calls"
+            request, dropped = replace(request, tools=tools), [*dropped, ReplyWarning("option_dropped", detail)]
         ready, changes = self.rewrite(request)
         options, sampling = fit_sampling(ready.options, ready.family, self.option_rules(ready), model=ready.model)
         if options is not ready.options:
@@ -205,6 +211,10 @@ class Adapter(ABC):
     def option_rules(self, request: Request) -> OptionRules:
         """Returns which options the endpoint has a place for. Others are left out or emulated: see `fit_options`."""
         return OptionRules()
+
+    def background_tools(self, request: Request) -> bool:
+        """Returns whether the model may continue while a call runs: see `Tool.background`."""
+        return False
 
     def known_family(self, family: Family) -> Family:
         """Returns what is known of a model here, with what is assumed where nothing is known of it."""

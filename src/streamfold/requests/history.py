@@ -33,6 +33,7 @@ from ..types import (
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
 _NOT_ANSWERED = "this call was not answered"
+_STILL_RUNNING = "still running: the result follows"
 _NO_OUTPUT = "(no output)"
 _PAUSE = "..."  # of the assistant, between a result and a user message
 _MEDIA = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
@@ -52,6 +53,8 @@ class HistoryRules:
         begins_with_user, needs_user, ends_with_user: a conversation that begins with the assistant, has no user
             message, or ends with the assistant is refused. "Continue." is added.
         user_behind_result: a user message may follow a result. If not, the assistant says "..." between them.
+        late_results: the result of a call in the background may be missing, and come in a later request. If not, such a
+            call is sent with a result that says so, and later with its own in the same place.
         results_follow: results stand directly behind the turn with their calls; else anywhere after it.
         result_media: results may contain images. If not, they follow in a user message.
         single_call: a turn has at most one call.
@@ -80,6 +83,7 @@ class HistoryRules:
     needs_user: bool = False
     ends_with_user: bool = False
     user_behind_result: bool = True
+    late_results: bool = False
     results_follow: bool = True
     result_media: bool = True
     single_call: bool = False
@@ -411,7 +415,11 @@ class _Fitting:
         others = self._others()
         for turn in self._turns:
             for call in turn.calls:
-                if call.result is None and not self._may_be_open(turn):
+                background = turn.message.tool_calls[call.number].background
+                if call.result is None and background:
+                    if not self._rules.late_results:
+                        self._change(turn.at, f"a call in the background was sent with the result {_STILL_RUNNING!r}")
+                elif call.result is None and not self._may_be_open(turn):
                     name = turn.message.tool_calls[call.number].name
                     problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
                     self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")
@@ -420,7 +428,10 @@ class _Fitting:
                         f"{call.result.name} answers the call {call.id!r} of {turn.name}, and messages[{between}] is"
                         " between them"
                     )
-                    if self._wrong(problem, "it was moved"):
+                    if background:
+                        self._change(turn.at, "the result of a call in the background was sent directly behind it")
+                        self._moved.add(turn.at)
+                    elif self._wrong(problem, "it was moved"):
                         self._moved.add(turn.at)
 
     def _may_be_open(self, turn: _Turn) -> bool:
@@ -469,7 +480,11 @@ class _Fitting:
                 if apart and call.number:
                     alone = Message("assistant", tool_calls=(sent.tool_calls[call.number],), origin=sent.origin)
                     self._sent.append((turn.at, alone))
-                if call.result is None and not self._may_be_open(turn):
+                if call.result is None and turn.message.tool_calls[call.number].background:
+                    if not self._rules.late_results:
+                        text, call_id = _STILL_RUNNING, call.new_id or call.id
+                        self._sent.append((turn.at, Message("tool", text, tool_call_id=call_id)))
+                elif call.result is None and not self._may_be_open(turn):
                     # Marked as an error, so that the model does not take it for a result.
                     added = Message("tool", _NOT_ANSWERED, tool_call_id=call.new_id or call.id, error=True)
                     self._sent.append((turn.at, added))

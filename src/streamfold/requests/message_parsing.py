@@ -171,8 +171,8 @@ def _from_data_url(url: str, where: str) -> tuple[bytes, str]:
 # whole (reasoning that only its provider can read, several messages, text after a call, items of other kinds) keeps
 # its items in `extras["output"]`, so that they go back as they came.
 
-# Members of a call that its provider wants back; the last one is Perplexity's.
-CALL_EXTRAS = ("namespace", "caller", "thought_signature")
+# Members of a call that its provider wants back; "thought_signature" is Perplexity's.
+CALL_EXTRAS = ("namespace", "caller", "async", "thought_signature")
 # Members of calls of other APIs (Gemini's thought signatures), which clients of this API carry for their provider.
 CARRIED_CALL_EXTRAS = ("extra_content",)
 ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results

@@ -101,6 +101,7 @@ class ModelFacts:
         stop: whether texts to stop at are accepted.
         apis: the wire formats that the maker serves it on, if not all that the maker has.
         tools_on_chat: whether Chat Completions takes tools: "effort_none": only without thinking.
+        background_tools: whether it may continue while a call of a tool runs; see `Tool.background`.
         reasoning_back: what of its reasoning the conversation has to hold: that of the open tool loop ("loop"), a
             field for it in any case ("required"), or that of all turns ("all").
         keep: members of the body that ask the server to keep the reasoning of earlier turns, by their dotted names.
@@ -128,6 +129,7 @@ class ModelFacts:
     stop: Literal["yes", "no"] | None = None
     apis: tuple[str, ...] | None = None
     tools_on_chat: Literal["yes", "effort_none", "no"] | None = None
+    background_tools: Literal["yes"] | None = None
     reasoning_back: Literal["loop", "all", "required"] | None = None
     keep: dict[str, Any] | None = None
     binds_thinking: Literal["always", "new_accounts"] | None = None
@@ -158,7 +160,7 @@ _OF_THE_SERVER = (
     "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
     "context_tokens", "tools", "forced_choice", "parallel_calls", "structured_output",
 )  # fmt: skip
-_OF_THE_MAKER = ("apis", "tools_on_chat", "retires", "retires_earliest")
+_OF_THE_MAKER = ("apis", "tools_on_chat", "background_tools", "retires", "retires_earliest")
 # What follows a prefix in the name of another version: `gpt-5.9`, `claude-opus-4-9`, but not `gpt-5-2025-08-07`.
 _OTHER_VERSION = re.compile(r"[-.]?\d{1,2}(?!\d)")
 

@@ -13,9 +13,10 @@ from ..types import InvalidToolArgumentsError, Message, Tool, ToolCall, tool_res
 from .tool_results import ToolResult
 
 # The status of a call only moves forward: new, waiting for an approval or a result, ready, started, done. A call that
-# was started is never started again, so that no call runs twice.
+# was started is never started again, so that no call runs twice. One that was started in the background has no message
+# behind its turn: its result is a later one.
 
-_Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "done"]
+_Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "background", "done"]
 _Decision: TypeAlias = Literal["approved", "denied"]
 _STATUSES, _DECISIONS = get_args(_Status), get_args(_Decision)
 
@@ -74,23 +75,26 @@ class TurnCalls:
         self._calls = {call.id: CallState(call) for call in calls}
         self._unfinished = unfinished
 
-    def __len__(self) -> int:
-        return len(self._calls)
+    @property
+    def only_background(self) -> bool:
+        """True if all calls run in the background, so that there is nothing new to send."""
+        return all(found.status == "background" for found in self._calls.values())
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns one message per call: its result, or an error that says why there is none."""
+        """Returns a message for each call that doesn't run in the background: its result, or why there is none."""
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)
             for found in self._calls.values()
+            if found.status != "background"
         ]
 
     @property
     def open(self) -> bool:
         """True if a call may still be run or answered."""
-        return any(found.status not in ("started", "done") for found in self._calls.values())
+        return any(found.status not in ("started", "background", "done") for found in self._calls.values())
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
@@ -172,7 +176,9 @@ class TurnCalls:
                 raise ConfigError(f"state.calls: {entry!r} is not the status of a call")
             found.status, found.decision, found.unanswered = status, decision, unanswered
             found.reason, found.approval_id, found.nonce = texts
-            if status != "done":
+            if status == "background":  # it ran in the process that saved the state
+                found.status = "done"
+            elif status != "done":
                 found.message = None
 
     def _found(self, call_id: str) -> CallState:

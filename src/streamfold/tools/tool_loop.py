@@ -39,7 +39,8 @@ from ..types import (
     total_usage,
 )
 from .abandoned_calls import AbandonedCalls
-from .approvals import Approve, PendingCall, TurnCalls, decide, needs_approval, take_open_calls
+from .approvals import Approve, CallState, PendingCall, TurnCalls, decide, needs_approval, take_open_calls
+from .background_calls import BackgroundCalls
 from .journal import (
     NOT_RUN,
     Approval,
@@ -174,8 +175,8 @@ class RunSettings:
 class ToolRun(AsyncIteration, AsyncContext):
     """The chunks of all turns: an async iterator, and an async context manager that closes the connection.
 
-    The last chunk of each turn is finished and has the calls that are run next. Nothing runs in the background between
-    two chunks: no task and no cancel scope.
+    The last chunk of each turn is finished and has the calls that are run next. Between two chunks nothing runs, no
+    task and no cancel scope, except calls of tools with `background=True`.
 
     Attributes:
         id: a random id of the run; part of its saved state.
@@ -207,7 +208,10 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._turn = TurnCalls(())  # the calls of the last turn
         self._claimed = self._turn  # the turn whose answers to a provider's approvals this run may send
         self._first = len(self.messages)  # the index of the first result of the last turn
+        self._written = 0  # the number of these results
         self._results: deque[ToolResult] = deque()
+        self._background = BackgroundCalls()
+        self._unsent = False  # results of calls in the background that no request has had
         self._watched: list[tuple[str, Watcher, str | None]] = []
         self._stream: ChatStream | None = None
         self._output: Any = None
@@ -353,7 +357,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         """
         return RunState(
             self.id,
-            tuple(self.messages),
+            tuple(self._background.with_unfinished(self.messages)),
             self._settings.max_turns,
             self._turns,
             self._turn.dump(),
@@ -444,6 +448,9 @@ class ToolRun(AsyncIteration, AsyncContext):
                     if not await self._run_calls():
                         await self._end_runs()
                         return None
+                elif self._waits_for_background:
+                    await self._background.wait()
+                    self._take_background_results()
                 elif (chunk := await self._next_chunk()) is not None:
                     return chunk
             except BaseException:
@@ -459,7 +466,26 @@ class ToolRun(AsyncIteration, AsyncContext):
         if self._stream is not None:
             await self._stream.aclose()
 
+    @property
+    def _waits_for_background(self) -> bool:
+        """True if the model has nothing new to read before a call in the background has ended."""
+        if self._stream is not None or self._unsent or not self._background:
+            return False
+        return self._turn.only_background or not self._turns_left
+
+    def _take_background_results(self) -> None:
+        """Adds the results of calls that have ended to the conversation, each once."""
+        for result in self._background.take():
+            self.messages.append(result.message)
+            self._results.append(result)
+            self._unsent = True
+        if not self._turns_left and not self._background:  # the model had its last turn
+            self._status, self._unsent = "answered", False
+
     def _close(self) -> None:
+        if self._background:
+            self.messages[:] = self._background.with_unfinished(self.messages)
+            self._background.stop()
         self._status = "read" if self._status in ("answered", "read") else "closed"
 
     async def _settle_abandoned(self) -> None:
@@ -480,7 +506,10 @@ class ToolRun(AsyncIteration, AsyncContext):
                     key = CallKey(self._call_key(call), call, self._turn[call].unanswered)
                     await claim_answer(self._settings.journal, key)
             self._claimed = self._turn
+        if self._stream is None and self._background:
+            self._take_background_results()
         stream = self._stream = self._stream or self._request()
+        self._unsent = False
         chunk = await anext(stream, None)
         if chunk is None:
             self._stream = None
@@ -503,10 +532,10 @@ class ToolRun(AsyncIteration, AsyncContext):
         self.replies.append(reply)
         self.messages.append(reply.message)
         self._turns += 1
-        self._status = "running" if reply.tool_calls else "answered"
+        self._status = "running" if reply.tool_calls or self._background else "answered"
         self._turn = TurnCalls(reply.tool_calls) if self._turns_left else TurnCalls(reply.tool_calls, _NO_TURN_LEFT)
-        self._first = len(self.messages)
-        self.messages += self._turn.messages()
+        self._first, self._written = len(self.messages), 0
+        self._write_results()
         if self._status == "answered" and self._settings.output_type is not None:
             self._read_output(reply, self._settings.output_type)
 
@@ -539,7 +568,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._turn, self._first = turn, len(self.messages)
         if state.calls is not None:
             turn.load(state.calls)
-        self.messages += turn.messages()
+        self._write_results()
 
     async def _run_calls(self) -> bool:
         """Runs the calls that are ready, at the same time by default. Returns False if there are none."""
@@ -555,13 +584,21 @@ class ToolRun(AsyncIteration, AsyncContext):
             else:
                 self._turn[call].status = wanted
         self._write_results()
-        ready = self._turn.having("ready")
+        ready, started = self._turn.having("ready"), False
+        if self._settings.request_options.get("parallel_tool_calls") is not False:
+            for call in [call for call in ready if call.background and self._turn[call].decision != "denied"]:
+                ready.remove(call)
+                started = True
+                found, first = self._turn[call], self._first
+                found.status = "background"
+                self._background.start(call, partial(self._result, call, found, first))
+            self._write_results()
         results: dict[str, ToolResult] = {}
         failures: list[Exception] = []
 
         async def run(call: ToolCall) -> None:
             try:
-                results[call.id] = result = await self._result(call)
+                results[call.id] = result = await self._result(call, self._turn[call], self._first)
                 self._finish(result)
             except Exception as exc:  # raised below: the task group would wrap it
                 failures.append(exc)
@@ -581,20 +618,26 @@ class ToolRun(AsyncIteration, AsyncContext):
         if failures:
             raise failures[0]
         self._results.extend(results[call.id] for call in ready)
-        return bool(ready)
+        return bool(ready) or started
 
-    async def _result(self, call: ToolCall) -> ToolResult:
-        """Runs a call, or returns the result of another run that has claimed it."""
-        found = self._turn[call]
+    async def _result(self, call: ToolCall, found: CallState, first: int) -> ToolResult:
+        """Runs a call, or returns the result of another run that has claimed it.
+
+        Args:
+            found: its state.
+            first: the index of the first result of its turn.
+        """
+        tools = self._tools
 
         async def run() -> ToolResult:
-            found.status = "started"
+            if found.status != "background":
+                found.status = "started"
             if found.decision == "denied":
                 return denied_result(call, found.reason)
             if (hooks := self._settings.hooks) is None or call.kind == "approval":
-                return await run_call(call, self._tools, self._settings.on_tool_error)
-            with _entered("calling", partial(hooks.calling, self, call, self._tools.get(call.name))) as on_result:
-                result = await run_call(call, self._tools, self._settings.on_tool_error)
+                return await run_call(call, tools, self._settings.on_tool_error)
+            with _entered("calling", partial(hooks.calling, self, call, tools.get(call.name))) as on_result:
+                result = await run_call(call, tools, self._settings.on_tool_error)
                 if on_result is not None:
                     with _logged("calling"):
                         on_result(result)
@@ -602,17 +645,17 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         if self._settings.journal is None and found.nonce is None:
             return await run()
-        key = CallKey(await self._approved_key(call, found.nonce), call, found.unanswered)
+        key = CallKey(await self._approved_key(call, found.nonce, first), call, found.unanswered)
         return await run_once(required_journal(self._settings.journal), key, run)
 
-    async def _approved_key(self, call: ToolCall, nonce: str | None) -> str:
+    async def _approved_key(self, call: ToolCall, nonce: str | None, first: int) -> str:
         """Returns the journal's key of a call: that of its signed approval, if it has a nonce.
 
         Raises:
             ConfigError: the journal has another nonce for this call, or none.
         """
         if nonce is None:
-            return self._call_key(call)
+            return call_key(self.owner, self.id, first, call)
         place = approval_key(self.owner, self.chat_id, call)
         known = await load_approval(required_journal(self._settings.journal), place)
         if known is None or known.nonce != nonce:
@@ -646,7 +689,9 @@ class ToolRun(AsyncIteration, AsyncContext):
         return call_id not in self._turn and call_id in earlier
 
     def _write_results(self) -> None:
-        self.messages[self._first : self._first + len(self._turn)] = self._turn.messages()
+        results = self._turn.messages()
+        self.messages[self._first : self._first + self._written] = results
+        self._written = len(results)
 
 
 @contextmanager
@@ -709,10 +754,11 @@ def run_tools(
 
         reply = await run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather])
 
-    All calls of a turn run at the same time; their results are sent in the order of the calls. Unknown tools, invalid
-    arguments and tools that raise don't end the run: the model gets an error as the result. When a tool raises, its
-    traceback is logged; the model gets the names of the tool and the exception, but not the exception's text, which may
-    hold secrets. Nothing is sent until the first chunk is read.
+    All calls of a turn run at the same time; their results are sent in the order of the calls. A call of a tool with
+    `background=True` may run on while the model continues; its result is sent once, in the next request. Unknown tools,
+    invalid arguments and tools that raise don't end the run: the model gets an error as the result. When a tool raises,
+    its traceback is logged; the model gets the names of the tool and the exception, but not the exception's text, which
+    may hold secrets. Nothing is sent until the first chunk is read.
 
     The run pauses at calls of tools that need approval or are external: the iteration ends, and `pending` has the
     calls. After `approve`, `deny` or `answer`, read it again, here or in another process (`resume_tools`).

@@ -48,6 +48,11 @@ class ToolCall(PydanticField, PicklableSlots):
         return "invalid_json" if unparsed else None
 
     @property
+    def background(self) -> bool:
+        """True if the model continues without the result, which it gets in a later request: see `Tool.background`."""
+        return bool((self.extra or {}).get("async"))
+
+    @property
     def arguments_json(self) -> str:
         """The arguments as JSON text, for APIs and frameworks that take text.
 

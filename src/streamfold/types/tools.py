@@ -58,6 +58,8 @@ class Tool(Generic[F]):
         spread: `function` gets the fields of `model` by name, instead of the instance.
         needs_approval: whether `run_tools` pauses before a call until it is approved: a bool, or a function of the
             call, plain or async, that gets only calls with valid arguments.
+        background: the model may continue while a call runs, and gets the result in a later request, where the API and
+            the model have that (GPT-6 and later, on the Responses API). Elsewhere it waits for the result, as usual.
         extra: further members of its entry in the request, sent unchanged.
     """
 
@@ -71,6 +73,7 @@ class Tool(Generic[F]):
     spread: bool = field(default=False, compare=False, repr=False)
     cache: CacheMark = field(default=False, kw_only=True)
     needs_approval: NeedsApproval = field(default=False, kw_only=True, compare=False, repr=False)
+    background: bool = field(default=False, kw_only=True)
     extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
     hosted: ServerTool | None = field(default=None, kw_only=True)
 
@@ -117,6 +120,7 @@ class Tool(Generic[F]):
         strict: bool | None = None,
         function: Callable[[M], object] | None = None,
         needs_approval: NeedsApproval = False,
+        background: bool = False,
     ) -> Self:
         """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
 
@@ -128,7 +132,8 @@ class Tool(Generic[F]):
         found = schema.pop("description", "")
         about = found if description is None else description
         shown = name or model.__name__
-        return cls(shown, about, schema, strict, function=function, model=model, needs_approval=needs_approval)
+        own: dict[str, Any] = {"needs_approval": needs_approval, "background": background}
+        return cls(shown, about, schema, strict, function=function, model=model, **own)
 
     @classmethod
     def from_mcp(
@@ -217,6 +222,7 @@ class _ToolJSON(PydanticField):
     kind: str = "function"
     cache: CacheMark = False
     needs_approval: bool = False
+    background: bool = False
 
 
 _WRITTEN = tuple(member.name for member in fields(_ToolJSON))
@@ -296,6 +302,7 @@ def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
         parameters=function.get("parameters") or {"type": "object", "properties": {}},
         strict=function.get("strict"),
         kind=kind,
+        background=function.get("async") or False,
         cache=read_cache_control(mark, f"the tool {function['name']!r}: cache_control"),
     )
 
@@ -305,6 +312,7 @@ _MEMBERS: dict[str, tuple[type, str]] = {
     "description": (str, "a string"),
     "parameters": (Mapping, "a JSON schema"),
     "strict": (bool, "true or false"),
+    "async": (bool, "true or false"),  # https://developers.openai.com/api/docs/guides/async-tool-calling
 }
 _FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema": "parameters", "desc": "description"}
 
@@ -406,6 +414,7 @@ def tool(
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
+    background: bool = False,
 ) -> Tool[DecoratedFunction]: ...
 
 
@@ -417,6 +426,7 @@ def tool(
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
+    background: bool = False,
 ) -> Callable[[DecoratedFunction], Tool[DecoratedFunction]]: ...
 
 
@@ -428,6 +438,7 @@ def tool(
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
+    background: bool = False,
 ) -> Tool[DecoratedFunction] | Callable[[DecoratedFunction], Tool[DecoratedFunction]]:
     """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator.
 
@@ -444,21 +455,21 @@ def tool(
     Args:
         name: by default the function's.
         description: by default the docstring's.
-        strict, cache, needs_approval: see `Tool`.
+        strict, cache, needs_approval, background: see `Tool`.
 
     Raises:
         ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), its type has no JSON
             schema, or a class isn't a pydantic model.
     """
+    own: dict[str, Any] = {"cache": cache, "needs_approval": needs_approval, "background": background}
     if function is None:
-        options: dict[str, Any] = {"strict": strict, "cache": cache, "needs_approval": needs_approval}
-        return partial(tool, name=name, description=description, **options)
+        return partial(tool, name=name, description=description, strict=strict, **own)
     if not callable(function):
         hint = f"; did you mean tool(name={function!r})?" if isinstance(function, str) else ""
         raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
     if isinstance(_inside_partial(function), type):
         made = _tool_of_class(function, name=name, description=description, strict=strict)
-        return replace(made, cache=cache, needs_approval=needs_approval)
+        return replace(made, **own)
     from pydantic import PydanticUserError
 
     chosen = name or getattr(function.func if isinstance(function, partial) else function, "__name__", None)
@@ -475,7 +486,7 @@ def tool(
         if parameter in made.parameters["properties"]:
             made.parameters["properties"][parameter].setdefault("description", text)
     chosen_about = about if description is None else description
-    return replace(made, description=chosen_about, spread=True, cache=cache, needs_approval=needs_approval)
+    return replace(made, description=chosen_about, spread=True, **own)
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:

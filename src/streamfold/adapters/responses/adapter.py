@@ -44,6 +44,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         kept += [isinstance(item, Mapping) and item.get("type") == "item_reference" for item in items]
         return HistoryRules(
             HistoryRules().roles - {"function"},
+            late_results=True,
             results_follow=False,
             unique_ids="conversation",
             id_length=64,  # "Expected a string with maximum length 64" (openai/codex#14355)
@@ -88,6 +89,10 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
             hosted=self.hosted_forms,
             tool_choice_none=self.quirks.tool_choice,
         )
+
+    def background_tools(self, request: Request) -> bool:
+        """Returns whether the model takes `async` tools: GPT-6 and later, by OpenAI's guide of async tool calling."""
+        return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:
         """Returns which options the API has a place for. "Expected a value >= 16" (earendil-works/pi#6265)."""

@@ -513,6 +513,7 @@ class ResponsesRequestWriter:
             # Left out it is not false here: the API makes a strict schema of any, in which all that was optional is
             # required (https://platform.openai.com/docs/guides/function-calling#strict-mode).
             "strict": bool(tool.strict),
+            **({"async": True} if tool.background else {}),
             **tool.extra,
         }
 

@@ -1,0 +1,105 @@
+"""Calls that run while the model continues: each in a task, each result taken once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import copy_context
+from dataclasses import dataclass, field
+
+import anyio
+
+from ..net import event_loop
+from ..types import Message, ToolCall, tool_result
+from .tool_results import ToolResult
+
+_STOPPED = "not finished: the run was stopped before the tool had answered"
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    call: ToolCall
+    result: ToolResult | None = None
+    error: Exception | None = None
+    ended: bool = False
+    cancel: Callable[[], object] = field(default=lambda: None)
+
+
+class BackgroundCalls:
+    """The calls of a run that run in the background, from any of its turns, in the order in which they began.
+
+    Tasks are started outside of any task group, because a run is read from whichever task wants its next chunk. A task
+    ends with its call, or when the run is closed.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[_Running] = []
+        self._changed: anyio.Event | None = None  # while a task waits
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    def start(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> None:
+        """Starts a call. An exception is raised by `take`."""
+        started = _Running(call)
+        self._running.append(started)
+
+        async def work() -> None:
+            try:
+                started.result = await run()
+            except Exception as exc:
+                started.error = exc
+            finally:
+                started.ended = True
+                if self._changed is not None:
+                    self._changed.set()
+
+        if (loop := event_loop()) is not None:
+            task = loop.create_task(work())
+            started.cancel = task.cancel
+        else:
+            started.cancel = _spawn_on_trio(work)
+
+    async def wait(self) -> None:
+        """Waits until a call has ended whose result was not taken."""
+        while self._running and not any(each.ended for each in self._running):
+            self._changed = anyio.Event()
+            await self._changed.wait()
+
+    def take(self) -> list[ToolResult]:
+        """Returns the results of the calls that have ended, each once. Raises the exception of one that has failed."""
+        ended = [each for each in self._running if each.ended]
+        self._running = [each for each in self._running if not each.ended]
+        for each in ended:
+            if each.error is not None:
+                raise each.error
+        return [each.result for each in ended if each.result is not None]
+
+    def with_unfinished(self, messages: Iterable[Message]) -> list[Message]:
+        """Returns a conversation in which each call that still runs has a result that says that it hasn't finished."""
+        waiting = {each.call.id: each.call for each in self._running}
+        found: list[Message] = []
+        for message in messages:
+            found.append(message)
+            own = [waiting.pop(call.id) for call in message.tool_calls if waiting.get(call.id) == call]
+            found += [tool_result(call, _STOPPED, error=True) for call in own]
+        return found
+
+    def stop(self) -> None:
+        """Cancels the calls."""
+        for each in self._running:
+            each.cancel()
+        self._running = []
+
+
+def _spawn_on_trio(work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+    """Starts a system task of trio, which must not raise; returns what cancels it."""
+    import trio
+
+    scope = trio.CancelScope()
+
+    async def run() -> None:
+        with scope:
+            await work()
+
+    trio.lowlevel.spawn_system_task(run, context=copy_context())
+    return scope.cancel
