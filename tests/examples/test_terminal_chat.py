@@ -1,4 +1,4 @@
-"""The chat of the recipes: it remembers, and Ctrl-C ends an answer or the program."""
+"""The chat of the guide: it remembers, and Ctrl-C ends an answer or the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import streamfold.sync
 from streamfold.testing import ScriptedProvider, fail, pause, say
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "recipes.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "chat.md"
 
 
 def test_a_conversation(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
