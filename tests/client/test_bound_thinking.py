@@ -217,6 +217,7 @@ async def test_an_unknown_history_is_remembered_for_itself() -> None:
         assert server.bodies[-1]["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
         assert BETA in server.bodies[-1]["betas"]
         assert "The `system` differs" in dropped(reply)[0]
+        assert dropped(reply)[1] == "the provider left out the thinking messages.1.content.0 (prefix_binding_mismatch)"
         reply = await provider.chat([*talk, reply.message, user("And now?")], stream=False)
         assert (server.refused, len(server.bodies)) == (1, 5)
         assert "block_binding" in server.bodies[-1]["thinking"]
@@ -241,7 +242,8 @@ async def test_the_callers_own_word() -> None:
         assert server.refused == 1
         binding["thinking"]["block_binding"]["prefix_mismatch_behavior"] = "drop_block"  # type: ignore[index]
         reply = await provider.chat(talk, stream=False, extra_body=binding)
-        assert (dropped(reply), len(thinking(server.bodies[-1]))) == ([], 1)
+        left_out = ["the provider left out the thinking messages.1.content.0 (prefix_binding_mismatch)"]
+        assert (dropped(reply), len(thinking(server.bodies[-1]))) == (left_out, 1)
 
 
 async def test_thinking_of_another_model() -> None:

@@ -47,11 +47,13 @@ class BindingServer:
         if wanted and BETA not in body["betas"]:
             return self._error("thinking.block_binding: Extra inputs are not permitted")
         bad = next(invalid(body), None)
+        dropped: list[dict[str, str]] = []
         if bad is not None and wanted == "drop_block":
-            body = _without(body, bad[:2])
+            body, dropped = _without(body, bad[:2])
         elif bad is not None and (self.enforces or wanted == "error"):
             return self._error(REFUSAL.format(at=bad[0], nth=bad[1], why=bad[2]))
-        return _answer(body, len(self.bodies), self.random)
+        answer = _answer(body, len(self.bodies), self.random)
+        return httpx.Response(200, json={**answer, "input_transformations": dropped} if wanted else answer)
 
     def _error(self, message: str) -> httpx.Response:
         self.refused += 1
@@ -112,16 +114,22 @@ def _short(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _without(body: dict[str, Any], place: tuple[int, int]) -> dict[str, Any]:
-    """Returns a body without a block of thinking, and without all thinking behind it."""
-    made = []
+def _without(body: dict[str, Any], place: tuple[int, int]) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Returns a body without a block of thinking and all thinking behind it, and what the answer says of that."""
+    made, dropped = [], []
     for at, turn in enumerate(body["messages"]):
-        content = [block for nth, block in enumerate(_content(turn)) if not is_thinking(block) or (at, nth) < place]
+        content = []
+        for nth, block in enumerate(_content(turn)):
+            if is_thinking(block) and (at, nth) >= place:
+                path, reason = f"messages.{at}.content.{nth}", "prefix_binding_mismatch"
+                dropped.append({"type": "thinking_dropped", "path": path, "reason": reason})
+            else:
+                content.append(block)
         made.append({**turn, "content": content})
-    return {**body, "messages": made}
+    return {**body, "messages": made}, dropped
 
 
-def _answer(body: dict[str, Any], number: int, random: Random | None) -> httpx.Response:
+def _answer(body: dict[str, Any], number: int, random: Random | None) -> dict[str, Any]:
     words = " ".join(str(block.get("text", "")) for block in _content(body["messages"][-1]))
     called = [tool["name"] for tool in body.get("tools", []) if f"[{tool['name']}]" in words]
     parts = [{"type": "text", "text": f"Answer {number}."}] + [
@@ -144,4 +152,4 @@ def _answer(body: dict[str, Any], number: int, random: Random | None) -> httpx.R
     usage = {"input_tokens": 1, "output_tokens": 1}
     reason = "tool_use" if called else "end_turn"
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": body["model"], "content": blocks}
-    return httpx.Response(200, json={**message, "stop_reason": reason, "usage": usage})
+    return {**message, "stop_reason": reason, "usage": usage}

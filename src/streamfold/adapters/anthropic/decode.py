@@ -25,6 +25,7 @@ from ...deltas import (
     StreamEnd,
     ToolRequests,
     UsageUpdate,
+    Warn,
     unknown_finish,
 )
 from ...errors import ErrorInfo, error_info
@@ -138,8 +139,21 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
         out.append(BlockEnd(None))
     if message.get("error"):
         out.append(_failure({"error": message["error"]}))
+    _dropped_thinking(message, out)
     _end(message, out)
     _usage(message, out)
+
+
+def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
+    """Reads which thinking of earlier turns the API has left out. It says so to requests with the beta header for that.
+
+    https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
+    """
+    found = said.get("input_transformations")
+    for entry in found if isinstance(found, list) else ():
+        match entry:
+            case {"type": "thinking_dropped", "path": str(path), "reason": str(reason)}:
+                out.append(Warn("reasoning_dropped", f"the provider left out the thinking {path} ({reason})"))
 
 
 def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -218,6 +232,7 @@ def _block_stop(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
+    _dropped_thinking(payload, out)
     _usage(payload, out)
     _end(_object(payload, "delta"), out)
     for name in ("context_management", "container"):
