@@ -69,6 +69,13 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 
 @dataclass(slots=True)
+class BlockSummary(PicklableSlots):
+    """The final list of blocks, as the deltas of each under its index. Those that have arrived are not read again."""
+
+    blocks: list[tuple[int, list[Delta]]]
+
+
+@dataclass(slots=True)
 class Block(PicklableSlots):
     """A content block begins.
 
@@ -169,9 +176,15 @@ class ToolRequests(PicklableSlots):
 
 @dataclass(slots=True)
 class Sequence(PicklableSlots):
-    """The event's sequence number, or None. Only the Responses API sends one. First of the event's deltas."""
+    """The event's sequence number, first of the event's deltas; or its id, the last of them.
+
+    Attributes:
+        number: only the Responses API sends one.
+        id: by which the server finds the rest of an answer; "" if this event has none. None on other APIs.
+    """
 
     number: int | None
+    id: str | None = None
 
 
 @dataclass(slots=True)
@@ -247,6 +260,7 @@ Delta: TypeAlias = (
     | ToolCallDelta
     | CallSummary
     | ItemSummary
+    | BlockSummary
     | Block
     | BlockPiece
     | BlockEnd

@@ -406,6 +406,16 @@ def test_a_whole_answer() -> None:
     assert (streamed.text, calls(streamed)) == (reply.text, calls(reply))
 
 
+def test_steps_that_come_with_the_end() -> None:
+    """Those that were not streamed are read, and none is read twice."""
+    listed = [{"type": "model_output", "content": [{"type": "text", "text": "Hi"}]},
+              {"type": "function_call", "id": "a1", "name": "f", "arguments": {"x": 1}}]  # fmt: skip
+    for streamed in ([], [output(0, "H", "i")], [output(0, "Hi"), call(1, "a1", "f", '{"x": 1}')]):
+        reply = read(*streamed, status="requires_action", steps=listed)
+        assert (reply.text, calls(reply), steps(reply)) == ("Hi", [("a1", "f", {"x": 1})], listed)
+        assert codes(reply) == []
+
+
 def test_a_whole_answer_that_is_none() -> None:
     """One that still runs is incomplete, an error is one."""
     assert type(fails(json.dumps({**WHOLE, "status": "in_progress"}).encode())) is IncompleteStreamError

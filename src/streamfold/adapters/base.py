@@ -285,17 +285,25 @@ class Adapter(ABC):
         """
         return None
 
-    def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
+    def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
         """Returns the path below the base URL where a GET brings the rest of an answer that broke off.
 
         Args:
             answer_id: the id of the answer, as the server gave it.
-            after: the number of the last event that has arrived.
+            after: the number or the id of the last event that has arrived; "" if no event had an id.
 
         Returns:
             None if the server does not keep this answer.
         """
         return None
+
+    def answer_path(self, request: Request, answer_id: str) -> str | None:
+        """Returns the path below the base URL where a GET brings a stored answer in one piece, or None."""
+        return None
+
+    def runs_on(self, request: Request) -> bool:
+        """Returns whether the server completes the answer without us, so that a failed request is never sent again."""
+        return False
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
         """Returns the path below the base URL where a GET brings a file that a tool made, and its headers.

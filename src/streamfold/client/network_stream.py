@@ -61,8 +61,9 @@ class AnswerReader:
         self._attempts = attempts
         self._tap = tap
         self._received = received
-        self._reconnected_after = -1
+        self._reconnected_after: int | str | None = -1
         self._reconnects = 0  # since the last event
+        self._reads_whole = False  # the body has the answer in one piece
         self._has_delivered = False
         self._broke: APIConnectionError | None = None
 
@@ -111,7 +112,7 @@ class AnswerReader:
                 if exchange.closed:
                     return []
                 ended = APIConnectionError("the stream ended before the answer was finished", retryable=True)
-                if not await self._reconnected(ended):
+                if self._reads_whole or not await self._reconnected(ended):
                     return self._rest()
                 continue
             if self._tap is not None:
@@ -143,17 +144,21 @@ class AnswerReader:
         place = self._decoder.broken_off_at
         if place is None:
             return False
-        after = place[1]
-        request = self._call.resume_request(*place)
+        answer_id, after = place
+        request, whole = self._call.resume_request(answer_id, after), False
+        if isinstance(error, APITimeoutError) and self._reconnected_after != -1:  # the server has lost the stream
+            stored = self._call.resume_request(answer_id, None)
+            request, whole = stored or request, stored is not None
         if request is None:
             return False
-        self._reconnects = 0 if after > self._reconnected_after else self._reconnects + 1
+        self._reconnects = 0 if after != self._reconnected_after else self._reconnects + 1
         self._reconnected_after = after
         exchange = await self._attempts.reconnect(request, error, after, self._reconnects)
         if exchange is None:
             return False
         self._exchange = exchange
-        self._decoder.resume()
+        self._reads_whole = whole
+        self._decoder.resume(whole=whole)
         return True
 
     def _rest(self) -> list[StreamChunk]:
@@ -187,6 +192,7 @@ class NetworkStream:
             self._notifier,
             endpoint.connections,
             max_retries=endpoint.profile.max_retries,
+            repeats=not call.adapter.runs_on(call.sent.request),
             limiter=endpoint.limiter(),
             waits=endpoint.patient and not call.params.fail_fast,
         )

@@ -136,14 +136,17 @@ class PreparedCall:
         params, whole = self.params, not self.sent.request.stream
         return self.endpoint.http_request(self.adapter, self.sent, params.timeouts, params.extra_headers, whole=whole)
 
-    def resume_request(self, answer_id: str, after: int) -> HTTPRequest | None:
+    def resume_request(self, answer_id: str, after: int | str | None) -> HTTPRequest | None:
         """Returns the request for the rest of an answer that broke off; None if the provider doesn't keep it.
 
         Args:
-            after: the number of the last event that arrived.
+            after: the number or the id of the last event that arrived. None: the whole answer, in one piece.
         """
         adapter, request = self.adapter, self.sent.request
-        path = adapter.resume_path(request, answer_id, after)
+        if after is None:
+            path, request = adapter.answer_path(request, answer_id), replace(request, stream=False)
+        else:
+            path = adapter.resume_path(request, answer_id, after)
         if path is None:
             return None
         headers = {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}

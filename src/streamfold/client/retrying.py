@@ -115,7 +115,8 @@ class RetryLoop:
 
     Args:
         connections: has the HTTP client for each attempt.
-        max_retries: how often a request that failed is sent again.
+        max_retries: how often a request that failed is sent again, or the rest of an answer requested.
+        repeats: whether the request itself may be sent again.
         limiter: each attempt needs a reservation of it; None: nothing is limited.
         waits: whether to wait when the server has too many requests, where they are limited; else that is an error.
 
@@ -134,6 +135,7 @@ class RetryLoop:
         connections: LoopBoundClient,
         *,
         max_retries: int,
+        repeats: bool = True,
         limiter: RateLimiter | None = None,
         waits: bool = True,
     ) -> None:
@@ -141,6 +143,7 @@ class RetryLoop:
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
+        self._repeats = repeats
         self.lease = RateLimitLease(limiter)
         self._waits = waits
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,13 +213,15 @@ class RetryLoop:
         self._retries = self._rate_limit_retries = 0
         self._has_new_credentials = False
 
-    async def reconnect(self, request: HTTPRequest, error: APIError, after: int, reconnects: int) -> Exchange | None:
+    async def reconnect(
+        self, request: HTTPRequest, error: APIError, after: int | str, reconnects: int
+    ) -> Exchange | None:
         """Continues an answer that broke off on another connection.
 
         Args:
             request: asks for the rest.
             error: how it broke off.
-            after: the number of the last event.
+            after: the number or the id of the last event.
             reconnects: how often the rest was requested, without an event since.
 
         Returns:
@@ -288,14 +293,15 @@ class RetryLoop:
             self._rate_limit_retries += 1
             pause = delay if error.retry_after is None else 0.0  # else the limiter makes all requests wait
         else:
-            wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
+            may_repeat = self._repeats and self._retries < self._max_retries
+            wanted = retry_delay(error, self._retries) if may_repeat else None
             if wanted is None or self._now() + wanted >= timeouts.ends:
                 return None
             self._retries, pause = self._retries + 1, wanted
         self._note_failure(error, pause)
         return pause
 
-    def _note_failure(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
+    def _note_failure(self, error: APIError, pause: float, resumed_after: int | str | None = None) -> None:
         redact_error(error, self._redactor())
         failed = Attempt(self._notifier.info.provider, error.message, type(error).__name__, pause, resumed_after)
         self._notifier.notify("on_retry", failed)

@@ -87,6 +87,47 @@ class _BlockState:
         return []
 
 
+class _ExpectedAgain:
+    """Parts of an answer that come again after a reconnect.
+
+    Attributes:
+        blocks: numbers of blocks that begin again.
+        texts, others: text, and the number of other pieces, by block number and member.
+        skipped: something has come again.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: set[int] = set()
+        self.texts: dict[tuple[int, str], str] = {}
+        self.others: dict[tuple[int, str], int] = {}
+        self.skipped = False
+
+    def add(self, number: int, member: str, value: Any) -> None:
+        if type(value) is str:
+            self.texts[number, member] = self.texts.get((number, member), "") + value
+        else:
+            self.others[number, member] = self.others.get((number, member), 0) + 1
+
+    def new_part(self, number: int, member: str, value: Any) -> Any:
+        """Returns the part of a piece that has not arrived yet; None if all of it has.
+
+        Raises:
+            ProtocolError: it is another answer.
+        """
+        key = number, member
+        if type(value) is str and (known := self.texts.get(key)):
+            size = min(len(known), len(value))
+            if known[:size] != value[:size]:
+                raise ProtocolError("the answer was requested again after a reconnect, and another one came")
+            self.texts[key], self.skipped = known[size:], True
+            return value[size:] or None
+        if type(value) is not str and self.others.get(key):
+            self.others[key] -= 1
+            self.skipped = True
+            return None
+        return value
+
+
 class BlockAssembler:
     """Assembles the blocks of one message. `name`: the extra in which they go back (`Adapter.blocks_name`)."""
 
@@ -101,6 +142,8 @@ class BlockAssembler:
         self._strays: dict[int | None, _BlockState] = {}  # calls whose beginning did not come
         self._behind_reason = False
         self._stopped = False
+        self._again: _ExpectedAgain | None = None
+        self._recent: list[tuple[int, str | None, Any]] = []  # since the last event with an id; no member: a new block
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -195,8 +238,48 @@ class BlockAssembler:
     def _find_ended(self, end: BlockEnd) -> _BlockState | None:
         return self._find_call(end.index) if end.call else self._find(end.index)
 
+    def has(self, index: int) -> bool:
+        """Returns whether a block has arrived under this index."""
+        return index in self._by_index
+
+    def passed_id(self) -> None:
+        """Notes an event with an id: what came before it does not come again."""
+        self._recent.clear()
+
+    def expect_again(self, *, whole: bool) -> None:
+        """Prepares for a body in which blocks come again: all of them, or those since the last event with an id."""
+        if self.name == "blocks":
+            return
+        again = self._again = _ExpectedAgain()
+        if not whole:
+            for number, member, value in self._recent:
+                if member is None:
+                    again.blocks.add(number)
+                else:
+                    again.add(number, member, value)
+            return
+        again.blocks.update(block.number for block in self._by_index.values())
+        for block in self._blocks:
+            for member, pieces in (*block.pieces.items(), *block.lists.items()):
+                for value in pieces:
+                    again.add(block.number, member, value)
+
+    def take_repeated(self) -> bool:
+        """Returns whether something has come again since the last call."""
+        again = self._again
+        skipped = again is not None and again.skipped
+        if again is not None:
+            again.skipped = False
+        return skipped
+
     def open(self, begun: Block) -> list[Delta]:
         out: list[Delta] = []
+        known = self._by_index.get(begun.index) if self._again and begun.index is not None else None
+        if self._again and known is not None and known.number in self._again.blocks:
+            self._again.blocks.discard(known.number)
+            self._again.skipped = True
+            known.value = {**known.value, **begun.value}
+            return [replace(call, index=known.number, whole=True)] if (call := begun.call) and call.arguments else out
         call = begun.call
         name = (call.id, call.name) if call is not None and call.id else None
         if name in self._named and begun.held:  # the next piece of an open call: Gemini may name it again
@@ -211,6 +294,8 @@ class BlockAssembler:
             out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
         block = _BlockState(len(self._blocks), begun)
         self._blocks.append(block)
+        if self.name != "blocks":
+            self._recent.append((block.number, None, None))
         if begun.kind in _SHOWN:
             if begun.kind in self._last:
                 self._last[begun.kind].next = block
@@ -265,6 +350,10 @@ class BlockAssembler:
                 return out
             block = self._stray(piece)
         value, member, how = piece.value, piece.member, piece.how
+        if self.name != "blocks" and how in ("append", "json", "add"):
+            if self._again and (value := self._again.new_part(block.number, member, value)) is None:
+                return out
+            self._recent.append((block.number, member, value))
         if self._behind_reason and piece.kind == "call":
             block.late = True
         if how == "append" or how == "json":

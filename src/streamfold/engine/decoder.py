@@ -203,17 +203,26 @@ class StreamDecoder:
         return self._accumulator.calls_begun
 
     @property
-    def broken_off_at(self) -> tuple[str, int] | None:
-        """The id of an answer whose rest is still to come, and the number of its last event, if both are known."""
-        number, answer_id = self._pipeline.numbers.last, self._accumulator.meta.id
-        if self.done or self._accumulator.has_finish_reason or number is None or not answer_id:
-            return None
-        return answer_id, number
+    def broken_off_at(self) -> tuple[str, int | str] | None:
+        """The id of an answer whose rest is still to come, and the number or id of its last event, if both are known.
 
-    def resume(self) -> None:
-        """Begins another body, with the events after the last one. The rest of a cut event is discarded."""
+        "" stands for an event without an id: the server sends the answer again from its start.
+        """
+        numbers, answer_id = self._pipeline.numbers, self._accumulator.meta.id
+        last = numbers.last_id if numbers.last is None else numbers.last
+        if self.done or self._accumulator.has_finish_reason or last is None or not answer_id:
+            return None
+        return answer_id, last
+
+    def resume(self, *, whole: bool = False) -> None:
+        """Begins another body, with the events after the last one. The rest of a cut event is discarded.
+
+        Args:
+            whole: the body has all of the answer. What has arrived is not read again.
+        """
         self._sse = self._plain = None
         self._head = b""
+        self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
 
     def next_part(self) -> list[StreamChunk]:
         """Begins the body of the next response, behind one that has ended. Returns what was held back."""

@@ -236,6 +236,7 @@ class EventDeduplicator:
 
     Attributes:
         unreliable: a number fell, so gaps mean nothing.
+        last_id: the id of the last event that had one; "" if none had, None on APIs without ids.
     """
 
     def __init__(self) -> None:
@@ -245,6 +246,7 @@ class EventDeduplicator:
         self._constant = False  # all events have the same number, which says nothing
         self._partial = False
         self.unreliable = False
+        self.last_id: str | None = None
 
     @property
     def last(self) -> int | None:
@@ -254,6 +256,9 @@ class EventDeduplicator:
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """Returns a warning: `repeated_event` if the event must be skipped, `missing_event` after a gap."""
         number, last = sequence.number, self._last
+        if sequence.id is not None:
+            self.last_id = sequence.id or self.last_id or ""
+            return None
         if number is None:
             self._partial = True
             return None

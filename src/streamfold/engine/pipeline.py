@@ -10,6 +10,7 @@ from ..deltas import (
     Block,
     BlockEnd,
     BlockPiece,
+    BlockSummary,
     Delta,
     Failure,
     Finish,
@@ -116,9 +117,15 @@ class Pipeline:
                         self._show_texts(self._parts.feed(fact), chunks)
                     else:
                         self.feed([fact], "", chunks)  # the list behind it counts the bytes
+            elif kind is BlockSummary:
+                for index, facts in delta.blocks:  # type: ignore[union-attr]
+                    if not accumulator.blocks.has(index):
+                        self.feed(facts, "", chunks)  # the summary counts the bytes
             elif kind is Block:
                 self._open_block(delta, data, chunks)  # type: ignore[arg-type]
             elif kind is Sequence:
+                if delta.id:  # type: ignore[union-attr]
+                    accumulator.blocks.passed_id()
                 if (warning := self.numbers.feed(delta, data)) is not None:  # type: ignore[arg-type]
                     accumulator.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
@@ -233,6 +240,8 @@ class Pipeline:
         """Ends the text: releases what the dialect held back, and warns of leaked markup."""
         if self.numbers.unreliable:
             self._accumulator.calls.unmark_gap()
+        if self._accumulator.blocks.take_repeated():
+            self._accumulator.warn("repeated_event", "events came again and were skipped")
         self._show_texts(self._parts.release(), chunks)
         self.feed(self._accumulator.blocks.settle(), "", chunks)
         self._accumulate(self._held_back(), chunks)

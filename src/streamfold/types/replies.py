@@ -44,7 +44,7 @@ class Attempt:
     Attributes:
         error: the class name of the error; None if the provider was skipped.
         pause: seconds waited before the next attempt at this provider.
-        resumed_after: the number of the event after which the answer was resumed.
+        resumed_after: the number or the id of the event after which the answer was resumed; "" if it had none.
         text_end: how many characters of the answer's text there were when this provider failed and another one
             continued it. It wrote those after the `text_end` before.
     """
@@ -53,7 +53,7 @@ class Attempt:
     problem: str
     error: str | None = None
     pause: float | None = None
-    resumed_after: int | None = None
+    resumed_after: int | str | None = None
     text_end: int | None = None
 
 

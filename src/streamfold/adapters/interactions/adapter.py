@@ -89,12 +89,20 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         """Returns the headers of the wire format, with the revision of the API."""
         return {**super().headers(request), "Api-Revision": _REVISION}
 
-    def resume_path(self, request: Request, answer_id: str, after: int | str | None) -> str | None:
-        """Returns where the rest of an interaction is that runs on without us; all of it if no event has an id."""
-        if not _in_background(request):
+    def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
+        """Returns where the rest of a stored interaction is; all of it comes again if no event had an id."""
+        if not _is_stored(request):
             return None
-        query = {"stream": "true", **({} if after is None else {"last_event_id": after})}
+        query = {"stream": "true", **({"last_event_id": after} if after else {})}
         return f"{self.path}/{quote(answer_id, safe='')}?{urlencode(query)}"
+
+    def answer_path(self, request: Request, answer_id: str) -> str | None:
+        """Returns where a stored interaction is."""
+        return f"{self.path}/{quote(answer_id, safe='')}" if _is_stored(request) else None
+
+    def runs_on(self, request: Request) -> bool:
+        """Returns whether an interaction runs in the background."""
+        return _in_background(request)
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
         """Reads the error object of a response whose status is not 2xx."""
@@ -125,7 +133,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             body |= _agent_members(agent, request, report)
         if wanted is not None:
             body["response_format"] = response_format(wanted.schema)
-        body |= {"stream": request.stream, "store": agent is not None or any(extra.get(name) for name in _STORED)}
+        body |= {"stream": request.stream, "store": _is_stored(request)}
         body = deep_merged(body, with_raw_tools(body, extra))
         if not body["store"] and (needing := [name for name in _STORED if body.get(name)]):
             raise ConfigError(f"{' and '.join(needing)}: only a stored interaction has this: leave out store=False")
@@ -134,6 +142,12 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 
 def _in_background(request: Request) -> bool:
     return bool(request.options.extra_body.get("background", request.model.startswith(_AGENT)))
+
+
+def _is_stored(request: Request) -> bool:
+    extra = request.options.extra_body
+    needed = request.model.startswith(_AGENT) or any(extra.get(name) for name in _STORED)
+    return bool(extra.get("store", needed))
 
 
 def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:

@@ -15,11 +15,13 @@ from ...deltas import (
     Block,
     BlockEnd,
     BlockPiece,
+    BlockSummary,
     Delta,
     Failure,
     Finish,
     Meta,
     RanOnServer,
+    Sequence,
     StreamEnd,
     ToolRequests,
     UsageUpdate,
@@ -101,6 +103,8 @@ class InteractionsEventReader:
             raise ValueError("it has no event_type")
         if "metadata" in payload:
             _running_usage(payload, out)
+        if event_id := str_or_none(payload.get("event_id")):
+            out.append(Sequence(None, event_id))
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
@@ -133,17 +137,22 @@ def _is_interaction(payload: dict[str, Any]) -> bool:
 
 def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
     out.append(_meta(interaction))
-    _steps(interaction.get("steps"), out)
+    for _, deltas in _steps(interaction.get("steps")):
+        out += deltas
     _end(interaction, out)
     if any(isinstance(delta, Finish) for delta in out):
         out.append(StreamEnd())
 
 
-def _steps(steps: Any, out: list[Delta]) -> None:
-    for index, step in enumerate(steps if isinstance(steps, list) else ()):
-        if isinstance(step, dict):
-            _begin(index, step, out)
-            out.append(BlockEnd(index))
+def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
+    """Returns the deltas of whole steps under their indexes. A stored interaction may have its input before them."""
+    own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    found = []
+    for index, step in enumerate(step for step in own if step.get("type") != "user_input"):
+        out: list[Delta] = []
+        _begin(index, step, out)
+        found.append((index, [*out, BlockEnd(index)]))
+    return found
 
 
 # --- an interaction begins, and ends ----------------------------------------------------------------------------------
@@ -160,6 +169,7 @@ def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _created(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(Sequence(None, ""))  # an answer without ids of events can be read again from its start
     out.append(_meta(_object(payload, "interaction")))
 
 
@@ -175,6 +185,8 @@ def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
         _running_usage(payload, out)
         del payload["metadata"]
     out.append(_meta(interaction))
+    if steps := _steps(interaction.get("steps")):
+        out.append(BlockSummary(steps))
     _end(interaction, out)
 
 
@@ -245,8 +257,6 @@ def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
             _summary(index, content, out)
     elif kind == "function_call":
         out.append(Block(index, "call", step, "arguments", _call(step), _write_call))
-    elif kind == "user_input":  # of a stored interaction, which is asked for with its input
-        return
     elif step:
         out.append(Block(index, "other", step))
         if kind == "function_result":
@@ -263,14 +273,21 @@ def _list(value: Any) -> list[Any]:
 
 
 def _contents(index: int | None, contents: Any, out: list[Delta]) -> None:
+    behind_text = False
     for content in _list(contents):
-        text = content.get("text") if isinstance(content, dict) and content.get("type") == "text" else None
-        if not isinstance(text, str):
+        if not _is_text(content):
             out.append(BlockPiece(index, "text", "content", content, "add"))
+            behind_text = False
             continue
-        out.append(BlockPiece(index, "text", "content", {**content, "text": ""}, "add"))
+        text, sources = content["text"], content.get("annotations")
+        others = {name: value for name, value in content.items() if name != "annotations"}
+        if behind_text or not text or others.keys() != {"type", "text"}:
+            out.append(BlockPiece(index, "text", "content", {**others, "text": ""}, "add"))
         if text:
             out.append(BlockPiece(index, "text", "content", text, "add"))
+        if sources:
+            out.append(BlockPiece(index, "text", "content", {"annotations": sources}, "add"))
+        behind_text = True
 
 
 def _call(step: dict[str, Any], *, whole: bool = False) -> ToolCallDelta:

@@ -63,7 +63,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
             request, only = only_allowed_tools(request)
         return request, [*changes, *only]
 
-    def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
+    def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
         """Returns where the rest of a stored response is: `store` or `background` must have been asked for."""
         body = request.options.extra_body
         if not (body.get("store") or body.get("background") or self.quirks.store):

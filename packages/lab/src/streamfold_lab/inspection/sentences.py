@@ -9,6 +9,7 @@ from streamfold.adapters import (
     Block,
     BlockEnd,
     BlockPiece,
+    BlockSummary,
     CallSummary,
     Delta,
     ExtraPart,
@@ -39,7 +40,7 @@ _KINDS: dict[type[object], str] = {  # where it is not the name of the class
     Warn: "warning", MessageStart: "message", UsageUpdate: "usage", BlockPiece: "block", BlockEnd: "block",
     HostedPart: "tool", ToolRequests: "requests", ServedBy: "meta", TextDelta: "text",
     ReasoningDelta: "reasoning", RefusalDelta: "refusal", ToolCallDelta: "call", CallSummary: "summary",
-    ItemSummary: "items",
+    ItemSummary: "items", BlockSummary: "items",
     ExtraPart: "extra",
     RanOnServer: "answered", StopSequenceHit: "stopped", StreamEnd: "done",
 }  # fmt: skip
@@ -112,12 +113,18 @@ def delta_words(delta: Delta) -> str:
             return ", ".join(parts) or "nothing"
         case CallSummary(calls):
             return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
-        case ItemSummary(items):
+        case ItemSummary(items) | BlockSummary(items):
             return f"the server's list of items: {len(items)}"
         case ExtraPart(name, value):
             return f"{name}: {_cut(repr(value))}"
-        case Sequence(number):
-            return f"event number {number}" if number is not None else "no event number"
+        case Sequence(number, event_id):
+            return (
+                f"event number {number}"
+                if number is not None
+                else f"event {event_id}"
+                if event_id
+                else "no event number"
+            )
         case Meta(response_id, model):
             return ", ".join(said for value in (response_id, model) if (said := str_or_none(value))) or "nothing new"
         case Warn(code, detail):
