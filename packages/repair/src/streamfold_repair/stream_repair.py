@@ -123,7 +123,8 @@ class RepairSettings:
         """Returns the name of the adapter for requests to this path; None if it isn't the path of a wire format."""
         if self.adapter is not None:
             return self.adapter
-        return adapter_by_path(path)
+        api = adapter_by_path(path)
+        return api if api in _PATCHERS else None
 
     def stream(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
         """Returns the repair of a streamed answer to a request with this body."""
