@@ -51,6 +51,7 @@ APIS = {
     "responses": "openai/responses_parallel_calls",
     "anthropic": "anthropic/parallel_calls",
     "gemini": "gemini/native_parallel_calls",
+    "interactions": "gemini-interactions/thoughts_and_calls",
 }
 
 

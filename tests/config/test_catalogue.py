@@ -41,6 +41,7 @@ CALLS = {
     "responses": "openai/responses_parallel_calls",
     "anthropic": "anthropic/parallel_calls",
     "gemini": "gemini/native_parallel_calls",
+    "interactions": "gemini-interactions/thoughts_and_calls",
 }
 
 
@@ -93,7 +94,8 @@ def test_every_quirk_has_a_reason(name: str) -> None:
             found.append(key)
             assert re.search(r"# \S.{5,}", line) or (at and re.match(r"# \S.{5,}", lines[at - 1])), line
     assert found == list(tomllib.loads(text(name)).get("quirks", {}))  # those of its base have theirs there
-    default = getattr(find_adapter(profile.adapter), "Quirks")()  # noqa: B009 (not of the protocol)
+    quirks = getattr(find_adapter(profile.adapter), "Quirks")  # noqa: B009 (not of the protocol)
+    default = quirks() if quirks else None
     assert {key: value for key, value in profile.quirks.items() if getattr(default, key) == value} == {}
 
 

@@ -355,7 +355,7 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'adapter = "chatt"',
             (
                 ":3: providers.a.adapter: unknown adapter 'chatt' (did you mean 'chat'?)."
-                " Allowed: anthropic, chat, gemini, kimi, responses"
+                " Allowed: anthropic, chat, gemini, interactions, kimi, responses"
             ),
         ),
         (

@@ -37,7 +37,9 @@ def test_there_are_fixtures() -> None:
     assert count["documented"] >= 50
     assert count["synthesised"] >= 120
     assert {"demo/reasoning_text", "demo/parallel_calls"} <= set(NAMES)
-    assert {recording.adapter for recording in recordings} == {"anthropic", "chat", "gemini", "responses"}
+    assert {recording.adapter for recording in recordings} == {
+        "anthropic", "chat", "gemini", "interactions", "responses",
+    }  # fmt: skip
     assert {recording.dialect for recording in recordings} == {
         "", "deepseek", "glm", "hermes", "kimi", "llama3", "mistral", "named", "qwen3coder", "required", "think"
     }  # fmt: skip

@@ -25,7 +25,6 @@ class _MessagesAsEvents(AnthropicEventReader):
     """The reading half of the adapter, which comes as server-sent events."""
 
     framing = None
-    blocks_name = "blocks"
 
 
 _APIS: dict[str, Any] = {

@@ -134,7 +134,8 @@ def test_truncated_delivers_none(api: str, seed: int) -> None:
 def test_every_fixture_cut(name: str) -> None:
     """A real answer that is cut before it says how it ended delivers nothing."""
     recording = Recording.load(FIXTURES / name)
-    ends = rb'"(finish_reason|stop_reason|finishReason)": ?"\w|"?\[DONE\]|response\.(completed|incomplete|failed|done)'
+    words = rb'"(finish_reason|stop_reason|finishReason)": ?"\w|"?\[DONE\]'
+    ends = words + rb"|(response|interaction)\.(completed|incomplete|failed|done)"
     found = re.search(ends, recording.body)
     length = found.start() if found else len(recording.body)
     if not recording.body.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data", b"event", b":", b"id")):
@@ -149,6 +150,7 @@ ENDS = {
     "chat": (rb'("finish_reason": ?)"\w+"', rb'\1"length"'),
     "anthropic": (rb'("stop_reason": ?)"\w+"', rb'\1"max_tokens"'),
     "gemini": (rb'("finishReason": ?)"\w+"', rb'\1"MAX_TOKENS"'),
+    "interactions": (rb'("status": ?")(completed|requires_action)', rb"\1incomplete"),
     "responses": (rb'(response\.|"status": ?")completed', rb"\1incomplete"),
 }
 

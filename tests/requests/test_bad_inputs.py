@@ -354,7 +354,7 @@ PROFILES: list[Row] = [
         lambda: configured(adapter="Chat"),
         (
             "provider 'custom': adapter: unknown adapter 'Chat' (did you mean 'chat'?)."
-            " Allowed: anthropic, chat, gemini, kimi, responses"
+            " Allowed: anthropic, chat, gemini, interactions, kimi, responses"
         ),
     ),
     (
@@ -427,7 +427,10 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: StreamDecoder("chatt"),
-        "unknown adapter 'chatt' (did you mean 'chat'?). Allowed: anthropic, chat, gemini, kimi, responses",
+        (
+            "unknown adapter 'chatt' (did you mean 'chat'?)."
+            " Allowed: anthropic, chat, gemini, interactions, kimi, responses"
+        ),
     ),
 ]
 
@@ -578,7 +581,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "replay FOLDER/a.sse --adapter kmi",
-        "unknown adapter 'kmi' (did you mean 'kimi'?). Allowed: anthropic, chat, gemini, kimi, responses",
+        "unknown adapter 'kmi' (did you mean 'kimi'?). Allowed: anthropic, chat, gemini, interactions, kimi, responses",
     ),
     (
         "replay FOLDER/a.sse --dialect hermess",

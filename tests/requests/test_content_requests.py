@@ -409,7 +409,7 @@ def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[s
         others = [set(call.extra or ()) - set(CALL_EXTRAS) for call in message.tool_calls]
         opaque += [f"tool_calls[{at}].extra" for at, extra in enumerate(others) if extra]
     kinds = ", ".join(dict.fromkeys(part.kind for part in message.hosted))
-    named = {name: f" ({kinds})" for name in ("output", "blocks") if kinds}
+    named = {name: f" ({kinds})" for name in ("output", "blocks", "steps") if kinds}
     places = ", ".join(f"messages[1].{name}{named.get(name, '')}" for name in opaque)
     return [
         *([REASONING] if reasoning and message.reasoning else []),

@@ -1,7 +1,7 @@
 """Bodies of Anthropic's and Google's APIs in the shape of Chat Completions, which the search reads.
 
-Written from the two APIs alone, without a look at our adapters: https://docs.anthropic.com/en/api/messages and
-https://ai.google.dev/api/generate-content.
+Written from the APIs alone, without a look at our adapters: https://docs.anthropic.com/en/api/messages,
+https://ai.google.dev/api/generate-content and https://ai.google.dev/api/interactions-api.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def in_chat_shape(body: dict[str, Any], path: str) -> dict[str, Any]:
         return _of_anthropic(body)
     if ":streamGenerateContent" in path:
         return _of_gemini(body)
+    if path.endswith("/interactions"):
+        return _of_interactions(body)
     return body
 
 
@@ -151,3 +153,61 @@ def _gemini_part(part: dict[str, Any]) -> dict[str, Any]:
     if file := part.get("fileData"):
         return {"place": file["fileUri"], "media_type": file.get("mimeType")}
     return {"type": "text", "text": part["text"]}
+
+
+def _of_interactions(body: Mapping[str, Any]) -> dict[str, Any]:
+    system = body.get("system_instruction")
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": [{"type": "text", "text": system}]}] if system else []
+    )
+    for step in body["input"]:
+        turn = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
+        if step["type"] == "user_input":
+            messages.append({"role": "user", "content": [*map(_interaction_part, step["content"])]})
+        elif step["type"] == "function_result":
+            result = step["result"]
+            parts = result if isinstance(result, str) else [*map(_interaction_part, result)]
+            failed = bool(step.get("is_error"))
+            messages.append({"role": "tool", "tool_call_id": step["call_id"], "content": parts, "failed": failed})
+        else:
+            if turn is None or (step["type"] == "model_output" and turn.get("tool_calls")):
+                messages.append(turn := {"role": "assistant", "content": []})
+            if step["type"] == "model_output":
+                turn["content"] += map(_interaction_part, step["content"])
+            elif step["type"] == "function_call":
+                function = {"name": step["name"], "arguments": step["arguments"]}
+                turn.setdefault("tool_calls", []).append({"id": step["id"], "function": function})
+            elif step["type"] == "thought":
+                texts = [content["text"] for content in step.get("summary", ())]
+                turn["reasoning_content"] = turn.get("reasoning_content", "") + "".join(texts)
+    config, out = body["generation_config"], {**body, "messages": messages}
+    del out["input"]
+    out["tools"] = [{"function": tool} for tool in body.get("tools", ())]
+    choice = config.get("tool_choice", "auto")
+    words: dict[str, Any] = {"any": "required", "validated": "auto"}
+    if isinstance(choice, dict):
+        names, mode = choice["allowed_tools"]["tools"], words[choice["allowed_tools"]["mode"]]
+        functions = [{"type": "function", "function": {"name": name}} for name in names]
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": functions}}
+        out["tool_choice"] = functions[0] if mode == "required" and len(names) == 1 else allowed
+    else:
+        out["tool_choice"] = words.get(choice, choice)
+    out |= {name: config[name] for name in ("temperature", "top_p", "seed") if name in config}
+    if "max_output_tokens" in config:
+        out["max_tokens"] = config["max_output_tokens"]
+    out["stop"] = config.get("stop_sequences")
+    out["parallel_tool_calls"] = True  # it can't be switched off
+    if "thinking_level" in config:
+        out["graded_thinking"] = True
+    if wanted := body.get("response_format"):
+        schema = {"type": "json_schema", "json_schema": {"schema": wanted.get("schema")}}
+        out["response_format"] = schema if "schema" in wanted else {"type": "json_object"}
+    return out
+
+
+def _interaction_part(content: dict[str, Any]) -> dict[str, Any]:
+    if content["type"] == "text":
+        return content
+    kind, detail = content.get("mime_type"), content.get("resolution")
+    place = f"data:{kind};base64,{content['data']}" if "data" in content else content["uri"]
+    return {"place": place, "media_type": kind, **({"detail": detail} if detail else {})}

@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from .batches import BatchAPI, BatchSettings
 
 # Each is a package here, with a class such as `ChatAdapter`; it is imported on first use.
-_BUILT_IN = ("anthropic", "chat", "gemini", "interactions", "kimi", "responses")
+_BUILT_IN = {
+    name: f"{__package__}.{name}:{name.capitalize()}Adapter"
+    for name in ("anthropic", "chat", "gemini", "interactions", "kimi", "responses")
+}
 
 
 class Framing(Protocol):
@@ -124,7 +127,7 @@ class Adapter(ABC):
     drops_bound_thinking: ClassVar[bool] = False
     refused: tuple[ReplyWarning, ...] = ()
     kind_follows_text: bool = False
-    blocks_name: ClassVar[str] = "blocks"
+    blocks_name: str = "blocks"
 
     @cached_property
     def family(self) -> Family:
@@ -382,8 +385,9 @@ class Adapter(ABC):
 
 def find_adapter(name: str) -> type[Adapter]:
     """Returns the class of an adapter by its name. Raises ConfigError that lists the known names."""
-    if name in _BUILT_IN:
-        built_in: type[Adapter] = getattr(import_module(f".{name}", __package__), f"{name.capitalize()}Adapter")
+    if target := _BUILT_IN.get(name):
+        module, _, attribute = target.partition(":")
+        built_in: type[Adapter] = getattr(import_module(module), attribute)
         return built_in
     from importlib.metadata import entry_points  # slow to import, and rarely needed
 

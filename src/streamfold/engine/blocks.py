@@ -148,7 +148,7 @@ class BlockAssembler:
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
-    def feed(self, delta: Block | BlockPiece | BlockEnd) -> list[Delta]:
+    def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
         """Returns the text, reasoning and call fragments of a delta."""
         if type(delta) is BlockPiece:
             return self.grow(delta)
@@ -157,6 +157,8 @@ class BlockAssembler:
         if type(delta) is BlockEnd:
             block = self._find_ended(delta)
             return self._close(block) if block is not None and not block.closed else []
+        if type(delta) is RanOnServer:
+            self.take_from_client(delta)
         return []
 
     def marks(self, delta: Delta) -> list[ExtraPart]:

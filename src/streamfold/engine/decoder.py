@@ -141,7 +141,7 @@ class StreamDecoder:
             listener=listener,
             partial_tool_calls=partial_tool_calls,
             continues=continues,
-            blocks_name=self._adapter.blocks_name,
+            blocks_name=getattr(self._adapter, "blocks_name", "blocks"),  # half of an adapter may have none
         )
         self._pipeline = Pipeline(
             self._accumulator,

@@ -110,10 +110,41 @@ def _generated(events: Events) -> dict[str, Any]:
     return {**out, "candidates": [candidate]}
 
 
+def _interaction(events: Events) -> dict[str, Any]:
+    """https://ai.google.dev/api/interactions-api"""
+    steps: dict[int, dict[str, Any]] = {}
+    for event in events:
+        delta = event.get("delta", {})
+        match event["event_type"], delta.get("type"):
+            case "step.start", _:
+                steps[event["index"]] = {**event["step"]}
+            case "step.delta", "text":
+                contents = steps[event["index"]].setdefault("content", [])
+                if not contents or contents[-1]["type"] != "text":
+                    contents.append({"type": "text", "text": ""})
+                contents[-1]["text"] += delta["text"]
+            case "step.delta", "text_annotation_delta":
+                steps[event["index"]]["content"][-1].setdefault("annotations", []).extend(delta["annotations"])
+            case "step.delta", "thought_summary":
+                steps[event["index"]].setdefault("summary", []).append(delta["content"])
+            case "step.delta", "arguments_delta":
+                step = steps[event["index"]]
+                step["text"] = step.get("text", "") + delta["arguments"]
+            case "step.delta", _:
+                steps[event["index"]] |= {
+                    name: value for name, value in delta.items() if name != "type" and value != ""
+                }
+    for step in steps.values():
+        if "text" in step:
+            step["arguments"] = json.loads(step.pop("text"))
+    return {**events[-1]["interaction"], "steps": [steps[index] for index in sorted(steps)]}
+
+
 _WAYS: dict[str, Callable[[Events], dict[str, Any]]] = {
     "anthropic": _message,
     "chat": _completion,
     "gemini": _generated,
+    "interactions": _interaction,
     "kimi": _completion,
     "responses": _response,
 }

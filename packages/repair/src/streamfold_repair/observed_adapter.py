@@ -59,7 +59,7 @@ class ObservedAdapter(Adapter):
         self.passthrough: Passthrough | None = None
         self._extras: list[ExtraPart] = []
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
-        self.kind_follows_text = adapter.kind_follows_text
+        self.kind_follows_text, self.blocks_name = adapter.kind_follows_text, adapter.blocks_name
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         return self._adapter.encode(request, report)

@@ -353,8 +353,9 @@ def _with_placeholder(message: Message, request: Request) -> Message:
 
 # The extras of answers, and of items. No request has them unless a quirk says so.
 _NOT_SENT = (
-    "annotations", "citations", "content", "custom_tool_calls", "reasoning_details", "reasoning_opaque",
-    "reasoning_parts", "search_results", "thinking_blocks", *TURN_EXTRAS, *ITEM_EXTRAS,
+    "annotations", "citations", "content", "continuation_token", "custom_tool_calls", "interaction_id",
+    "reasoning_details", "reasoning_opaque", "reasoning_parts", "search_results", "thinking_blocks", *TURN_EXTRAS,
+    *ITEM_EXTRAS,
 )  # fmt: skip
 
 

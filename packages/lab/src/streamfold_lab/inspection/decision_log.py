@@ -29,6 +29,7 @@ class TracedAdapter(Adapter):
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
+        self.blocks_name = adapter.blocks_name
         self.read: list[Reading] = []
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
