@@ -70,7 +70,7 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 @dataclass(slots=True)
 class BlockSummary(PicklableSlots):
-    """The final list of blocks, as the deltas of each under its index. Those that have arrived are not read again."""
+    """The final list of blocks, as the deltas of each under its index. Blocks that have arrived are skipped."""
 
     blocks: list[tuple[int, list[Delta]]]
 

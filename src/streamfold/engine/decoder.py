@@ -218,7 +218,7 @@ class StreamDecoder:
         """Begins another body, with the events after the last one. The rest of a cut event is discarded.
 
         Args:
-            whole: the body has all of the answer. What has arrived is not read again.
+            whole: the body has all of the answer, of which the part that has arrived is skipped.
         """
         self._sse = self._plain = None
         self._head = b""
