@@ -102,8 +102,8 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
 def drop_mismatched(body: dict[str, Any]) -> bool:
     """Asks the API to leave out thinking whose prefix has changed. Returns whether it can be asked to."""
-    thinking = body.get("thinking", {"type": "adaptive"})  # what a request without it has
-    if thinking.get("type") not in _THINKS:
+    thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
+    if not isinstance(thinking, Mapping) or thinking.get("type") not in _THINKS:
         return False
     body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     return True
