@@ -71,6 +71,7 @@ def write_page(page: Path, folder: Path) -> None:
     name = re.sub(r"\W", "_", page.relative_to(ROOT).with_suffix("").as_posix())
     parts = list(parts_of(page))
     modules = {part.title: part.text for part in parts if part.title is not None and part.title.endswith(".py")}
+    modules.pop("before.py", None)  # of another library, which need not be installed
     if modules:
         folder /= name
         folder.mkdir()
