@@ -664,3 +664,23 @@ async def test_the_history_has_no_token_of_an_ended_answer() -> None:
     reply, _ = await scripted(chunk([{"text": "a"}], finishReason="MAX_TOKENS", continuationToken="MQ=="))
     assert reply.extras["continuationToken"] == ["MQ=="]
     assert "continuationToken" not in reply.message.extras
+
+
+async def test_a_pause_that_was_asked_for_is_returned() -> None:
+    """`pause_after_compaction` lets the program add to the conversation before Claude continues."""
+    compacted = {"type": "compaction", "content": "So far."}
+    said = {"type": "message", "id": "m", "model": "m", "role": "assistant", "content": [compacted]}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    body = json.dumps({**said, "stop_reason": "compaction", "usage": usage}).encode()
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content)["messages"])
+        return httpx.Response(200, content=body)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        provider = Provider.from_config("anthropic:claude-opus-4-8", api_key="k", http_client=client)
+        reply = await provider.chat("Pay?")
+        assert (reply.finish_reason, reply.paused, len(sent)) == ("unknown", True, 1)
+        await provider.chat([user("Pay?"), reply.message])
+    assert sent[1][1] == {"role": "assistant", "content": [compacted]}

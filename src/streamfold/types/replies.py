@@ -159,7 +159,8 @@ class Reply(PydanticField, PicklableSlots):
     def paused(self) -> bool:
         """True if the model has not finished this turn, and the next request with it, last, continues it.
 
-        Only with `max_continuations=0`: else that request is sent, and the reply is the whole answer.
+        Only with `max_continuations=0`, and where the request asked for a pause (`pause_after_compaction`): else that
+        request is sent, and the reply is the whole answer.
         """
         return is_paused(self.extras)
 

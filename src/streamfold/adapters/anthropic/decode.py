@@ -64,8 +64,8 @@ STOP_REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
     "content_filter": "content_filter",  # aimock 1.43
-    "pause_turn": "unknown",  # the message goes back as it is, to go on
-    "compaction": "unknown",  # the same, where the request asked to pause after one
+    "pause_turn": "unknown",  # the message is sent back unchanged, and continued
+    "compaction": "unknown",  # the same, where the request asked to pause after one: it is returned to the caller
 }
 _CALL_MEMBERS = ("type", "id", "name", "input")
 _TEXT: dict[str, Any] = {"type": "text", "text": ""}
@@ -259,7 +259,7 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
             listed = reason in STOP_REASONS or meaning == "length"
             if not listed:
                 out.append(unknown_finish(reason))
-            out.append(Finish(meaning if listed else "unknown", reason, more=True, continues=reason in PAUSED))
+            out.append(Finish(meaning if listed else "unknown", reason, more=True, continues=reason == "pause_turn"))
 
 
 def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:
