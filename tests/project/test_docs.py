@@ -150,6 +150,13 @@ def test_the_readme_says_what_the_fixtures_are() -> None:
     assert [int(number) for number in said.groups()] == [sum(counted), *counted]
 
 
+def test_the_changelog_is_short() -> None:
+    """A release is at most forty lines; what explains more than a version is in a history of at most 15 KB."""
+    releases = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")[1:]
+    assert [release.partition("\n")[0] for release in releases if len(release.strip().splitlines()) > 41] == []
+    assert len((DOCS / "history.md").read_bytes()) <= 15_000
+
+
 def test_the_set_up_commands_are_one_line_each() -> None:
     """The demo and the tests each need one line, which is also what the continuous integration runs."""
     assert re.search(r"^python3 -m venv .* && \.venv/bin/streamfold demo$", README, re.M)
