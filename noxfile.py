@@ -654,10 +654,11 @@ def options(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def picture(session: nox.Session) -> None:
-    """Draws the moving picture of the documentation's first page, and the architecture from the imports."""
+    """Draws the pictures of a stream, of the architecture (from the imports), and of the gateway."""
     session.install("-e", ".[testing]")
     session.run("python", "tools/stream_picture.py")
     session.run("python", "tools/architecture_picture.py")
+    session.run("python", "tools/gateway_picture.py")
 
 
 @nox.session(python=VERSIONS[0])

@@ -177,6 +177,13 @@ def test_the_picture_of_the_architecture_is_up_to_date() -> None:
     assert [name for name in ("engine", "adapters", "streamfold_gateway") if f">{name}<" not in module.picture()] == []
 
 
+def test_the_picture_of_the_gateway_is_up_to_date() -> None:
+    """It has the four APIs of clients at the paths where the gateway answers."""
+    module = loaded("tools/gateway_picture.py")
+    assert module.picture() == (DOCS / "assets" / "gateway.svg").read_text("utf-8"), "run `nox -s picture`"
+    assert [path for path in ("/v1/responses", "/v1/messages") if path not in module.picture()] == []
+
+
 def test_the_paths_of_the_architecture_page_are_there() -> None:
     """Whoever wants to change something opens a file that exists."""
     page = (DOCS / "architecture.md").read_text("utf-8")
