@@ -194,7 +194,7 @@ def _counted(message: Message, *, reminded: bool) -> Any:
         if not (isinstance(part, str) and any(text.fullmatch(part) for text in unstable))
     ]
     extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
-    if not (parts or extras) and message.content:
+    if not (parts or extras) and (message.content or message.tools):
         return None
     return [message.role, parts, message.name, message.tool_call_id, message.error, extras]
 

@@ -372,7 +372,7 @@ def test_what_json_looks_like() -> None:
         ({"role": "human"}, "message.role is 'human': it is one of system, developer, user, assistant, tool, function"),
         ({"role": "user", "text": "Hi"},
          ("message.text is unknown: there are role, content, tool_calls, tool_call_id, name, reasoning, refusal,"
-         " origin, prefix, extras, partial, error, cache")),
+         " origin, prefix, extras, partial, error, cache, tools")),
         ({"role": "user", "content": 5}, "message.content must be a string or a list, not int"),
         ({"role": "user", "partial": "yes"}, "message.partial must be true or false, not str"),
         ({"role": "user", "content": ["Hi"]}, "message.content[0] must be an object, not str"),

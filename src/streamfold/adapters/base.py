@@ -27,6 +27,7 @@ from ..requests import (
     fit_options,
     fit_sampling,
     missing_capabilities,
+    offer_added_tools,
 )
 from ..types import ReplyWarning
 from .encoding_report import EncodingReport
@@ -177,10 +178,12 @@ class Adapter(ABC):
         self, request: Request, repair_history: bool, endpoint: EndpointInfo | None
     ) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
+        rules = self.history_rules(request)
+        request, moved = offer_added_tools(request, in_place=rules.added_tools)
         self._check_capabilities(request, endpoint)
         dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
         family = self.family if request.family is NO_FAMILY else request.family
-        rules = self.history_rules(request).over(family.history or {})
+        rules = rules.over(family.history or {})
         fitted = fit_history(request.messages, rules, repair=repair_history, origin=request.origin)
         if fitted.messages is not request.messages:
             request = replace(request, messages=fitted.messages, positions=fitted.positions)
@@ -193,7 +196,7 @@ class Adapter(ABC):
         options, sampling = fit_sampling(ready.options, ready.family, self.option_rules(ready), model=ready.model)
         if options is not ready.options:
             ready = replace(ready, options=options)
-        return ready, [*fitted.warnings, *dropped, *changes, *sampling]
+        return ready, [*moved, *fitted.warnings, *dropped, *changes, *sampling]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""

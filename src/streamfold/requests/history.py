@@ -55,6 +55,7 @@ class HistoryRules:
         user_behind_result: a user message may follow a result. If not, the assistant says "..." between them.
         late_results: the result of a call in the background may be missing, and come in a later request. If not, such a
             call is sent with a result that says so, and later with its own in the same place.
+        added_tools: messages may add tools to those of the request.
         results_follow: results stand directly behind the turn with their calls; else anywhere after it.
         result_media: results may contain images. If not, they follow in a user message.
         single_call: a turn has at most one call.
@@ -84,6 +85,7 @@ class HistoryRules:
     ends_with_user: bool = False
     user_behind_result: bool = True
     late_results: bool = False
+    added_tools: bool = False
     results_follow: bool = True
     result_media: bool = True
     single_call: bool = False
@@ -309,6 +311,9 @@ class _Fitting:
                     turn.message = replace(message, content=_NO_OUTPUT)
                 continue
             if not blank or turn.calls or message.refusal or message.partial or message.paused:
+                continue
+            if message.tools and not message.extras:
+                turn.dropped = not rules.added_tools  # they are sent with the other tools
                 continue
             if message.role == "assistant":
                 if rules.other_content(self._messages[turn.at]):
@@ -601,7 +606,7 @@ def _text_of_part(part: Any) -> str | None:
 
 def is_blank_message(message: Message) -> bool:
     """Returns whether a message without calls has no content; items of the Responses API don't count."""
-    if message.refusal or message.partial or any(name != "output" for name in message.extras):
+    if message.refusal or message.partial or message.tools or any(name != "output" for name in message.extras):
         return False
     content = message.content
     return not content if isinstance(content, str | None) else all(part == TextPart("") for part in content)
@@ -651,6 +656,7 @@ def _joined(one: Message, other: Message) -> Message:
         name=one.name if one.name == other.name else None,
         extras=extras,
         cache=other.cache or one.cache,
+        tools=(*one.tools, *other.tools),
     )
 
 

@@ -15,12 +15,15 @@ from ..types import (
     AudioPart,
     ContentPart,
     FilePart,
+    HostedTool,
     ImagePart,
     Message,
     Messages,
     Role,
     TextPart,
+    Tool,
     ToolCall,
+    as_tools,
     audio_format,
     from_base64,
     read_data_url,
@@ -176,6 +179,7 @@ CALL_EXTRAS = ("namespace", "caller", "async", "thought_signature")
 # Members of calls of other APIs (Gemini's thought signatures), which clients of this API carry for their provider.
 CARRIED_CALL_EXTRAS = ("extra_content",)
 ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results
+_ADDED_TOOLS = "additional_tools"
 _ITEM_ROLES = ("user", "system", "developer", "assistant")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
@@ -238,6 +242,8 @@ def _is_the_models(item: Mapping[str, Any]) -> bool:
     kind = str(item["type"])
     if kind == "message":
         return item.get("role") == "assistant"
+    if kind == _ADDED_TOOLS:
+        return item.get("role") != "developer"  # one in an answer says who added them
     return not kind.endswith(("_output", "_response"))
 
 
@@ -291,6 +297,8 @@ def _other(item: dict[str, Any], where: str) -> Message:
     if kind in _RESULTS:
         call_id, output = fields.need("call_id"), _content(fields, "output")
         return Message("tool", output, tool_call_id=call_id, extras=fields.rest())
+    if kind == _ADDED_TOOLS and (tools := _function_tools(item.get("tools"))):
+        return Message("developer", tools=tools)
     if kind != "message":
         return Message("user", extras={"output": [{"type": kind, **item}]})
     role: Any = fields.any("role")
@@ -299,6 +307,15 @@ def _other(item: dict[str, Any], where: str) -> Message:
         raise ConfigError(f"{where}.role: unknown role {role!r}{hint}. Allowed: {', '.join(_ITEM_ROLES)}")
     content = _content(fields, "content")
     return Message(role, content, extras=fields.rest())
+
+
+def _function_tools(tools: Any) -> tuple[Tool, ...]:
+    """Returns the tools of an item; none if some of them can't be read, so that the item is sent unchanged."""
+    try:
+        read = as_tools(tools)
+    except (ConfigError, TypeError):
+        return ()
+    return read if all(tool.hosted is None or isinstance(tool.hosted, HostedTool) for tool in read) else ()
 
 
 def _content(fields: ObjectReader, name: str) -> str | tuple[ReadPart, ...]:

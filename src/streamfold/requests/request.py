@@ -87,12 +87,14 @@ class Request:
             if tool.name in names and not isinstance(tool.hosted, HostedTool):
                 raise ConfigError(f"two tools are called {tool.name!r}: their calls could not be distinguished")
             names.add(tool.name)
-        choice, read = read_tool_choice(tool_choice, read_tools), Options.read(options)
-        if not read_tools and choice not in ("auto", "none"):
+        conversation = read_messages(messages)
+        offered = (*read_tools, *(tool for message in conversation for tool in message.tools))
+        choice, read = read_tool_choice(tool_choice, offered), Options.read(options)
+        if not offered and choice not in ("auto", "none"):
             how = "write it there too" if "tools" in read.extra_body else "pass tools=, or leave it out"
             where = "no tools but those in extra_body" if "tools" in read.extra_body else "no tools"
             raise ConfigError(f"tool_choice is {tool_choice!r}, and there are {where}: {how}")
-        return cls(model, read_messages(messages), read_tools, choice, read, stream=stream)
+        return cls(model, conversation, read_tools, choice, read, stream=stream)
 
 
 def with_endpoint_defaults(request: Request, model: str, defaults: Options, origin: str, family: Family) -> Request:

@@ -21,7 +21,9 @@ def estimated_tokens(request: Request) -> int:
     11
     """
     messages = sum(map(_message, request.messages))
-    return max(1, messages + sum(map(_tool, request.tools)))
+    added = (tool for message in request.messages for tool in message.tools)
+    tools = {tool.name: tool for tool in added} | {tool.name: tool for tool in request.tools}
+    return max(1, messages + sum(map(_tool, tools.values())))
 
 
 def least_text_tokens(request: Request) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..adapters import EncodingReport
 from ..errors import ConfigError, join_limited
-from ..requests import GO_ON_MESSAGE, Request, fit_history, read_messages
+from ..requests import GO_ON_MESSAGE, Request, fit_history, offer_added_tools, read_messages
 from ..types import Message, Messages, ReplyWarning
 from .formats import ApiFormat, Format, Serialized, find_format
 
@@ -40,8 +40,12 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     request = Request("", (*given, GO_ON_MESSAGE) if added else given)
     rules = form.adapter.history_rules(request)
     rules = replace(rules, begins_with_user=False, ends_with_user=False, reads_items=True)
+    lost = [] if rules.added_tools else [f"messages[{at}].tools" for at, message in enumerate(given) if message.tools]
+    request, _ = offer_added_tools(request, in_place=rules.added_tools)
     fitted = fit_history(request.messages, rules, open_calls=True)
     ready, changes = form.adapter.rewrite(replace(request, messages=fitted.messages, positions=fitted.positions))
+    if lost:
+        changes.append(ReplyWarning("provider_data_dropped", f"{join_limited(lost)}: no place inside a conversation"))
     report = EncodingReport()
     written = form.adapter.encode(ready, report)
     names = (form.instructions, form.items)

@@ -11,7 +11,7 @@ from ..adapters import Adapter
 from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks
 from ..adapters.chat import ChatAdapter, ChatQuirks
 from ..adapters.gemini import GeminiAdapter, GeminiQuirks
-from ..adapters.responses import ResponsesAdapter
+from ..adapters.responses import ResponsesAdapter, ResponsesQuirks
 from ..errors import ConfigError, allowed_values_hint
 from ..requests import read_messages
 from ..types import Message, ReplyWarning, system
@@ -71,6 +71,7 @@ def _parse_list(instructions: Any, items: Any) -> list[Message]:
     return [*opening, *read_messages(items)]
 
 
+_RESPONSES = ResponsesAdapter(ResponsesQuirks(added_tools=True))
 _FORMATS: Mapping[str, Format] = {
     "chat": Format(
         _ChatHistory(ChatQuirks(reasoning_field="reasoning_content", refusals=True, continues="prefix")),
@@ -81,7 +82,7 @@ _FORMATS: Mapping[str, Format] = {
         partial(ChatSerializer, include_usage=True),
         "chatcmpl-",
     ),
-    "responses": Format(ResponsesAdapter(), "input", "instructions", None, _parse_list, ResponsesSerializer, "resp_"),
+    "responses": Format(_RESPONSES, "input", "instructions", None, _parse_list, ResponsesSerializer, "resp_"),
     "anthropic": Format(
         AnthropicAdapter(AnthropicQuirks(inline_system=True, prefill=True)),
         "messages",

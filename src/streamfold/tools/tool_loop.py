@@ -201,7 +201,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._model = model
         self._settings = settings
         self._began = resumed.began if resumed and resumed.run_id else time()
-        self._tools = settings.current_tools()  # those of the current turn
+        self._tools = self._current_tools()  # those of the current turn
         self._status: _Status = "running"
         self._turns = 0
         self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
@@ -520,12 +520,19 @@ class ToolRun(AsyncIteration, AsyncContext):
     def _request(self) -> ChatStream:
         settings, is_first = self._settings, not self._turns
         choice = settings.tool_choice if is_first or settings.tool_choice == "none" else "auto"
-        self._tools = settings.current_tools()
-        tools = list(self._tools.values())
-        stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **settings.request_options)
+        self._tools = self._current_tools()
+        stream = self._model.chat_stream(
+            self.messages, list(self._tools.values()), tool_choice=choice, **settings.request_options
+        )
         for path, function, tool in self._watched:
             stream.watch(path, function, tool=tool)
         return stream
+
+    def _current_tools(self) -> dict[str, Tool]:
+        """Returns the tools of this moment by name, with those that messages add."""
+        own = self._settings.current_tools()
+        added = {tool.name: tool for message in self.messages for tool in message.tools if tool.name not in own}
+        return own | tools_by_name(added.values(), self._settings.external)
 
     def _record_turn(self, reply: Reply) -> None:
         """Adds a turn to the history, with placeholders for the results of its calls."""

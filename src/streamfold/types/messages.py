@@ -22,9 +22,11 @@ from .content import (
 )
 from .hosted_parts import HostedPart
 from .hosted_reading import hosted_parts, is_paused
+from .hosted_tools import HostedTool
 from .mcp_content import read_mcp_result
 from .pydantic_support import json_schema_type
 from .tool_calls import ToolCall
+from .tools import Tool, ToolLike, as_tools
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -56,6 +58,9 @@ class Message:
             signatures) are sent only there. None: they are sent everywhere.
         prefix: of an answer whose reasoning is bound to what was sent before it (Claude 5.1 and later): digests of
             that. Where it has changed, the reasoning is left out.
+        tools: on a system or developer message, functions that the model is offered from here on, in any form of
+            `tools=`. OpenAI's Responses API takes them in this place, so that the beginning of the prompt stays cached.
+            Elsewhere they are sent with the other tools.
 
     Raises:
         ConfigError: the role or the content is invalid.
@@ -74,6 +79,7 @@ class Message:
     origin: str | None = field(default=None, compare=False, repr=False)
     cache: CacheMark = field(default=False, kw_only=True)
     prefix: str | None = field(default=None, compare=False, repr=False, kw_only=True)
+    tools: tuple[Tool, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
@@ -86,6 +92,8 @@ class Message:
         for call in calls:
             if not isinstance(call, ToolCall):
                 raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
+        if self.tools != ():
+            object.__setattr__(self, "tools", _added_tools(self.tools, self.role))
 
     @property
     def text(self) -> str:
@@ -120,6 +128,8 @@ class Message:
         for name in (*_FLAGS, "cache"):
             if value := getattr(self, name):
                 out[name] = value
+        if self.tools:
+            out["tools"] = [_write_tool(tool) for tool in self.tools]
         return out
 
     @classmethod
@@ -168,6 +178,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "extras": (dict,),
     **dict.fromkeys(_FLAGS, (bool,)),
     "cache": (bool, str),
+    "tools": (list,),
 }
 _CALL: dict[str, tuple[type, ...]] = {
     "id": (str,),
@@ -194,12 +205,15 @@ def _schema() -> dict[str, Any]:
     members["content"] = {"anyOf": [{"type": "string"}, {"type": "array", "items": parts}]}
     members["tool_calls"] = {"type": "array", "items": call}
     members["cache"] = {"enum": [False, True, "5m", "1h"]}
+    members["tools"] = {"type": "array", "items": {"type": "object"}}
     return {"type": "object", "properties": members, "required": ["role"], "additionalProperties": False}
 
 
-def system(content: str, *, cache: CacheMark = False) -> Message:
-    """Makes a system message. `cache`: see `Message`."""
-    return Message("system", content, cache=cache)
+def system(content: str | None = None, *, cache: CacheMark = False, tools: Iterable[ToolLike] = ()) -> Message:
+    """Makes a system message. `cache` and `tools`: see `Message`."""
+    if content is None and tools == ():
+        raise ConfigError("system() needs something to say, or tools")
+    return Message("system", content, cache=cache, tools=as_tools(tools))
 
 
 def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) -> Message:
@@ -308,6 +322,29 @@ def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
                 " go through image(), file() or audio()"
             )
     return tuple(TextPart(part) if isinstance(part, str) else part for part in given)
+
+
+def _added_tools(given: Iterable[ToolLike], role: str) -> tuple[Tool, ...]:
+    if role not in ("system", "developer"):
+        raise ConfigError(f"tools are added by a message of the system or the developer, and this is {role!r}")
+    tools = as_tools(given)
+    for tool in tools:
+        if tool.kind != "function" and not isinstance(tool.hosted, HostedTool):
+            raise ConfigError(f"the tools of a message are functions, or HostedTool(...): {tool.name!r} is neither")
+    return tools
+
+
+def _write_tool(tool: Tool) -> dict[str, Any]:
+    if isinstance(tool.hosted, HostedTool):
+        return dict(tool.hosted.raw)
+    said: dict[str, Any] = {"description": tool.description or None, "strict": tool.strict}
+    given = {name: value for name, value in said.items() if value is not None}
+    late = {"async": True} if tool.background else {}
+    made = {"type": "function", "name": tool.name, **given, **late, "parameters": dict(tool.parameters)}
+    if not tool.cache:
+        return made
+    ttl = {} if tool.cache is True else {"ttl": tool.cache}
+    return {**made, "cache_control": {"type": "ephemeral", **ttl}}
 
 
 def _write_call(call: ToolCall) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return HistoryRules(
             HistoryRules().roles - {"function"},
             late_results=True,
+            added_tools=self.quirks.added_tools,
             results_follow=False,
             unique_ids="conversation",
             id_length=64,  # "Expected a string with maximum length 64" (openai/codex#14355)

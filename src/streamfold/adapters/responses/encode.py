@@ -13,6 +13,7 @@ from ...requests import (
     CALL_EXTRAS,
     ITEM_EXTRAS,
     HostedForm,
+    added_tool_key,
     is_custom,
     read_response_format,
     with_raw_tools,
@@ -372,6 +373,7 @@ class ResponsesQuirks:
         returned_items: which items of earlier answers are sent back. "plain": messages, as their text alone, and calls,
             for servers whose input has no other items (Perplexity, by the types of its SDK).
         format_member: the member of the request that says which format the answer has.
+        added_tools: tools may stand inside the conversation (`additional_tools`). If not, they go to the others.
         tool_choice: whether `tool_choice` is sent. If not, tools that it excludes are left out.
     """
 
@@ -385,6 +387,7 @@ class ResponsesQuirks:
     returned_items: Literal["all", "plain"] = "all"
     format_member: Literal["text", "response_format"] = "text"
     tool_choice: bool = True
+    added_tools: bool = False
 
 
 # Each of them lets the provider go on with what it has kept.
@@ -417,8 +420,11 @@ class ResponsesRequestWriter:
             "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
             "stream": request.stream,
         }
-        if request.tools:
-            body["tools"] = [self._tool(tool) for tool in request.tools]
+        inside = [tool for message in request.messages for tool in message.tools]
+        sent_as = {own: sent for sent, own in request.names.items()}
+        placed = {added_tool_key(tool, sent_as) for tool in inside}
+        if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) not in placed]:
+            body["tools"] = tools
         if request.tools and self.quirks.tool_choice:
             body["tool_choice"] = self._tool_choice(request.tool_choice, request.tools)
         said = {
@@ -465,9 +471,20 @@ class ResponsesRequestWriter:
     ) -> Iterator[dict[str, Any]]:
         check_message(message, f"messages[{position}]")
         here = request.came_from_here(message)
+        if message.tools:
+            return self._added_tools(message, position, request)
         if self.quirks.returned_items == "plain":
             return plain_items(message, position, came_from_here=here)
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
+
+    def _added_tools(self, message: Message, position: int, request: Request) -> Iterator[dict[str, Any]]:
+        """Yields the item that offers tools from here on, as the request has them, and the text of its message."""
+        sent_as = {own: sent for sent, own in request.names.items()}
+        wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
+        if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:
+            yield {"type": "additional_tools", "role": "developer", "tools": tools}
+        if message.content:
+            yield from message_items(message, position, stored=False, came_from_here=request.came_from_here(message))
 
     def _report_unsent(
         self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
@@ -553,6 +570,6 @@ class ResponsesRequestWriter:
 def _opening_texts(messages: list[tuple[int, Message]]) -> Iterator[str]:
     for at, message in messages:
         check_message(message, f"messages[{at}]")
-        if message.role not in ("system", "developer") or not isinstance(message.content, str):
+        if message.role not in ("system", "developer") or not isinstance(message.content, str) or message.tools:
             return
         yield message.content

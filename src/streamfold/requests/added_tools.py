@@ -1,0 +1,55 @@
+"""Tools that messages add inside a conversation: offered in their place where possible, else with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..errors import join_limited
+from ..types import AllowedTools, NamedTool, ReplyWarning, Tool
+from .request import Request
+
+
+def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
+    """Returns what identifies a tool in a request: of a function its name, as it is sent."""
+    if tool.hosted is None:
+        return (sent_as or {}).get(tool.name, tool.name)
+    return f"{tool.name} {tool.hosted!r}"
+
+
+def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, list[ReplyWarning]]:
+    """Returns the request with the tools of its messages among its tools, so that all rules are applied to them.
+
+    Messages keep the tools that are sent in their place, each where it is first added.
+
+    Args:
+        in_place: the API takes tools inside the conversation. Tools that the tool choice names are still sent with the
+            others: "Tool choice '...' not found in 'tools' parameter" (GPT-5.5 and earlier).
+    """
+    if not any(message.tools for message in request.messages):
+        return request, []
+    choice = request.tool_choice
+    named = {choice.name} if isinstance(choice, NamedTool) else set[str]()
+    named |= {*choice.names} if isinstance(choice, AllowedTools) else set()
+    tools = {added_tool_key(tool): tool for tool in request.tools}
+    placed: set[str] = set()
+    moved: list[str] = []
+    messages = list(request.messages)
+    for number, (at, message) in enumerate(request.numbered):
+        stays: list[Tool] = []
+        for tool in message.tools:
+            key = added_tool_key(tool)
+            tools.setdefault(key, tool)
+            if not in_place or tool.name in named:
+                moved.append(f"messages[{at}]: {tool.name}")
+            elif key not in placed:
+                placed.add(key)
+                stays.append(tool)
+        # Elsewhere a message that has nothing else is left out by `fit_history`.
+        if len(stays) != len(message.tools) and (in_place or message.content or message.extras):
+            messages[number] = replace(message, tools=tuple(stays))
+    made = replace(request, tools=tuple(tools.values()), messages=tuple(messages))
+    if not moved:
+        return made, []
+    why = "tools that are added inside the conversation were sent with the other tools"
+    return made, [ReplyWarning("history_repaired", f"{join_limited(moved)}: {why}")]
