@@ -17,43 +17,68 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 DEMO = "demo/reasoning_text"
 BEGINS = "A tool call that is still streaming is not an order yet"
-# What modules may miss: frameworks, which are extras or the user's own.
-OTHERS = {"langchain_core", "pydantic_ai", "pytest", "ray", "opentelemetry", "typer", "rich", "tomli_w"}
+# What modules may miss: what extras bring, and frameworks of the user's own.
+OTHERS = {
+    "aiohttp",
+    "azure",
+    "botocore",
+    "docstring_parser",
+    "genai_prices",
+    "google",
+    "h2",
+    "httpcore2",
+    "httpx2",
+    "mcp",
+}
+OTHERS |= {
+    "langchain_core",
+    "opentelemetry",
+    "pydantic_ai",
+    "pytest",
+    "ray",
+    "rich",
+    "starlette",
+    "tomli_w",
+    "typer",
+    "valkey",
+}
+
+
+def load(what: Callable[[], object]) -> None:
+    """Imports something. What only an extra or a framework brings may be missing."""
+    try:
+        what()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in OTHERS:
+            raise
+    except Exception as error:  # the command line says in its own words which extra is missing
+        if "pip install" not in str(error):
+            raise
 
 
 def imports(package: str) -> int:
     """Imports every module of a package. Returns how many there are."""
-    count = 0
-    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        if found.name.endswith("__main__"):
-            continue
-        try:
-            importlib.import_module(found.name)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in OTHERS:
-                raise
-        except Exception as error:  # the command line says in its own words which extra is missing
-            if "pip install" not in str(error):
-                raise
-        count += 1
-    return count
+    found = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+    names = [module.name for module in found if not module.name.endswith("__main__")]
+    for name in names:
+        load(partial(importlib.import_module, name))
+    return len(names)
 
 
 def entry_points(name: str) -> int:
     """Loads the entry points of a distribution. Returns how many there are."""
     points = importlib.metadata.distribution(name).entry_points
     for point in points:
-        if point.group == "pytest11" and not find_spec("pytest"):
-            assert find_spec(point.module), point
-        else:
-            point.load()
+        assert find_spec(point.module), point
+        load(point.load)
     return len(points)
 
 
