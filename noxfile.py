@@ -229,6 +229,17 @@ def packages(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
+def windows(session: nox.Session) -> None:
+    """The default tests of all distributions on an interpreter that lacks what Windows lacks, as far as that goes.
+
+    `tests/support/windows/sitecustomize.py` says what is simulated, and what is not.
+    """
+    session.install(*DEV)
+    env = {"PYTHONPATH": str(Path("tests/support/windows").resolve())}
+    session.run("pytest", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
 def lowest(session: nox.Session) -> None:
     """The tests with the lowest version of every direct dependency that pyproject.toml allows."""
     session.install("uv")

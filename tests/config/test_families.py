@@ -113,7 +113,8 @@ def test_the_users_own_file_wins_key_by_key(tmp_path: Path, monkeypatch: pytest.
     assert named.family_of("acme-2x").efforts is None
     mini = named.family_of("gpt-5-mini")
     assert (mini.sampling, mini.stop, named.quirks_of("gpt-5-mini")["stream_usage"]) == ("yes", "no", False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for variable in ("XDG_CONFIG_HOME", "APPDATA"):  # the second one on Windows
+        monkeypatch.setenv(variable, str(tmp_path))
     found = Provider.from_config("openai").profile
     assert found.family_of("acme-1").thinking == "always"
     table = [{"pattern": "acme-*", "thinking": "never"}]

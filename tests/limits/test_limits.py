@@ -827,6 +827,7 @@ async def test_a_store_that_is_killed_and_started_again(on_store_error: Any, tmp
         store.close()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="processes can't be stopped and continued there")
 async def test_a_server_that_hangs(tmp_path: Path) -> None:
     """It is noticed soon; what it grants when it goes on is given back, for its caller has gone."""
     with valkey_server(tmp_path) as server:
@@ -845,6 +846,7 @@ async def test_a_server_that_hangs(tmp_path: Path) -> None:
         store.close()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="processes can't be stopped and continued there")
 async def test_a_task_that_is_cancelled_while_it_waits_for_the_store(tmp_path: Path) -> None:
     """What is granted to it is given back: a slot is never held by a task that has gone."""
     with valkey_server(tmp_path) as server:
