@@ -548,6 +548,19 @@ async def test_each_part_is_reserved_before_it_is_sent(wire: Wire, monkeypatch: 
             assert failed.partial.text == "".join(s.text for p in PARTS[:sent] for s in p if s.kind == "text")
 
 
+async def test_the_parts_before_the_limit_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that takes too many requests has cost what they have used."""
+    store = MemoryLimitStore()
+    monkeypatch.setattr("streamfold.limits.rate_limiter.process_store", lambda: store)
+    prices = {"input": 0, "output": 1_000_000}
+    server = PartedServer("gemini", PARTS)
+    async with server.provider(prices=prices, max_cost_per_day=100, max_continuations=1) as provider:
+        with pytest.raises(IncompleteStreamError):
+            await provider.chat("Pay?", [PAY])
+        assert provider.limiter is not None
+        assert store.apply(provider.limiter.name, Batch(budgeted=True)).spent == 3_000_000
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_recording_has_each_request(wire: Wire, tmp_path: Path) -> None:
     """Replayed, they are the same answer; alone, a part is an answer whose end is unknown."""

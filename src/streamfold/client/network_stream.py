@@ -312,6 +312,9 @@ class NetworkStream:
             following, problem = None, f"it can't be continued: {error}"
         if following is None and not problem:
             return decoder.end_answer()
+        part = self._part(decoder)
+        self._attempts.lease.charge(part)
+        await self._attempts.lease.aclose()
         if self._continuations >= most:
             problem = f"it was continued {most} times (max_continuations)"
         if following is None or problem:
@@ -320,9 +323,6 @@ class NetworkStream:
             unfinished = IncompleteStreamError(what, partial=decoder.partial())
             unfinished.partial_tool_calls = decoder.partial_tool_calls
             raise unfinished
-        part = self._part(decoder)
-        self._attempts.lease.charge(part)
-        await self._attempts.lease.aclose()
         if (reserve := part_reserver()) is not None:
             await reserve(part)
         self._earlier_warnings = self._request_warnings
