@@ -54,7 +54,7 @@ def test_the_page_is_up_to_date(script: Any) -> None:
 
 
 def test_the_corpus_is_read(script: Any) -> None:
-    """Every stream of the corpus, by all four APIs, with as many of each kind as another program has counted."""
+    """Every stream of the corpus, by every API, with as many of each kind as another program has counted."""
     streams = script.recorded_streams(corpus.folder() / "corpus")
     assert {stream.api for stream in streams} == set(script.APIS)
     assert [stream for stream in streams if not stream.read] == []
