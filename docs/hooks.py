@@ -39,7 +39,7 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
     """Names the page in a class, for style sheets; the search finds guides before the reference."""
     name = page.file.src_uri.removesuffix(".md").replace("/", "-")
     later = page.file.src_uri.startswith(("reference/", "bugs", "changelog", "history"))
-    boost = 0.1 if later else 2 if page.file.src_uri.startswith("guides/") else 1
+    boost = 0.1 if later else 2 if page.file.src_uri.startswith(("guides/", "quickstart")) else 1
     page.meta.setdefault("search", {"boost": boost})
     return f'<div class="page-{name}">\n{html}\n</div>'
 
