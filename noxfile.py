@@ -241,8 +241,31 @@ def windows(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def lowest(session: nox.Session) -> None:
-    """The tests with the lowest version of every direct dependency that pyproject.toml allows."""
+    """The tests with the lowest version of every direct dependency that pyproject.toml allows.
+
+    What tests need raises some of these, so each distribution is also tried alone with its own lowest versions.
+    """
     session.install("uv")
+    dist, folder, python = (
+        Path("build/lowest").resolve(),
+        Path(session.create_tmp()).resolve(),
+        Path(session.bin) / "python",
+    )
+    _build(session, dist)
+    shutil.rmtree(folder / "alone", ignore_errors=True)
+    for wheel in sorted(dist.glob("*.whl")):
+        name = wheel.name.partition("-")[0].replace("_", "-")
+        project = "pyproject.toml" if name == "streamfold" else f"packages/{name.partition('-')[2]}/pyproject.toml"
+        pins = str(folder / f"{name}.txt")
+        words = ["--resolution", "lowest-direct", "--no-header", "--quiet", "--find-links", str(dist), project]
+        session.run("uv", "pip", "compile", *words, "--output-file", pins)
+        alone = folder / "alone" / name
+        _smoke(
+            session,
+            Path.cwd(),
+            _fresh(session, alone, str(python), "--find-links", str(dist), "-r", pins, str(wheel)),
+            name,
+        )
     pins = str(Path(session.create_tmp()) / "lowest.txt")
     words = ["--resolution", "lowest-direct", "--no-header", "--quiet", "--output-file", pins]
     session.run("uv", "pip", "compile", "requirements-dev.txt", *words)
