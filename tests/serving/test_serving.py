@@ -37,7 +37,7 @@ from streamfold.serving import (
 from streamfold.testing import ScriptedProvider, Step, call, fail, say, think, usage
 from streamfold.types import ImagePart, TextPart
 
-APIS: list[ApiFormat] = ["chat", "responses", "anthropic", "gemini"]
+APIS: list[ApiFormat] = ["chat", "responses", "anthropic", "gemini", "interactions"]
 each_api = pytest.mark.parametrize("api", APIS)
 
 # --- conversations ----------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def as_event(payload: dict[str, Any]) -> bytes:
 
 
 # JSON objects hold no broken text; and a blank text before a call is no message to clients of Responses.
-CALLS_OF_FUNCTIONS = ("anthropic", "gemini")
+CALLS_OF_FUNCTIONS = ("anthropic", "gemini", "interactions")
 
 
 def recorded() -> list[tuple[str, Reply]]:

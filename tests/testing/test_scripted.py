@@ -544,7 +544,7 @@ def test_an_api_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter of another package has no writer, which is told when the script is made."""
     monkeypatch.setitem(base._BUILT_IN, "acme", "streamfold.adapters.chat:ChatAdapter")
     with pytest.raises(
-        ConfigError, match=r"unknown adapter 'acme' for a script\. Allowed: anthropic, chat, gemini, kimi"
+        ConfigError, match=r"unknown adapter 'acme' for a script\. Allowed: anthropic, chat, gemini, interactions, kimi"
     ):
         ScriptedProvider("Hi", provider={"adapter": "acme"})
 

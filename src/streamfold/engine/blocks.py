@@ -165,10 +165,10 @@ class BlockAssembler:
         """Returns the marks of a delta: see `StreamChunk.marks`."""
         if self.name != "blocks":  # of a wire format whose blocks no other one has
             block = self._find_ended(delta) if isinstance(delta, BlockEnd) else None
-            if block is None or block.marked or block.begun.kind not in ("other", "reasoning"):
+            if block is None or block.marked or block.begun.kind == "call":
                 return []
             block.marked = True
-            return [ExtraPart(self.name, block.whole(None))]
+            return [ExtraPart(self.name.removesuffix("s"), block.whole(None))]
         match delta:
             case BlockPiece(kind="reasoning", member="signature", value=str(signature)) if signature:
                 return [ExtraPart("signature", signature)]

@@ -226,7 +226,7 @@ class Pipeline:
             self.feed(made, data, chunks)
         for mark in self._accumulator.blocks.marks(delta):
             self._accumulator.mark(mark)
-            if mark.name in ("block", self._accumulator.blocks.name):
+            if mark.name == self._accumulator.blocks.name.removesuffix("s"):
                 self._show(mark.value, chunks)
         return False
 

@@ -11,6 +11,7 @@ from ..adapters import Adapter
 from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks
 from ..adapters.chat import ChatAdapter, ChatQuirks
 from ..adapters.gemini import GeminiAdapter, GeminiQuirks
+from ..adapters.interactions import InteractionsAdapter
 from ..adapters.responses import ResponsesAdapter, ResponsesQuirks
 from ..errors import ConfigError, allowed_values_hint
 from ..requests import read_messages
@@ -20,10 +21,12 @@ from .anthropic.serializer import AnthropicSerializer
 from .chat.serializer import ChatSerializer
 from .gemini.request import parse_conversation as parse_gemini
 from .gemini.serializer import GeminiSerializer
+from .interactions.request import parse_conversation as parse_interactions
+from .interactions.serializer import InteractionsSerializer
 from .responses.serializer import ResponsesSerializer
 from .stream_serializer import StreamSerializer
 
-ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
+ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "interactions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,15 @@ _FORMATS: Mapping[str, Format] = {
         parse_gemini,
         GeminiSerializer,
         "",
+    ),
+    "interactions": Format(
+        InteractionsAdapter(),
+        "input",
+        "system_instruction",
+        None,
+        parse_interactions,
+        InteractionsSerializer,
+        "v1_",
     ),
 }
 

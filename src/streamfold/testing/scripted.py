@@ -14,6 +14,7 @@ import httpx
 
 from ..adapters.anthropic import STOP_REASONS
 from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, gemini_error_body
+from ..adapters.interactions import STATUSES, interactions_error_body
 from ..client import Hooks
 from ..config import ProviderConfig
 from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
@@ -24,6 +25,7 @@ from ..serving import StreamSerializer, comment, openai_error_body
 from ..serving.anthropic import AnthropicSerializer, anthropic_error_body
 from ..serving.chat import ChatSerializer
 from ..serving.gemini import GeminiSerializer
+from ..serving.interactions import InteractionsSerializer
 from ..serving.responses import ResponsesSerializer
 from ..types import ExtraPart, ToolCallDelta, Usage
 from .doubles import ProviderDouble, ScriptError, SentRequest, replaced_profile
@@ -55,7 +57,7 @@ class _Format:
     error: Callable[[ErrorInfo], dict[str, Any]] = _plain_error
     reasons: Collection[str] | None = None
     refusals: bool = True
-    signs: Literal["thinking", "first call"] | None = None
+    signs: Literal["thinking", "first call", "thought step"] | None = None
 
 
 _CHAT = _Format(partial(ChatSerializer, include_usage=True), "chatcmpl-")
@@ -63,6 +65,7 @@ _FORMATS = {
     "anthropic": _Format(AnthropicSerializer, "msg_", anthropic_error_body, {*STOP_REASONS}, False, "thinking"),
     "chat": _CHAT,
     "gemini": _Format(GeminiSerializer, "", gemini_error_body, {*FINISH_REASONS, *OTHER_REASONS}, False, "first call"),
+    "interactions": _Format(InteractionsSerializer, "v1_", interactions_error_body, {*STATUSES}, False, "thought step"),
     "kimi": _CHAT,
     "responses": _Format(ResponsesSerializer, "resp_", reasons=()),
 }
@@ -106,6 +109,9 @@ class ScriptSerializer:
                     pieces = [self._serializer.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
                     if (step.kind, self._format.signs) == ("think", "thinking"):
                         self._serializer.feed(ExtraPart("signature", self._signature))
+                    elif (step.kind, self._format.signs) == ("think", "thought step"):
+                        signed = {"type": "thought", "signature": self._signature}
+                        pieces.append(self._serializer.feed(ExtraPart("step", signed)))
                 case ToolCallStep():
                     pieces, reason = (
                         [self._serializer.feed(delta) for delta in self._call(step)],

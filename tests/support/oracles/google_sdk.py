@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx2
 
 from sdks import genai
 
-__all__ = ["GoogleAnswer", "google_answer", "google_client"]
+__all__ = ["GoogleAnswer", "google_answer", "google_client", "google_interaction"]
 
 
 @dataclass
@@ -48,7 +49,7 @@ class GoogleAnswer:
 
 def google_client(body: bytes) -> genai.Client:
     """A client whose server answers everything with this body."""
-    content_type = "text/event-stream" if body.startswith(b"data:") else "application/json"
+    content_type = "text/event-stream" if body.startswith((b"data:", b"event:")) else "application/json"
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, headers={"content-type": content_type}, content=body)
     )
@@ -62,4 +63,35 @@ def google_answer(body: bytes) -> GoogleAnswer:
     with google_client(body) as client:
         for chunk in client.models.generate_content_stream(model="m", contents="?"):
             answer.add(chunk)
+    return answer
+
+
+def google_interaction(body: bytes) -> GoogleAnswer:
+    """The answer in a body of events of the Interactions API, whose calls come in pieces."""
+    answer, steps, pieces = GoogleAnswer(), dict[int, Any](), dict[int, str]()
+    with google_client(body) as client:
+        stream = client.interactions.create(model="m", input="?", stream=True)
+        for event in stream:
+            kind = event.event_type
+            if kind == "error":
+                raise genai.errors.APIError(500, {"error": {"message": event.error.message}})
+            if kind == "step.start":
+                steps[event.index] = event.step
+            elif kind == "step.delta":
+                delta = event.delta
+                if delta.type == "text":
+                    answer.text += delta.text
+                elif delta.type == "thought_summary":
+                    answer.thoughts += delta.content.text
+                elif delta.type == "thought_signature":
+                    answer.signatures.append(delta.signature.encode())
+                elif delta.type == "arguments_delta":
+                    pieces[event.index] = pieces.get(event.index, "") + delta.arguments
+            elif kind == "interaction.completed":
+                answer.finish_reason, answer.ids = event.interaction.status, {event.interaction.id}
+    if answer.finish_reason is None:
+        raise genai.errors.APIError(500, {"error": {"message": "the interaction was not completed"}})
+    if answer.finish_reason in ("completed", "requires_action"):  # else they are not to be run
+        made = [(index, step) for index, step in steps.items() if step.type == "function_call"]
+        answer.calls = [(step.id, step.name, json.loads(pieces.get(index) or "{}")) for index, step in made]
     return answer

@@ -14,7 +14,7 @@ from streamfold.testing import ScriptedProvider
 __all__ = ["APIS", "MODELS", "PAIRS", "Wiretap", "scripted", "through"]
 
 # As clients, "kimi" is Chat Completions with Kimi's ids and reasoning in the history.
-APIS = ("chat", "responses", "kimi", "anthropic", "gemini")
+APIS = ("chat", "responses", "kimi", "anthropic", "gemini", "interactions")
 PAIRS = [(client, provider) for client in APIS for provider in APIS]
 MODELS = {
     "chat": "openai:gpt-5",
@@ -22,6 +22,7 @@ MODELS = {
     "kimi": "kimi:kimi-k2.6",
     "anthropic": "anthropic:claude-sonnet-4-5",
     "gemini": "gemini:gemini-3-pro-preview",
+    "interactions": "gemini-interactions:gemini-3-pro-preview",
 }
 
 

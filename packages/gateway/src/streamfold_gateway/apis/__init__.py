@@ -3,6 +3,7 @@
 from .anthropic import AnthropicAPI, AnthropicCountAPI
 from .base import ClientAPI, ClientRequest, ResponseRecorder, Warnings, permitted_members, with_operator_members
 from .gemini import GeminiAPI, GeminiCountAPI, GeminiWholeAPI
+from .interactions import InteractionsAPI
 from .openai import ChatAPI, ResponsesAPI
 
 CLIENT_APIS: tuple[type[ClientAPI], ...] = (
@@ -10,6 +11,7 @@ CLIENT_APIS: tuple[type[ClientAPI], ...] = (
     ResponsesAPI,
     AnthropicAPI,
     AnthropicCountAPI,
+    InteractionsAPI,
     GeminiAPI,
     GeminiWholeAPI,
     GeminiCountAPI,

@@ -1,0 +1,61 @@
+"""Google's Interactions API for clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from streamfold.serving.interactions import (
+    INTERACTIONS_MEMBERS,
+    InteractionsSerializer,
+    interactions_error_body,
+    parse_interactions_request,
+    wants_thoughts,
+)
+from streamfold.types import Request
+
+from ..http_errors import HTTPError
+from .base import ClientAPI, ClientRequest, Warnings, functions_of, not_sent
+
+_PATH = re.compile(r"/\w+/interactions(?:/|$)")
+
+
+class InteractionsAPI(ClientAPI):
+    """An interaction that is not stored: the client sends the whole conversation each time."""
+
+    path = "/{version}/interactions"
+    adapter = "interactions"
+    id_prefix = "v1_"
+    members = INTERACTIONS_MEMBERS
+    forwards_error_type = False
+    keep_alive = InteractionsSerializer.keep_alive
+
+    @classmethod
+    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
+        return _PATH.match(path) is not None
+
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_interactions_request(body)
+
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_interactions_request(body, native=True)
+
+    def serializer(self, request: ClientRequest) -> InteractionsSerializer:
+        thinking = wants_thoughts(request.body) or self.options.unasked_thinking
+        choice = request.parsed.tool_choice
+        return InteractionsSerializer(
+            id=request.id, model=request.model, created=request.created, tool_choice=choice, thinking=thinking
+        )
+
+    def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
+        return refusal.status, interactions_error_body(replace(self.info(refusal), status=refusal.status))
+
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        if set(adapters) == {self.adapter}:
+            return request, []
+        tools, plain = functions_of(request.parsed.tools, "the Interactions API")
+        request = replace(request, parsed=replace(request.parsed, tools=tools))
+        lost = not_sent(request.parsed.options.extra_body, "the Interactions API")
+        return request.with_extra_body({}), [*lost, *plain]

@@ -1,0 +1,16 @@
+"""The Interactions API for clients: parses requests, serializes answers.
+
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from ...adapters.interactions import interactions_error_body
+from .request import INTERACTIONS_MEMBERS, parse_interactions_request, wants_thoughts
+from .serializer import InteractionsSerializer
+
+__all__ = [
+    "INTERACTIONS_MEMBERS",
+    "InteractionsSerializer",
+    "interactions_error_body",
+    "parse_interactions_request",
+    "wants_thoughts",
+]

@@ -1,0 +1,302 @@
+"""Parses requests of the Interactions API: the input as text, contents or steps; tools; options.
+
+Members that would change the meaning if they were left out are refused with their path: interactions that Google stores
+or runs in the background, and before providers of other APIs tools that Google runs. Other members that only this API
+has stay in `extra_body`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...errors import ConfigError
+from ...jsontext import dump_compact, read_arguments
+from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
+from ...types import (
+    AllowedTools,
+    AudioPart,
+    FilePart,
+    HostedTool,
+    ImagePart,
+    MediaPart,
+    Message,
+    NamedTool,
+    ReadToolChoice,
+    TextPart,
+    Tool,
+    ToolCall,
+    from_base64,
+    hosted_tool,
+    system,
+)
+from ..client_members import Known
+from ..request_parsing import read_function, read_stop
+
+_STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
+_MEDIA: dict[str, type[MediaPart]] = {
+    "image": ImagePart, "audio": AudioPart, "document": FilePart, "video": FilePart,
+}  # fmt: skip
+_STORED = ("previous_interaction_id", "background", "agent", "environment", "continuation_token")
+_LEVELS = ("minimal", "low", "medium", "high", "xhigh")
+_PLAIN = {"model_output": {"type", "content"}, "thought": {"type", "summary"}, "function_call": None}
+
+# https://ai.google.dev/api/interactions-api
+_CONFIG = (
+    "image_config", "max_output_tokens", "seed", "speech_config", "stop_sequences", "temperature", "thinking_level",
+    "thinking_summaries", "tool_choice", "top_p", "transcription_config", "video_config",
+)  # fmt: skip
+_MEMBERS = (
+    "agent", "background", "input", "labels", "model", "previous_interaction_id", "response_format", "safety_settings",
+    "store", "stream", "system_instruction", "tools",
+)  # fmt: skip
+INTERACTIONS_MEMBERS: Known = {**dict.fromkeys(_MEMBERS), "generation_config": dict.fromkeys(_CONFIG)}
+
+
+def parse_interactions_request(body: Any, *, native: bool = False, stored: bool = False) -> Request:
+    """Returns the request that a body is.
+
+    Args:
+        native: the provider speaks this API: tools that Google runs, and formats other than text, are sent unchanged.
+        stored: interactions that are stored at the provider belong to the client that sends the request.
+
+    Raises:
+        ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
+    """
+    fields = ObjectReader(body)
+    fields.flag("stream")
+    model = fields.text("model") or ""
+    if not stored:
+        fields.any("store")  # a later request that needs a stored interaction is refused
+        if asked := [name for name in _STORED if fields.any(name)]:
+            raise ConfigError(f"{asked[0]}: interactions aren't stored here; send the whole conversation to a model")
+    elif (agent := fields.text("agent")) is not None:
+        model = f"agents/{agent}"
+    messages = tuple(parse_conversation(fields.any("system_instruction"), fields.any("input")))
+    tools = _tools(fields.items("tools") or [], native=native)
+    config = ObjectReader(fields.any("generation_config") or {}, "generation_config")
+    config.any("thinking_summaries")
+    options = Options(
+        temperature=config.number("temperature"),
+        top_p=config.number("top_p"),
+        max_output_tokens=config.limit("max_output_tokens"),
+        stop=read_stop(config.items("stop_sequences")),
+        seed=config.count("seed"),
+        reasoning_effort=_effort(config.text("thinking_level")),  # type: ignore[arg-type]
+        response_format=_format(fields, native=native),
+    )
+    choice = _choice(config.any("tool_choice"), tools)
+    rest, left = fields.rest(), config.rest()
+    extra = {**rest, "generation_config": left} if left else rest
+    return Request(model, messages, tools, choice, Options(**{**_given(options), "extra_body": extra}))
+
+
+def _given(options: Options) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("temperature", "top_p", "max_output_tokens", "stop", "seed",
+                                                      "reasoning_effort", "response_format")}  # fmt: skip
+
+
+def wants_thoughts(body: Mapping[str, Any]) -> bool:
+    """Returns whether the client asked for summaries of thoughts: others do not expect them."""
+    config = body.get("generation_config")
+    return isinstance(config, Mapping) and config.get("thinking_summaries") == "auto"
+
+
+# --- the conversation -------------------------------------------------------------------------------------------------
+
+
+def parse_conversation(instructions: Any, given: Any) -> list[Message]:
+    """Returns the messages of a conversation, given the members `system_instruction` and `input` of a request.
+
+    Raises:
+        ConfigError: something in them can't be read. The message begins with the path.
+    """
+    if not isinstance(instructions, str | None):
+        raise ConfigError(f"system_instruction must be a string, not {kind_of(instructions)}")
+    opening = [system(instructions)] if instructions else []
+    if isinstance(given, str):
+        return [*opening, Message("user", given)]
+    entries = [given] if isinstance(given, Mapping) else given
+    if not isinstance(entries, list) or not entries:
+        problem = "is missing" if not entries else f"is {kind_of(given)}"
+        raise ConfigError(f"input {problem}: it is a text, contents, or steps")
+    if all(isinstance(entry, Mapping) and entry.get("type") in ("text", *_MEDIA) for entry in entries):
+        return [*opening, _user(entries, "input")]
+    return [*opening, *_turns(entries)]
+
+
+def _turns(steps: list[Any]) -> Iterator[Message]:
+    turn: list[dict[str, Any]] = []
+    for at, step in enumerate(steps):
+        fields = ObjectReader(step, f"input[{at}]")
+        kind = fields.need("type")
+        if kind not in ("user_input", "function_result") or _ran_on_server(step, turn):
+            turn.append(dict(step))
+            continue
+        if turn:
+            yield _turn(turn, at - len(turn))
+            turn = []
+        if kind == "user_input":
+            yield _user(fields.any("content"), f"input[{at}].content")
+        else:
+            yield _result(fields)
+    if turn:
+        yield _turn(turn, len(steps) - len(turn))
+
+
+def _ran_on_server(step: Mapping[str, Any], turn: list[dict[str, Any]]) -> bool:
+    """Returns whether a result is of a function of a managed agent: the turn goes beyond its call."""
+    calls = [made.get("id") for made in turn if made.get("type") == "function_call"]
+    return step.get("type") == "function_result" and bool(calls) and step.get("call_id") not in calls
+
+
+def _user(given: Any, where: str) -> Message:
+    if isinstance(given, str):
+        return Message("user", given)
+    parts = _parts(given, where)
+    return Message("user", parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else tuple(parts))
+
+
+def _turn(steps: list[dict[str, Any]], first: int) -> Message:
+    texts, thoughts, calls = list[str](), list[str](), list[ToolCall]()
+    for at, step in enumerate(steps):
+        fields = ObjectReader(step, f"input[{first + at}]")
+        match step["type"]:
+            case "model_output":
+                texts += _texts(fields.any("content"))
+            case "thought":
+                thoughts += _texts(fields.any("summary"))
+            case "function_call":
+                call = _call(fields)
+                calls.append(call)
+                steps[at] = {**step, "name": call.name, "arguments": call.arguments}
+    says_more = any(_says_more(step) for step in steps)
+    return Message(
+        "assistant",
+        "".join(texts) or None,
+        tuple(calls),
+        reasoning="".join(thoughts) if thoughts else None,
+        extras={"steps": steps} if says_more else {},
+    )
+
+
+def _says_more(step: dict[str, Any]) -> bool:
+    """Returns whether a step says more than text, reasoning and calls."""
+    if (known := _PLAIN.get(step["type"], set())) is None:
+        return bool(step.get("signature"))
+    contents = step.get("content") or step.get("summary") or []
+    plain = isinstance(contents, str) or all(
+        isinstance(one, dict) and one.keys() <= {"type", "text"} for one in contents
+    )
+    return not step.keys() <= known or not plain
+
+
+def _texts(contents: Any) -> list[str]:
+    if isinstance(contents, str):
+        return [contents]
+    found = (one.get("text") for one in contents or () if isinstance(one, Mapping))
+    return [text for text in found if isinstance(text, str)]
+
+
+def _call(fields: ObjectReader) -> ToolCall:
+    text = dump_compact(fields.mapping("arguments") or {})
+    return ToolCall(fields.need("id"), fields.need("name"), read_arguments([text], repair=False).value, text)
+
+
+def _result(fields: ObjectReader) -> Message:
+    call_id, result = fields.need("call_id"), fields.any("result")
+    failed = bool(fields.flag("is_error"))
+    if isinstance(result, list) and result and all(isinstance(one, Mapping) and "type" in one for one in result):
+        return Message("tool", tuple(_parts(result, fields.at("result"))), tool_call_id=call_id, error=failed)
+    text = result if isinstance(result, str) else "" if result is None else dump_compact(result)
+    return Message("tool", text, tool_call_id=call_id, error=failed)
+
+
+def _parts(contents: Any, where: str) -> list[TextPart | MediaPart]:
+    contents = [contents] if isinstance(contents, Mapping) else contents
+    if not isinstance(contents, list):
+        raise ConfigError(f"{where} must be a list of contents, not {kind_of(contents)}")
+    return [_part(content, f"{where}[{at}]") for at, content in enumerate(contents)]
+
+
+def _part(content: Any, where: str) -> TextPart | MediaPart:
+    fields = ObjectReader(content, where)
+    kind = fields.need("type")
+    if kind == "text":
+        return TextPart(fields.string("text"))
+    if (made := _MEDIA.get(kind)) is None:
+        raise ConfigError(f"{where}.type is {kind!r}. Allowed: text, {', '.join(_MEDIA)}")
+    media_type, data = fields.text("mime_type"), fields.text("data")
+    source: dict[str, Any] = {"media_type": media_type}
+    if made is ImagePart and (level := fields.text("resolution")) in ("low", "high"):
+        source["detail"] = level
+    if data is None:
+        return made(url=fields.need("uri"), **source)
+    try:
+        return made(data=from_base64(data.translate(_STANDARD)), **source)
+    except ValueError as exc:
+        raise ConfigError(f"{where}.data is {exc}") from None
+
+
+# --- tools and options ------------------------------------------------------------------------------------------------
+
+
+def _tools(entries: list[Any], *, native: bool) -> tuple[Tool, ...]:
+    found = []
+    for at, entry in enumerate(entries):
+        fields = ObjectReader(entry, f"tools[{at}]")
+        if (kind := fields.any("type")) == "function":
+            found.append(read_function(fields))
+        elif native:
+            found.append(hosted_tool(HostedTool(entry)))
+        else:
+            raise ConfigError(f"tools[{at}].type is {kind!r}, a tool of Google's servers, which this model can't use")
+    return tuple(found)
+
+
+def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
+    where = "generation_config.tool_choice"
+    known = [tool.name for tool in tools if tool.hosted is None]
+    allowed = given.get("allowed_tools") if isinstance(given, Mapping) else None
+    if isinstance(given, Mapping):
+        fields = ObjectReader(allowed or {}, f"{where}.allowed_tools")
+        given, names = fields.text("mode") or "auto", fields.items("tools") or []
+        if unknown := next((name for name in names if name not in known), None):
+            raise ConfigError(f"{where}.allowed_tools.tools: there is no function {unknown!r}")
+    else:
+        names = []
+    match given:
+        case "none":
+            return "none"
+        case "any" if not known:
+            raise ConfigError(f"{where} demands a call, and there are no functions")
+        case "any" if len(names) == 1:
+            return NamedTool(names[0])
+        case "any":
+            return AllowedTools(tuple(names), "required") if names else "required"
+        case None | "auto" | "validated":
+            return AllowedTools(tuple(names)) if names else "auto"
+    raise ConfigError(f"{where}: unknown mode {given!r}. Allowed: auto, any, none, validated")
+
+
+def _effort(level: str | None) -> str | None:
+    if level is not None and level not in _LEVELS:
+        raise ConfigError(f"generation_config.thinking_level: unknown level {level!r}. Allowed: {', '.join(_LEVELS)}")
+    return level
+
+
+def _format(fields: ObjectReader, *, native: bool) -> ResponseFormat | None:
+    given = fields.any("response_format")
+    entries = given if isinstance(given, list) else [given] if given else []
+    if native and (len(entries) > 1 or any(isinstance(one, Mapping) and one.get("type") != "text" for one in entries)):
+        fields.put("response_format", given)  # images and speech
+        return None
+    found = None
+    for at, entry in enumerate(entries):
+        form = ObjectReader(entry, f"response_format[{at}]" if isinstance(given, list) else "response_format")
+        kind, media_type, schema = form.text("type"), form.text("mime_type") or "text/plain", form.mapping("schema")
+        if kind not in (None, "text") or media_type not in ("text/plain", "application/json"):
+            raise ConfigError(f"{form.at('type')}: only text and JSON can be asked for here")
+        if media_type == "application/json" or schema is not None:
+            found = ResponseFormat() if schema is None else ResponseFormat(schema)
+    return found

@@ -1,0 +1,222 @@
+"""Writes answers of the Interactions API: https://ai.google.dev/gemini-api/docs/interactions/streaming."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, Unpack
+
+from ...adapters.interactions import MEDIA, STATUSES, interactions_error_body, text_of
+from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
+from ...jsontext import read_arguments
+from ...types import FinishReason, Usage
+from ..stream_serializer import SerializedCall, SerializerArguments, StreamSerializer
+
+_Text: TypeAlias = Literal["model_output", "thought"]
+_DONE = b"event: done\ndata: [DONE]\n\n"
+_WORDS: dict[FinishReason, str] = {
+    "stop": "completed",
+    "tool_calls": "requires_action",
+    "length": "incomplete",
+    "content_filter": "incomplete",
+}
+
+
+class InteractionsSerializer(StreamSerializer):
+    """Writes the events of one answer.
+
+    Text that follows a call is another step. Steps of the same API are written whole where they end: what a signature
+    belongs to comes before it. There are no comments: warnings are a member of the interaction at the end.
+
+    Args:
+        thinking: whether reasoning is written. Signatures always are.
+        others: see `StreamSerializer`.
+    """
+
+    arguments_are_text = False  # in a whole answer they are an object
+    keep_alive = b"\n"  # an empty line means nothing
+
+    def __init__(self, *, thinking: bool = True, **others: Unpack[SerializerArguments]) -> None:
+        super().__init__(**others)
+        self._thinking = thinking
+        self._next = 0
+        self._open: tuple[_Text, int] | None = None
+        self._call_indexes: dict[int, int] = {}  # of the steps of calls that have not ended
+        self._own: list[dict[str, Any]] = []  # whole steps of this API, of an answer that is not streamed
+        self._sent: list[dict[str, Any]] = []  # the events of an answer that is not streamed
+
+    def _event(self, kind: str, **members: Any) -> None:
+        self.begun = True
+        self.send({**members, "event_type": kind}, kind)
+
+    def _interaction(self, status: str) -> dict[str, Any]:
+        created = datetime.fromtimestamp(self.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {"id": self.id, "status": status, "object": "interaction", "model": self.model}
+        return {**about, **({"created": created} if self.created else {})}
+
+    def _delta(self, index: int, **members: Any) -> None:
+        self._event("step.delta", index=index, delta=members)
+
+    def _start(self, step: dict[str, Any]) -> int:
+        index, self._next = self._next, self._next + 1
+        self._event("step.start", index=index, step=step)
+        return index
+
+    def _stop(self) -> None:
+        """Ends the step with text or thoughts."""
+        if self._open is not None:
+            self._event("step.stop", index=self._open[1])
+            self._open = None
+
+    def _switch(self, kind: _Text) -> int:
+        """Returns the index of the open step of this kind, which may begin now."""
+        if self._open is None or self._open[0] != kind:
+            self._stop()
+            self._open = kind, self._start({"type": kind})
+        return self._open[1]
+
+    def write_start(self) -> None:
+        self._event("interaction.created", interaction=self._interaction("in_progress"))
+        self._event("interaction.status_update", interaction_id=self.id, status="in_progress")
+
+    def _begin(self) -> None:
+        if not self.begun:
+            self.write_start()
+
+    def write_text(self, delta: TextDelta) -> None:
+        self._begin()
+        self._delta(self._switch("model_output"), type="text", text=delta.text)
+
+    def write_refusal(self, delta: RefusalDelta) -> None:
+        self.write_text(TextDelta(delta.text))
+
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
+        if self._thinking and delta.text:
+            self._begin()
+            content = {"type": "text", "text": delta.text}
+            self._delta(self._switch("thought"), type="thought_summary", content=content)
+
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
+        self._begin()
+        if first:
+            self._stop()
+            step = {"type": "function_call", "id": call.id, "name": call.name, "arguments": {}}
+            self._call_indexes[call.number] = self._start(step)
+        if piece:
+            self._delta(self._call_indexes[call.number], type="arguments_delta", arguments=piece)
+
+    def close_call(self, call: SerializedCall) -> None:
+        if (index := self._call_indexes.pop(call.number, None)) is not None:
+            self._event("step.stop", index=index)
+
+    def write_extra(self, name: str, value: Any) -> None:
+        if not isinstance(value, dict):
+            return
+        if name == "steps" and not self._streams:
+            self._own.append(value)
+        elif name == "step":
+            self._begin()
+            self._end_of_step(value)
+
+    def _end_of_step(self, step: dict[str, Any]) -> None:
+        """Writes what is known of a step only when it has ended: a signature, sources, media; or all of another one."""
+        kind = step.get("type")
+        if kind == "thought":
+            if signature := step.get("signature"):
+                self._delta(self._switch("thought"), type="thought_signature", signature=signature)
+        elif kind == "model_output":
+            for content in step.get("content") or ():
+                if sources := content.get("annotations"):
+                    self._delta(self._switch("model_output"), type="text_annotation_delta", annotations=sources)
+                if content.get("type") in MEDIA:
+                    self._delta(self._switch("model_output"), **content)
+        elif kind != "function_call":
+            self._stop()
+            self._event("step.stop", index=self._start(step))
+            return
+        self._stop()
+
+    def write_waiting(self) -> None:
+        self._stop()
+
+    def _status(self) -> str | None:
+        """Returns the status to write; None if the server sent no finish reason and none is to be filled in."""
+        finish = self.finish_reason
+        if finish is None:
+            filled = "requires_action" if self.has_calls else "completed"
+            return filled if self.fill_finish_reason else None
+        if STATUSES.get(finish.raw) == finish.reason:
+            return finish.raw
+        return _WORDS.get(finish.reason, "requires_action" if self.has_calls else "incomplete")
+
+    def write_end(self) -> None:
+        self._begin()
+        self._stop()
+        for index in self._call_indexes.values():
+            self._event("step.stop", index=index)
+        if (status := self._status()) is not None:
+            interaction = self._interaction(status)
+            if self.usage is not None:
+                interaction["usage"] = written_usage(self.usage)
+            if self._warnings:
+                interaction["streamfold_warnings"] = list(self._warnings)
+            self._event("interaction.completed", interaction=interaction)
+        if self._streams:
+            self._out.append(_DONE)
+
+    def write_failure(self, failure: Failure) -> None:
+        self._event("error", **interactions_error_body(failure.info))
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        self._sent.append(payload)
+
+    def body(self) -> dict[str, Any]:
+        steps: dict[int, dict[str, Any]] = {}
+        whole: dict[str, Any] = {}
+        for sent in self._sent:
+            if sent["event_type"] == "step.start":
+                steps[sent["index"]] = dict(sent["step"])
+            elif sent["event_type"] == "step.delta":
+                _grow(steps[sent["index"]], sent["delta"])
+            whole = sent.get("interaction") or whole
+        written = [done for step in steps.values() if (done := _whole_step(step)) is not None]
+        if self._own and "".join(map(text_of, self._own)) == "".join(map(text_of, written)):
+            written = self._own
+        return {**whole, "steps": written}
+
+
+def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Adds a delta to a step; the arguments of a call stay text."""
+    match delta["type"]:
+        case "text":
+            step.setdefault("content", [{"type": "text", "text": ""}])[-1]["text"] += delta["text"]
+        case "thought_summary":
+            before = step.get("summary", [{"text": ""}])[-1]["text"]
+            step["summary"] = [{"type": "text", "text": before + delta["content"]["text"]}]
+        case "thought_signature":
+            step["signature"] = delta["signature"]
+        case "arguments_delta":
+            step["arguments"] = (step["arguments"] or "") + delta["arguments"]
+
+
+def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns a step with its arguments as an object; None for broken ones: an object made of them would be run."""
+    if step["type"] != "function_call":
+        return step
+    read = read_arguments([step["arguments"] or "{}"], repair=False)
+    return {**step, "arguments": read.value} if read.valid else None
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Returns the counts under the names of this API; all that was sent, if it came from this API."""
+    if "total_input_tokens" in usage.raw:
+        return dict(usage.raw)
+    thoughts = usage.reasoning_tokens or 0
+    counts = {
+        "total_tokens": usage.total_tokens,
+        "total_input_tokens": usage.input_tokens,
+        "total_cached_tokens": usage.cached_tokens,
+        "total_output_tokens": None if usage.output_tokens is None else max(0, usage.output_tokens - thoughts),
+        "total_tool_use_tokens": 0,
+        "total_thought_tokens": usage.reasoning_tokens,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
