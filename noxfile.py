@@ -337,9 +337,12 @@ def release(session: nox.Session) -> None:
             )
             _smoke(session, clone, python, name)
             if interpreter == interpreters[min(interpreters)]:  # what it brings, and nothing of ours
-                project = clone / "pyproject.toml"
-                if name != "streamfold":
-                    project = clone / "packages" / name.removeprefix("streamfold-") / "pyproject.toml"
+                project = clone / "packages" / name.removeprefix("streamfold-") / "pyproject.toml"
+                if name == "streamfold":  # the tool knows no version that the build reads from elsewhere
+                    version_line = f'version = "{wheel.name.split("-")[1]}"'
+                    text = (clone / "pyproject.toml").read_text("utf-8").replace('dynamic = ["version"]', version_line)
+                    project = folder / "pyproject.toml"
+                    project.write_text(text, "utf-8")
                 words = ["environment", "--pyproject", str(project), "--output-reproducible", "--validate"]
                 target = folder / "sbom" / f"{wheel.name}.cdx.json"
                 session.run(
