@@ -44,8 +44,8 @@ KEYS = ", ".join(name for name in Profile.model_fields if name not in Profile.un
 NAMES = ", ".join(provider_files())
 CHOICES = "tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either API, not"
 MEMBERS = (
-    "known are name, description, parameters, strict; what only one provider has goes into extra_body['tools'], with"
-    " all the tools"
+    "known are name, description, parameters, strict, async; what only one provider has goes into extra_body['tools'],"
+    " with all the tools"
 )
 DIALECTS = (
     "Allowed: cohere, deepseek, dsml, functiongemma, gemma4, glm, harmony, hermes, kimi, kimi3, lfm2, llama3, minimax,"

@@ -359,7 +359,7 @@ def test_answers_go_back_in_a_chat(name: str, api: str) -> None:
     """
     message = ANSWERS[name]
     written, said = sent(CHATS[api], user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
-    turn, functions = written[1], [call["function"] for call in written[1].get("tool_calls", ())]
+    turn, functions = written[1], [call[call["type"]] for call in written[1].get("tool_calls", ())]
     ids, renumbered = [call.id for call in message.tool_calls], []
     if api == "kimi":
         own = [f"functions.{call.name}:{at}" for at, call in enumerate(message.tool_calls)]
@@ -375,7 +375,7 @@ def test_answers_go_back_in_a_chat(name: str, api: str) -> None:
         assert turn["reasoning_content"] == (message.reasoning or "")
     else:
         assert turn.get("reasoning_content") == (message.reasoning if takes_reasoning else None)
-    assert [(made["name"], made["arguments"]) for made in functions] == _calls(message)
+    assert [(made["name"], made.get("arguments", made.get("input"))) for made in functions] == _calls(message)
     assert [call["id"] for call in turn.get("tool_calls", ())] == ids
     assert [result["tool_call_id"] for result in written[2:]] == ids
 
