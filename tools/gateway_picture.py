@@ -15,20 +15,20 @@ CLIENTS = [
     ("OpenAI SDKs, opencode", "/v1/chat/completions"),
     ("Codex, OpenAI's Agents SDK", "/v1/responses"),
     ("Claude Code, Anthropic's SDKs", "/v1/messages"),
-    ("Gemini CLI, google-genai", "/v1beta/models/..."),
+    ("Gemini CLI, google-genai", "/v1beta/models/..., /interactions"),
 ]
 INSIDE = ["keys, limits, budgets", "stored responses", "turn cache", "metrics, log"]
 PROVIDERS = [
     ("Chat Completions", "kimi, deepseek, vllm, ..."),
     ("Responses", "openai, azure, xai, ..."),
     ("Messages", "anthropic, bedrock, ..."),
-    ("Gemini", "gemini, vertex, ..."),
+    ("Gemini, Interactions", "gemini, vertex, ..."),
 ]
 _HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 300" role="img" aria-labelledby="t d" \
 font-family="system-ui, sans-serif" font-size="14">
 <title id="t">The gateway between clients and providers</title>
-<desc id="d">Clients use one of four APIs; the gateway calls any provider, whichever API it has.</desc>
+<desc id="d">Clients use one of five APIs; the gateway calls any provider, whichever API it has.</desc>
 <style>
 text{fill:#e2e8f0}.m{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:12px;fill:#94a3b8}
 .h{fill:#94a3b8;font-size:12px;letter-spacing:.05em}.l{stroke:#64748b;stroke-width:1.5;fill:none}

@@ -2,7 +2,7 @@
 
 RepairTransport: keep the SDK of OpenAI, Anthropic or Google, and have its streams read right.
 
-A gateway that serves your models over four APIs, with keys, limits and budgets; also for Claude Code and other agents.
+A gateway that serves your models over five APIs, with keys, limits and budgets; also for Claude Code and other agents.
 
 streamfold batch answers many rows. After a crash, only the rows in flight are sent again. It can use the provider's
 batch API, or run on Ray.
