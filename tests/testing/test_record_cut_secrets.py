@@ -50,6 +50,10 @@ def gemini(*texts: str, thought: bool = False) -> dict[str, Any]:
     return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]}
 
 
+def interactions(kind: str, **said: Any) -> dict[str, Any]:
+    return {"index": 0, "delta": {**said, "type": kind}, "event_type": "step.delta"}
+
+
 def sse(*events: dict[str, Any]) -> str:
     return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
 
@@ -69,6 +73,15 @@ BODIES: dict[str, tuple[str, str]] = {
     "parts between thoughts": ("gemini", sse(gemini(A), gemini("hm", thought=True), gemini(B), gemini(C))),
     "thoughts between parts": (
         "gemini", sse(gemini(A, thought=True), gemini("x"), gemini(B, thought=True), gemini(C, thought=True)),
+    ),
+    "interactions": ("interactions", sse(*(interactions("text", text=text) for text in (A, B, C)))),
+    "interactions, thoughts": (
+        "interactions",
+        sse(*(interactions("thought_summary", content={"text": text, "type": "text"}) for text in (A, B, C))),
+    ),
+    "interactions, arguments": (
+        "interactions",
+        sse(*(interactions("arguments_delta", arguments=text) for text in (f'{{"a":"{A}', B, f'{C}"}}'))),
     ),
     "an array": ("gemini", json.dumps([gemini(A), gemini(B), gemini(C)])),
     "lines of JSON": ("chat", "\n".join(json.dumps(chat(text)) for text in (A, B, C))),
