@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from streamfold import BadRequestError, Hooks, NotFoundError, Provider, Tool, WebSearch, user
+from streamfold import BadRequestError, Hooks, NotFoundError, Provider, Tool, UnsupportedOptionError, WebSearch, user
 from streamfold.client import requests_of
 from streamfold.config import provider_files, read_profile
 from streamfold.errors import ErrorInfo
@@ -60,8 +60,10 @@ def test_what_servers_say_of_their_apis(status: int, message: str, code: str | N
 class OneApi:
     """A server with a model on one of its APIs; the other one refuses it in the given words."""
 
-    def __init__(self, served: str | None, words: str = WORDS[0][1]) -> None:
-        self.served, self.words = served, words
+    def __init__(
+        self, served: str | None, words: str = WORDS[0][1], param: str | None = None, status: int = 404
+    ) -> None:
+        self.served, self.words, self.param, self.status = served, words, param, status
         self.called: list[str] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -69,7 +71,8 @@ class OneApi:
         self.called.append(api)
         if api == self.served:
             return httpx.Response(200, json=ANSWERS[api])
-        return httpx.Response(404, json={"error": {"message": self.words, "type": "invalid_request_error"}})
+        error = {"message": self.words, "type": "invalid_request_error", "param": self.param}
+        return httpx.Response(self.status, json={"error": error})
 
     def provider(self, spec: Any = OWN, **settings: Any) -> Provider:
         client = httpx.AsyncClient(transport=httpx.MockTransport(self))
@@ -130,6 +133,17 @@ async def test_a_pinned_api_stays() -> None:
     with pytest.raises(NotFoundError, match="only supported in v1/responses"):
         await server.provider("openai:new-model", api="chat", api_key="k").chat("Hello", stream=False)
     assert server.calls() == ["chat"]
+
+
+async def test_a_refusal_of_an_option_that_was_not_sent() -> None:
+    """It says nothing of this request, unless tools were sent: OpenAI names its own default of the option then."""
+    server = OneApi("responses", WORDS[5][1], "reasoning_effort", 400)
+    with pytest.raises(UnsupportedOptionError, match="Function tools"):
+        await server.provider(api_key="k").chat("Hello", stream=False)
+    assert server.calls() == ["chat"]
+    await server.provider(api_key="k").chat("Hello", [F], stream=False)
+    await server.provider(api_key="k").chat("Hello", reasoning_effort="low", stream=False)
+    assert server.calls() == ["chat", "responses"] * 2
 
 
 async def test_a_request_that_the_other_api_has_no_place_for() -> None:

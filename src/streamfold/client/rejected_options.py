@@ -430,6 +430,16 @@ def with_refused_turns(request: Request, refused: Mapping[str, RefusedTurn]) -> 
     return replace(request, messages=tuple(messages), drop_bound_thinking=drops), [warning]
 
 
+def _is_about(error: APIError, sent: PreparedRequest) -> bool:
+    """False if the error names an option that was not sent.
+
+    OpenAI names `reasoning_effort` also where a default of its own can't go with tools.
+    """
+    if not isinstance(error, UnsupportedOptionError) or not error.param or sent.request.tools:
+        return True
+    return re.split(r"[.\[]", error.param)[0] in json.loads(sent.body)
+
+
 def restrictions_from_error(
     error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request, other_api: str | None = None
 ) -> Restrictions | None:
@@ -441,7 +451,8 @@ def restrictions_from_error(
         asked: the same before it was adapted for the endpoint.
         other_api: the other wire format of the endpoint; None if there is none.
     """
-    if other_api is not None and error.info is not None and error.info.required_api(adapter.name) == other_api:
+    needed = error.info.required_api(adapter.name) if error.info is not None else None
+    if other_api is not None and needed == other_api and _is_about(error, sent):
         return Restrictions(api=other_api, api_reason=_shortened(error.message))
     if isinstance(error, BadRequestError) and not sent.request.stream and _STREAM.search(error.message):
         return Restrictions(only_streams=True)
