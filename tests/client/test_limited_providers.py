@@ -85,11 +85,45 @@ async def test_a_spent_budget_is_refused_before_anything_is_sent() -> None:
 
 
 async def test_a_budget_without_prices() -> None:
-    """It can't be held, and says so instead of sending more."""
-    async with Upstream().provider(max_cost_per_day=0.5) as provider:
+    """It can't be held: no provider is made, and a request for another model isn't sent."""
+    with pytest.raises(ConfigError, match="custom: max_cost_per_day: what m costs is not known: give its prices"):
+        Upstream().provider(max_cost_per_day=0.5)
+    upstream, table = Upstream(), {"pattern": "m", "prices": PRICES}
+    async with upstream.provider(max_cost_per_day=0.5, models=[table]) as provider:
         await provider.chat("Hello")
-        with pytest.raises(ConfigError, match="custom: max_cost_per_day: what an answer costs is not known"):
+        with pytest.raises(ConfigError, match="custom: max_cost_per_day: what other costs is not known"):
+            await provider.chat("Hello", model="other")
+        limited = provider.with_limiter(RateLimiter("mine", max_cost_per_day=1, store=MemoryLimitStore()))
+        with pytest.raises(ConfigError, match="mine: max_cost_per_day: what other costs is not known"):
+            await limited.chat("Hello", model="other")
+        assert upstream.asked == 1
+
+
+@pytest.mark.parametrize("usage", [{}, {"completion_tokens": 1}])
+async def test_a_budget_is_spent_by_answers_without_usage(usage: dict[str, int]) -> None:
+    """Each is charged an estimate of its tokens, and says so in a warning; then nothing more is sent."""
+    upstream = Upstream(counted(**usage))
+    async with upstream.provider(max_cost_per_day=0.004, prices=PRICES) as provider:
+        for count in (1, 2):
+            reply = await provider.chat("Hello")
+            assert [(each.code, each.detail) for each in reply.warnings] == [
+                (
+                    "usage_estimated",
+                    "the server didn't count the tokens of the answer: max_cost_per_day was charged an estimate",
+                )
+            ]
+            assert reply.cost is None
+            assert await spent(provider) == count * Decimal("0.0016")  # 6 tokens of the request, and 1 of "Hi"
+        with pytest.raises(BudgetExceededError):
             await provider.chat("Hello")
+        assert upstream.asked == 2
+
+
+async def test_only_budgets_warn_of_estimates() -> None:
+    """Without a budget nothing is added to a reply."""
+    upstream = Upstream(counted())
+    async with upstream.provider(tpm=1000, prices=PRICES) as provider:
+        assert (await provider.chat("Hello")).warnings == []
 
 
 @pytest.mark.parametrize(  # what is spent is counted as long as the event loop lives: each row has its own
@@ -270,7 +304,7 @@ async def test_one_key_has_one_limit(alone: MemoryLimitStore) -> None:
 async def test_another_limiter() -> None:
     """`with_limiter` gives a provider a limit for some of its requests."""
     upstream = Upstream()
-    async with upstream.provider() as provider:
+    async with upstream.provider(prices=PRICES) as provider:
         limited = provider.with_limiter(RateLimiter("a", max_cost_per_day=0.1, store=MemoryLimitStore()))
         async with limited.limiter.reserve() as reservation:  # type: ignore[union-attr]
             assert not reservation._claimed

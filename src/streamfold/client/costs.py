@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..config import Profile, prices_in, read_prices
+from ..errors import ConfigError
 from ..requests import ModelTable
 from ..types import (
     Cost,
@@ -56,6 +57,17 @@ class ModelPrices:
     def assumed(self) -> bool:
         """True if no configured prices are those of this model, but only those of all models."""
         return not any(table.prices for table in self.tables if table.fits(self.model))
+
+    @cached_property
+    def known(self) -> bool:
+        """True if what an answer costs can be computed, or is reported by the provider."""
+        return ProfilePricing.of(self).known
+
+    def check_budget(self, provider: str) -> None:
+        """Raises ConfigError if the prices that a budget needs are not known."""
+        if not self.known:
+            what = f"what {self.model or 'the model'} costs is not known: give its prices in the configuration"
+            raise ConfigError(f"{provider}: max_cost_per_day: {what}")
 
     def of_step(self, model: str | None) -> ModelPrices:
         """Returns the prices of a model that took part in an answer; None: the requested one."""

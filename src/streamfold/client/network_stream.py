@@ -10,7 +10,7 @@ their own, and the bytes of the one that succeeds are then given to the decoder 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -183,7 +183,9 @@ class NetworkStream:
     """Gets one answer: attempts up to its first chunk, then the rest of that attempt. Raises ConfigError."""
 
     def __init__(self, call: PreparedCall) -> None:
-        endpoint = call.endpoint
+        endpoint, limiter = call.endpoint, call.endpoint.limiter()
+        if limiter is not None and limiter.limits_cost:
+            call.pricing.prices.check_budget(limiter.label)
         self.yields_call_deltas = False
         self._call = call
         self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.known.api), endpoint.hooks)
@@ -193,7 +195,7 @@ class NetworkStream:
             endpoint.connections,
             max_retries=endpoint.profile.max_retries,
             repeats=not call.adapter.runs_on(call.sent.request),
-            limiter=endpoint.limiter(),
+            limiter=limiter,
             waits=endpoint.patient and not call.params.fail_fast,
         )
         self._decoder: StreamDecoder | None = None
@@ -313,7 +315,7 @@ class NetworkStream:
         if following is None and not problem:
             return decoder.end_answer()
         part = self._part(decoder)
-        self._attempts.lease.charge(part)
+        self._earlier_warnings = (*self._earlier_warnings, *self._charge(part))
         await self._attempts.lease.aclose()
         if self._continuations >= most:
             problem = f"it was continued {most} times (max_continuations)"
@@ -354,25 +356,50 @@ class NetworkStream:
         return reply
 
     def _settle(self, reply: Reply) -> None:
-        """Notes what the answer has used, for the limits: an estimate where its usage and its cost can't be counted."""
-        if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
-            self._attempts.lease.charge_estimate(self._estimated_usage)
-        elif self._continuations and self._decoder is not None:
-            self._attempts.lease.charge(self._part(self._decoder))
-        else:
-            self._attempts.lease.charge(reply)
+        """Charges the last request of the answer."""
+        part = self._part(self._decoder) if self._continuations and self._decoder is not None else reply
+        reply.warnings += self._charge(part, reply)
+
+    def _charge(self, part: Reply, answer: Reply | None = None) -> list[ReplyWarning]:
+        """Charges what a whole response has used: an estimate if its tokens or its cost can't be counted.
+
+        Args:
+            answer: has the calls and the warnings of the response, if it is the last one of the answer.
+
+        Returns:
+            A warning if money was charged by an estimate.
+        """
+        lease, usage = self._attempts.lease, part.usage
+        if lease.limiter is None:
+            return []
+        counted = usage is not None and usage.input_tokens is not None and usage.output_tokens is not None
+        invalid = answer is not None and any(warning.code == "usage_invalid" for warning in answer.warnings)
+        if (counted and not invalid) or part.cost is not None:
+            lease.charge(part)
+            return []
+        calls = [call.text for call in self.partial_tool_calls[self._earlier_calls :]]
+        if answer is not None and not calls:
+            calls = [call.raw_arguments for call in answer.tool_calls]
+        lease.charge(self._estimate(part, calls), partial=invalid)
+        if not lease.limiter.limits_cost:
+            return []
+        detail = "the server didn't count the tokens of the answer: max_cost_per_day was charged an estimate"
+        return [ReplyWarning("usage_estimated", detail)]
 
     def _estimated_usage(self) -> Reply:
-        """Returns what an answer has used: by the provider's counts as far as there are any, else by what was read."""
+        """Returns what an abandoned answer has used."""
         if self._decoder is not None and self._call.is_whole:
             with suppress(StreamError):  # only at its end is a body in one piece looked at
                 self._decoder.end(interrupted="the answer was left")
         reply, calls = Reply(), self.partial_tool_calls[self._earlier_calls :]
         if self._decoder is not None and not self._decoder.part_ended:  # else nothing of the next part was shown
             reply = self._decoder.part()
+        return self._estimate(reply, [call.text for call in calls])
+
+    def _estimate(self, reply: Reply, calls: Iterable[str]) -> Reply:
+        """Returns what a response has used: by the provider's counts as far as there are any, else by what was read."""
         usage = reply.usage or Usage()
-        texts = [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)]
-        written = sum(map(text_tokens, (*texts, *(call.text for call in calls))))
+        written = sum(map(text_tokens, (reply.text, reply.reasoning or "", *calls)))
         written = max(written, usage.output_tokens or 0)
         read = estimated_tokens(self._call.sent.request) if usage.input_tokens is None else usage.input_tokens
         pricing = replace(self._call.pricing, partial=True)

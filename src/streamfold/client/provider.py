@@ -107,9 +107,13 @@ class Provider(BaseChatModel):
             turn_cache: see `Provider`; it serves the fallbacks too.
 
         Raises:
-            ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
+            ConfigError: a key or value is unknown or not allowed; the message says what is allowed. Or the prices that
+                `max_cost_per_day` needs are not known.
         """
         profiles = load_profiles(spec, overrides, config)
+        for profile in profiles:
+            if profile.max_cost_per_day is not None and (model := profile.resolve().model) is not None:
+                ModelPrices.of(profile, model).check_budget(profile.name)
         hooks = read_hooks(hooks)
         fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
         return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, turn_cache=turn_cache)

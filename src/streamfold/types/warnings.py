@@ -58,6 +58,7 @@ WarningCode = Literal[
     "tool_images_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
     # the API
     "usage_invalid",  # a count or a cost is negative, not finite, too large or not a number; it is not counted
+    "usage_estimated",  # the server counted no tokens, so the budget was charged an estimate
     "input_maybe_truncated",  # the provider counted less than half of the tokens that the messages have
     "text_mismatch",  # a text in pieces and its repetition as a whole differ; what was shown stays
     "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
