@@ -49,6 +49,7 @@ OF_API = {
     "responses": "openai/responses_parallel_calls",
     "anthropic": "anthropic/parallel_calls",
     "gemini": "gemini/native_parallel_calls",
+    "interactions": "gemini-interactions/thoughts_and_calls",
 }
 TOOLS: list[Any] = [
     {"type": "function", "function": {"name": name, "description": "", "parameters": {"type": "object"}}}
