@@ -24,7 +24,7 @@ from commands import COMMAND, Done, environment, run_beside
 from folding import DONE, event, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
 from streamfold import Cost, Usage
-from streamfold_jobs import JobSummary
+from streamfold_jobs import JobSummary, cli
 from streamfold_jobs.cli import SpeedMeter
 
 pytestmark = pytest.mark.one_loop  # The command has an event loop of its own: one for the server that it asks is enough
@@ -258,6 +258,31 @@ def test_the_progress_of_a_job() -> None:
             assert said == "5.1 rows/s, 0:01:48 left, 1 error, 0.0123 USD, 50 tokens/s"
     assert said == "5.0 rows/s, 0:00:20 left, 1 error, 0.0123 USD, 50 tokens/s"
     assert meter.said(100.0, job, room=40) == "5.0 rows/s, 0:00:20 left, 1 error"  # type: ignore[arg-type]
+
+
+async def test_a_line_of_progress_is_of_one_moment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is no terminal: its speed, time left and costs belong to the rows that it counts."""
+    summary, seconds = JobSummary(2000), 0.0
+
+    async def wait(pause: float) -> None:
+        nonlocal seconds
+        if summary.done == 600:
+            raise InterruptedError
+        seconds += pause
+        summary.done += 300
+        summary.usage += Usage(600, 300)
+        summary.add_cost(Cost(Decimal("0.5"), "USD"))
+
+    monkeypatch.setattr(cli, "monotonic", lambda: seconds)
+    monkeypatch.setattr(cli, "anyio", SimpleNamespace(sleep=wait))
+    with pytest.raises(InterruptedError):
+        await cli.show_progress("main", SimpleNamespace(summary=summary, status_text=""))  # type: ignore[arg-type]
+    assert capsys.readouterr().err.splitlines() == [
+        "main: 300 of 2,000 rows, 10 rows/s, 0:02:50 left, 0 errors, 0.5000 USD, 30 tokens/s",
+        "main: 600 of 2,000 rows, 10 rows/s, 0:02:20 left, 0 errors, 1.0000 USD, 30 tokens/s",
+    ]
 
 
 @pytest.mark.slow

@@ -365,18 +365,23 @@ class SpeedMeter:
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int, int]] = deque()
 
+    def look(self, now: float, job: BatchJob) -> tuple[int, int]:
+        """Records how many rows have ended and how many tokens were used, and returns both."""
+        summary, usage = job.summary, job.summary.usage
+        ended, tokens = summary.done + summary.errors, (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        self._looks.append((now, ended, tokens))
+        while len(self._looks) > 2 and now - self._looks[1][0] >= _WINDOW:
+            self._looks.popleft()
+        return ended, tokens
+
     def said(self, now: float, job: BatchJob, room: int | None = None) -> str:
-        """Returns what there is to say of a job beside how many of its rows have ended.
+        """Returns the speed, the time left, the errors and the costs of a job at this moment.
 
         Args:
             room: characters that it may have; parts at its end that do not fit are left out.
         """
         summary = job.summary
-        ended, usage = summary.done + summary.errors, summary.usage
-        tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        self._looks.append((now, ended, tokens))
-        while len(self._looks) > 2 and now - self._looks[1][0] >= _WINDOW:
-            self._looks.popleft()
+        ended, tokens = self.look(now, job)
         began, ended_then, tokens_then = self._looks[0]
         seconds = max(now - began, _LOOKS)
         rate = (ended - ended_then) / seconds
@@ -398,10 +403,10 @@ async def show_progress(name: str, job: BatchJob) -> None:
     """Shows on standard error how far a job is, until it is cancelled."""
     target, meter = console(stderr=True), SpeedMeter()
     if not target.is_terminal:
+        meter.look(monotonic(), job)  # the first line has the speed since here
         while True:
-            said = meter.said(monotonic(), job)
             await anyio.sleep(_LINES)
-            summary = job.summary
+            summary, said = job.summary, meter.said(monotonic(), job)
             print_status(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said}", err=True)
     columns = (
         TextColumn("{task.description}", markup=False), BarColumn(_BAR), MofNCompleteColumn(),
