@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from streamfold import (
     APIConnectionError,
     AuthenticationError,
     ConfigError,
+    Cost,
     PermissionDeniedError,
     Provider,
     QuotaExceededError,
@@ -27,6 +29,7 @@ from streamfold import (
     Reply,
     StreamfoldError,
     Timeouts,
+    Usage,
     tool,
 )
 from streamfold_jobs import BatchJob, JobPausedError, Ledger, Rows, batch
@@ -365,6 +368,26 @@ async def test_costs_and_tokens_are_summed_up(tmp_path: Path) -> None:
         assert summary.costs["USD"].amount == Decimal("0.0000303")
 
 
+async def test_the_sums_of_a_job_that_continues(tmp_path: Path) -> None:
+    """They are those of a job that was never stopped: every count of tokens, and the source and date of the costs."""
+    counts = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
+    parts = {
+        "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 2},
+        "completion_tokens_details": {"reasoning_tokens": 3},
+    }
+    counted = event({"choices": [], "usage": {**counts, **parts}})
+    answer = httpx.Response(200, content=text("Hi") + fin("stop") + counted + DONE)
+    server = Server({f"p{number}": [answer] for number in range(3)})
+    model = server.provider(prices={"input": 1, "output": 0.1, "date": date(2026, 11, 1)})
+    async with batch(model, rows(3), ledger=tmp_path / "ledger") as job:
+        before = await job.run()
+    async with batch(model, rows(3), ledger=tmp_path / "ledger") as job:
+        after = await job.run()
+    assert before.usage == Usage(30, 12, 42, 18, reasoning_tokens=9, cache_write_tokens=6)
+    assert before.costs == {"USD": Cost(Decimal("0.0000312"), "USD", "prices", date(2026, 11, 1), estimated=True)}
+    assert (after.usage, after.costs) == (before.usage, before.costs)
+
+
 async def test_shards_share_the_rows(tmp_path: Path) -> None:
     """Each asks its own, and together they have all."""
     server = Server()
@@ -695,3 +718,25 @@ async def test_an_answer_is_a_reply() -> None:
     assert (reply.text, reply.finish_reason, reply.usage) == (answer.text, "stop", answer.usage)
     assert reply.cost == answer.cost
     assert reply.parse_as(dict[str, str]) == {"name": "Oslo"}
+    assert answer.usage == Usage(10, 1)
+
+
+async def test_the_usage_of_an_answer_in_several_requests() -> None:
+    """Its steps are those that were billed, and it equals the usage of the reply."""
+    ends = [("pause_turn", "One"), ("end_turn", ", two.")]
+    parts = [
+        {
+            "type": "message", "role": "assistant", "stop_reason": reason, "content": [{"type": "text", "text": said}],
+            "usage": {"input_tokens": 10, "output_tokens": 2},
+        }
+        for reason, said in ends
+    ]  # fmt: skip
+    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=parts.pop(0))))
+    config = {"adapter": "anthropic", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+    model = Provider.from_config(config, http_client=client)
+    async with batch(model, rows(1), stream=False) as job:
+        (answer,) = [each async for each in job]
+    assert (answer.error, answer.text) == (None, "One, two.")
+    assert answer.usage == Usage(20, 4, 24, steps=(Usage(10, 2, 12), Usage(10, 2, 12)))
+    assert answer.reply is not None
+    assert answer.reply.usage == answer.usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from streamfold import APIError, ConfigError, Cost, Reply, ReplyWarning, ToolCall, Usage
 from streamfold.types import FixedPricing
 
-_COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
+_COUNTS = tuple(member.name for member in fields(Usage) if member.name not in ("raw", "steps"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Answer:
     @property
     def usage(self) -> Usage:
         """The token counts, each None if the server sent none. Answers that a check rejected have them too."""
-        return Usage(**(self._spent("usage") or {}))
+        return _read_usage(self._spent("usage") or {})
 
     @property
     def cost(self) -> Cost | None:
@@ -99,7 +99,7 @@ class JobSummary:
 
     Attributes:
         rows: how many rows there are for this job, or this shard of it.
-        usage: the input and output tokens of all answers.
+        usage: the token counts of all answers, without `tools` and `details`.
         costs: of the answers with a known cost, by currency; `unpriced` is the number of the others.
         recorded: answers of earlier runs.
     """
@@ -119,7 +119,7 @@ class JobSummary:
         else:
             self.done += 1
         usage, cost = answer.usage, answer.cost
-        self.usage += Usage(usage.input_tokens, usage.output_tokens)
+        self.usage += replace(usage, tools={}, details={})
         if cost is not None:
             self.add_cost(cost)
         elif not answer.error:
@@ -133,8 +133,6 @@ class JobSummary:
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
     """Returns the members of an answer for a reply, as JSON data."""
-    usage = reply.usage
-    counts = {name: getattr(usage, name) for name in _COUNTS} if usage else None
     return {
         "text": reply.text,
         "reasoning": reply.reasoning or None,
@@ -151,7 +149,7 @@ def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
         "finish_reason": reply.finish_reason,
         "model": reply.model,
         "request_id": reply.request_id,
-        "usage": counts,
+        "usage": None if reply.usage is None else _usage_members(reply.usage),
         "cost": cost
         and {
             "amount": f"{cost.amount:f}",
@@ -162,6 +160,17 @@ def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
         },
         "warnings": [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings],
     }
+
+
+def _usage_members(usage: Usage) -> dict[str, Any]:
+    steps = [_usage_members(step) for step in usage.steps]
+    return {**{name: getattr(usage, name) for name in _COUNTS}, "steps": steps}
+
+
+def _read_usage(members: Mapping[str, Any]) -> Usage:
+    """Returns the usage of `_usage_members`."""
+    steps = tuple(_read_usage(step) for step in members.get("steps") or ())
+    return Usage(**{**members, "steps": steps})
 
 
 def error_members(error: Exception) -> dict[str, Any]:

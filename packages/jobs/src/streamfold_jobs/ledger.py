@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from decimal import Decimal
 from functools import partial
 from itertools import islice
@@ -34,13 +35,14 @@ SENT, DONE, ERROR = 1, 2, 3  # the states of a row in memory; 0 for one that has
 _PAGE = 100  # answers that are read at once
 _GROUP = 0.005  # seconds between two commits
 _MANY = 1000  # statements that would hold up the event loop
-_FORMAT = "2"
+_FORMAT = "3"
 # A job that continues reads all of `row` and nothing of `answer`: it begins at once, however large the answers are.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS row (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, tries INTEGER NOT NULL, seconds REAL, at REAL,
-    input_tokens INTEGER, output_tokens INTEGER, cost TEXT, currency TEXT, estimated INTEGER, batch TEXT
+    input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER, cached_tokens INTEGER, reasoning_tokens INTEGER,
+    cache_write_tokens INTEGER, cost TEXT, currency TEXT, source TEXT, date TEXT, estimated INTEGER, batch TEXT
 );
 CREATE TABLE IF NOT EXISTS answer (n INTEGER PRIMARY KEY, line TEXT NOT NULL);
 """
@@ -50,19 +52,25 @@ _MARK = (
 )
 _UNMARK = "UPDATE row SET state = '', tries = tries - 1 WHERE n = ?"
 _END = (
-    "INSERT INTO row (n, id, state, tries, seconds, at, input_tokens, output_tokens, cost, currency, estimated)"
-    " VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (n) DO UPDATE SET state = excluded.state,"
+    "INSERT INTO row (n, id, state, tries, seconds, at, input_tokens, output_tokens, total_tokens, cached_tokens,"
+    " reasoning_tokens, cache_write_tokens, cost, currency, source, date, estimated)"
+    " VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (n) DO UPDATE SET state = excluded.state,"
     " seconds = excluded.seconds, at = excluded.at, input_tokens = excluded.input_tokens,"
-    " output_tokens = excluded.output_tokens, cost = excluded.cost, currency = excluded.currency,"
-    " estimated = excluded.estimated"
+    " output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,"
+    " cached_tokens = excluded.cached_tokens, reasoning_tokens = excluded.reasoning_tokens,"
+    " cache_write_tokens = excluded.cache_write_tokens, cost = excluded.cost, currency = excluded.currency,"
+    " source = excluded.source, date = excluded.date, estimated = excluded.estimated"
 )
 _KEEP = "INSERT OR REPLACE INTO answer (n, line) VALUES (?, ?)"
 _STATES = (
     "SELECT n, CASE state WHEN 'sent' THEN 1 WHEN 'done' THEN 2 WHEN 'error' THEN 3 ELSE 0 END FROM row WHERE n < ?"
 )
 _COUNTS = "SELECT total(state = 'sent'), total(state = 'done'), total(state = 'error') FROM row"
-_TOKENS = "SELECT sum(input_tokens), sum(output_tokens) FROM row"
-_COSTS = "SELECT cost, currency, estimated FROM row WHERE cost IS NOT NULL"
+_TOKENS = (
+    "SELECT sum(input_tokens), sum(output_tokens), sum(total_tokens), sum(cached_tokens), sum(reasoning_tokens),"
+    " sum(cache_write_tokens) FROM row"
+)
+_COSTS = "SELECT cost, currency, source, date, estimated FROM row WHERE cost IS NOT NULL"
 _UNPRICED = "SELECT count(*) FROM row WHERE state = 'done' AND cost IS NULL"
 _ANSWERS = (
     "SELECT n, id, state, tries, seconds, line FROM row JOIN answer USING (n)"
@@ -147,13 +155,14 @@ class Ledger:
     def summary(self, rows: int) -> JobSummary:
         """Returns the summary of all runs of a job with this number of rows."""
         counts = self.counts()
-        ((read, written),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
-        found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0))
+        ((read, written, *parts),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
+        found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0, *parts))
         found.recorded, found.unpriced = found.done + found.errors, unpriced
         with self._reading():
             costs = Counter(self._db.execute(_COSTS))
-        for (amount, currency, estimated), count in costs.items():
-            found.add_cost(Cost(Decimal(amount) * count, currency, estimated=bool(estimated)))
+        for (amount, currency, source, day, estimated), count in costs.items():
+            looked_up = None if day is None else date.fromisoformat(day)
+            found.add_cost(Cost(Decimal(amount) * count, currency, source, looked_up, bool(estimated)))
         return found
 
     def select(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -231,9 +240,15 @@ class Ledger:
 def _row_values(answer: Answer) -> tuple[Any, ...]:
     """Returns the values of `_END`."""
     usage, cost = answer.usage, answer.cost
-    priced = (f"{cost.amount:f}", cost.currency, cost.estimated) if cost else (None, None, None)
+    priced: tuple[Any, ...] = (None,) * 5
+    if cost is not None:
+        day = None if cost.date is None else cost.date.isoformat()
+        priced = (f"{cost.amount:f}", cost.currency, cost.source, day, cost.estimated)
     state = "done" if answer.error is None else "error"
-    tokens = (usage.input_tokens, usage.output_tokens)
+    tokens = (
+        usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cached_tokens, usage.reasoning_tokens,
+        usage.cache_write_tokens,
+    )  # fmt: skip
     return (answer.number, answer.id, state, answer.seconds, time(), *tokens, *priced)
 
 
