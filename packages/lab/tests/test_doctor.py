@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from examined import KEY, PROFILE, examine
 from patients import Patient
 from scale import pick, some
-from streamfold import faults
+from streamfold import AuthenticationError, faults
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.config import config_problems, read_config, read_profile
 from streamfold.faults import Fault
@@ -232,6 +232,36 @@ def test_no_key_is_in_the_output(tmp_path: Path) -> None:
     assert len(written) > 2 * card.requests
     assert not any(KEY.encode() in content for content in written)
     assert patient.requests
+
+
+def test_the_written_profile_reaches_the_server_as_the_examined_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new table has the header of the key and headers that name variables; a literal value may be a secret."""
+    monkeypatch.setenv("ACME_KEY", KEY)
+    headers = {"X-Team": "${TEAM}", "X-Token": "geheim"}
+    settings = {"api_key_env": ["ACME_KEY"], "key_header": "x-acme-key", "headers": headers}
+    profile = read_profile({"name": "acme", "base_url": "http://acme.test/v1", "model": "m", **settings})
+    file = tmp_path / "streamfold.toml"
+    write_profile(file, ReportCard("acme", "http://acme.test/v1", "chat", "m"), profile)
+    written = read_config(file).profile("acme")
+    assert (written.api_key_env, written.key_header) == (profile.api_key_env, "x-acme-key")
+    assert written.headers == {"X-Team": "${TEAM}"}
+    assert "geheim" not in file.read_text()
+
+
+@each_row("adapter", ["chat", "auto"])
+def test_a_refused_key_ends_the_examination(adapter: str) -> None:
+    """Nothing is examined with a key that no API takes: the error is the server's refusal."""
+
+    async def run() -> None:
+        refuse = httpx.MockTransport(lambda request: httpx.Response(401, json={"error": {"message": "no such key"}}))
+        async with httpx.AsyncClient(transport=refuse) as client:
+            profile = read_profile({"base_url": "http://acme.test/v1", "model": "m", "api_key": KEY, "max_retries": 0})
+            with pytest.raises(AuthenticationError, match="no such key"):
+                await find_apis(profile, adapter, http_client=client)
+
+    trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 
-from streamfold import APIError, APIStatusError, ConfigError, StreamError, Timeouts, __version__
+from streamfold import APIError, APIStatusError, AuthenticationError, ConfigError, StreamError, Timeouts, __version__
 from streamfold.config import read_config, read_profile, shown_url
 from streamfold.types import Profile
 
@@ -137,6 +137,7 @@ async def find_apis(
         APIError: the server can't be reached, or refuses the key.
     """
     problems: list[str] = []
+    refused: APIError | None = None
     for base in _bases(profile.base_url):
         tried = profile.model_copy(update={"base_url": base})
         found: list[Profile] = []
@@ -145,13 +146,18 @@ async def find_apis(
                 candidate = _as_api(tried, api, first=not found)
                 async with ExaminedEndpoint(candidate, Path(folder), timeouts, http_client) as endpoint:
                     endpoint.use(await _with_model(endpoint))
-                    problem = await _problem(endpoint)
+                    try:
+                        problem = await _problem(endpoint)
+                    except AuthenticationError as error:  # another API may take the key in another header
+                        refused, problem = refused or error, error.message
                 if problem is None:
                     found.append(endpoint.profile)
                 else:
                     problems.append(f"{api} at {shown_url(base)}: {problem}")
         if found:
             return found
+    if refused is not None:
+        raise refused
     raise ConfigError(f"no API answers. {'; '.join(problems)}")
 
 
@@ -184,11 +190,11 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
 
 
 async def _problem(endpoint: ExaminedEndpoint) -> str | None:
-    """Returns why an API does not answer; None if it does. Raises APIError if no API can."""
+    """Returns why an API does not answer; None if it does. Raises APIError if the key is refused, or no API can."""
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")
     seen = await endpoint.ask("api", ProbeRequest("hello", HELLO, patience=1))
-    if seen.way == "unreachable" and isinstance(seen.error, APIError):
+    if isinstance(seen.error, AuthenticationError) or (seen.way == "unreachable" and isinstance(seen.error, APIError)):
         raise seen.error
     if isinstance(seen.error, APIStatusError) and seen.error.status_code in _ABSENT:
         return seen.said

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from streamfold import ConfigError
-from streamfold.config import config_problems, key_lines, read_config, shown_url, toml_path
+from streamfold.config import config_problems, key_lines, read_config, shown_url, toml_path, variable_names
 from streamfold.types import Profile
 
 from .values import ReportCard, Setting
 
+_CONNECTION = ("key_header", "auth", "auth_scope", "api", "transport", "http2")  # how the examined provider is reached
 _LONGEST = 100  # characters of a reason
 
 
@@ -22,13 +23,22 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
     base: dict[str, Any] = {"adapter": profile.adapter, "base_url": shown_url(profile.base_url), "model": card.model}
     if profile.api_key_env:
         base["api_key_env"] = list(profile.api_key_env)
+    given = profile.model_fields_set
+    base |= {
+        name: getattr(profile, name) for name in _CONNECTION if name in given and getattr(profile, name) is not None
+    }
     lines = [
         f"# From {card.requests} requests on {card.date}, by streamfold doctor {card.version}.",
         f"[{toml_path(('providers', card.name))}]",
         *(f"{name} = {_toml(value)}" for name, value in base.items()),
     ]
     top, tables = _grouped(card.settings)
+    # A literal value of a header may be a secret, so only references to variables are written.
+    headers = {name: text for name, text in profile.headers.items() if variable_names(text)}
     lines += [_line(setting) for setting in top]
+    if headers:
+        header_lines = [f"{_toml(name)} = {_toml(value)}" for name, value in headers.items()]
+        lines += ["", f"[{toml_path(('providers', card.name, 'headers'))}]", *header_lines]
     for table, settings in tables.items():
         lines += ["", f"[{toml_path(('providers', card.name, table))}]", *map(_line, settings)]
     return "\n".join(lines) + "\n"
