@@ -280,6 +280,14 @@ def test_options_that_only_some_apis_have(provider: str, names: list[str], sent:
         ("openai:gpt-4o", {"options": {"logprobs": True}}, "unknown option 'logprobs'"),
         ("openai:gpt-4o", {"options": {"n": 2}}, "n must be 1"),
         ("openai:gpt-4o", {"seed": 1, "reasoning_effort": "hgh"}, "reasoning_effort must be"),
+        ("openai:gpt-4o", {"n": 2}, "n must be 1"),
+        ("openai:gpt-4o", {"logprobs": True}, "pass extra_body={'logprobs': ...}"),
+        ("openai:gpt-4o", {"temprature": 1}, "unknown setting 'temprature' .did you mean 'temperature'?"),
+        ("openai:gpt-4o", {"request_timeout": 5}, "pass timeout="),
+        ("openai:gpt-4o", {"model_kwargs": {"x": 1}}, "pass extra_body="),
+        ("openai:gpt-4o", {"stream_usage": True}, "unknown setting 'stream_usage': leave it out"),
+        ("openai:gpt-4o", {"parallel_tool_calls": False}, "pass options={'parallel_tool_calls': ...}"),
+        ("openai:gpt-4o", {"dialect": "hermes"}, "pass config={'dialect': ...}"),
     ],
 )
 def test_what_no_request_can_have_is_refused_when_the_model_is_made(provider: str, options: Any, wrong: str) -> None:

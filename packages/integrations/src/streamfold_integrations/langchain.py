@@ -37,12 +37,13 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 import streamfold
 import streamfold.sync
 import streamfold.types
 from streamfold import ChatOptions, Message, Reply, ToolCall
+from streamfold.config import did_you_mean
 from streamfold.middleware import check_model
 from streamfold.types import AudioPart, FilePart, ImagePart, Options, ResponseFormat, ServerTool, TextPart
 
@@ -56,6 +57,19 @@ _OF_FUNCTIONS = (None, "function", "object")  # types of dicts that describe a f
 _OPTIONS = ("temperature", "top_p", "seed", "reasoning_effort", "extra_body")
 _NOT_IN_BODIES = {*NAMES, *(ChatOptions.__annotations__.keys() - Options.__dataclass_fields__.keys())}
 _CHOICES = {"any": "required", True: "required", False: "none"}
+# Settings of other models of LangChain, by ours.
+_SYNONYMS = {
+    **dict.fromkeys(("request_timeout", "default_request_timeout", "timeouts"), "timeout="),
+    **dict.fromkeys(
+        ("max_output_tokens", "max_completion_tokens", "max_tokens_to_sample", "num_predict"), "max_tokens="
+    ),
+    **dict.fromkeys(("openai_api_key", "anthropic_api_key", "google_api_key"), "api_key="),
+    **dict.fromkeys(("openai_api_base", "anthropic_api_url", "api_base"), "base_url="),
+    **dict.fromkeys(("model_name", "model_id"), "model="),
+    "stop_sequences": "stop=",
+    "model_kwargs": "extra_body=",
+    "default_headers": "config={'headers': ...}",
+}
 _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_format")
 
 
@@ -106,6 +120,15 @@ class ChatStreamfold(BaseChatModel):
     api_key: SecretStr | None = None
     base_url: str | None = None
     streaming: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        """Raises ConfigError for an unknown setting, with the one to write."""
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in cls.model_fields:
+                raise streamfold.ConfigError(_unknown_setting(name, given[name], cls.model_fields))
+        return given
 
     def model_post_init(self, context: Any, /) -> None:
         """Raises ConfigError for settings that no request could have."""
@@ -544,3 +567,23 @@ def _file_blocks(reply: Reply) -> Iterator[dict[str, Any]]:
 
 def _given(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
+    """Returns the error for a setting that `ChatStreamfold` doesn't have: what to write instead."""
+    unknown = f"ChatStreamfold: unknown setting {name!r}"
+    if name in _SYNONYMS:
+        return f"{unknown}: pass {_SYNONYMS[name]}"
+    if name == "stream_usage":
+        return f"{unknown}: leave it out, usage_metadata is always there if the server counts"
+    if name in ChatOptions.__annotations__:
+        return f"{unknown}: pass options={{{name!r}: ...}}"
+    if name in streamfold.ProviderConfig.__annotations__:
+        return f"{unknown}: pass config={{{name!r}: ...}}"
+    if guess := did_you_mean(name, known):
+        return f"{unknown}{guess}"
+    try:
+        Options.read({name: value})
+    except streamfold.ConfigError as error:  # it names what to do about an option of another library
+        return f"ChatStreamfold: {error}"
+    return f"{unknown}: leave it out"
