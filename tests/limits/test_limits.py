@@ -280,6 +280,27 @@ def test_a_budget_is_for_a_day(make: Make) -> None:
     assert after.spent == 198
 
 
+def test_expensive_answers_leave_the_rest_of_a_budget_to_cheap_ones(make: Make) -> None:
+    """A request that costs less at most than what is left is granted, whatever other answers cost on average."""
+    counter = make()
+
+    def reserve(money: int) -> Grant:
+        return counter.reserve("a", Reserve(budget=100, money=money), holder="a", lease=15.0)
+
+    def charge(grant: Grant, cost: int) -> None:
+        used = Charge(money=cost - grant.cost, reserved=grant.cost, cost=cost, day=grant.day)
+        counter.charge("a", used, holder="a", lease=15.0, budgeted=True)
+
+    for _ in range(3):
+        charge(reserve(40), 30)
+    assert reserve(40).reason == "budget"
+    assert reserve(11).reason == "budget"
+    cheap = reserve(5)
+    assert (cheap.requests, cheap.cost, cheap.spent) == (1, 5, 95)
+    charge(cheap, 2)
+    assert reserve(8).cost == 8
+
+
 def test_a_clock_that_steps_back_never_begins_a_day_again(make: Make) -> None:
     """What was spent stays spent, on whichever side of midnight the clock is."""
     counter = make()

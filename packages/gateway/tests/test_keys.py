@@ -135,6 +135,25 @@ async def test_a_spent_budget(path: str) -> None:
             assert error["status"] == "RESOURCE_EXHAUSTED"
 
 
+async def test_a_budget_spent_on_one_model_leaves_the_rest_to_a_cheaper_one() -> None:
+    """A key is refused a model when an answer of it doesn't fit any more, not a model that costs less than is left."""
+    config, prices = {"base_url": "http://u/v1", "max_retries": 0}, {"large": 1000.0, "small": 1.0}
+    keys, statuses = {"alice": {"key": "a", "max_cost_per_day": 0.05}}, []
+    async with httpx.AsyncClient(transport=ReplayTransport([HELLO] * 5)) as upstream:
+        models = {
+            name: Provider.from_config(
+                {**config, "model": name, "prices": {"input": price, "output": 2 * price}}, http_client=upstream
+            )
+            for name, price in prices.items()
+        }
+        async with gateway(models, keys=keys) as app, client_of(app) as client:
+            for model in ("large", "large", "large", "small"):
+                body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500}
+                answer = await client.post(CHAT, json=body, headers={"Authorization": "Bearer a"})
+                statuses.append((model, answer.status_code))
+    assert statuses == [("large", 200), ("large", 200), ("large", 429), ("small", 200)]
+
+
 async def test_a_budget_survives_a_restart(tmp_path: Path) -> None:
     """Where it is counted in a file, or on a server."""
     keys, limits = {"alice": {"key": "a", "max_cost_per_day": 0.02}}, f"sqlite:///{tmp_path}/limits.db"

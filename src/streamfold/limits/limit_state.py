@@ -376,7 +376,8 @@ def _reserve(state: State, now: float, ask: Reserve, batch: Batch) -> Grant:
         left = int(ask.budget - state["spent"])
         held = sum(money for field, money in state.items() if field[:2] == "m:" and f"x:{field[2:]}" in state)
         wanted = ask.money or (floor(get("most", 0) + 0.5) if "cost" in state else left)
-        if left <= 0 or mean > left or (held and wanted > left):
+        expected = min(mean, ask.money) if ask.money else mean  # other requests may be of more expensive models
+        if left <= 0 or expected > left or (held and wanted > left):
             return refused("reserved", POLL) if held else refused("budget", (state["day"] + 1) * DAY - now)
         cost = min(wanted, left)  # one alone may begin with less than it wants
         number = min(number, left // cost) if cost else number

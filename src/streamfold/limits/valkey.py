@@ -227,7 +227,8 @@ local function reserve(ask)
             if name:sub(1, 2) == 'm:' and state['x:' .. name:sub(3)] then held = held + value end
         end
         if wanted == 0 then wanted = state.cost and math.floor(get('most') + 0.5) or left end
-        if left <= 0 or mean > left or (held > 0 and wanted > left) then
+        local expected = ask.money > 0 and math.min(mean, ask.money) or mean
+        if left <= 0 or expected > left or (held > 0 and wanted > left) then
             if held > 0 then return refused('reserved', POLL) end
             return refused('budget', (state.day + 1) * DAY - now)
         end

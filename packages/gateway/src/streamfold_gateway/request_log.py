@@ -91,7 +91,7 @@ log = logging.getLogger("streamfold.gateway")
 _WITHOUT_TEXTS = (
     "option_dropped", "option_changed", "forced_choice_dropped", "tool_choice_changed", "response_format_changed",
     "tool_dropped", "tool_renamed", "cache_prefix_changed", "turn_cache_failed", "usage_invalid",
-    "input_maybe_truncated",
+    "usage_estimated", "input_maybe_truncated",
 )  # fmt: skip
 _LONGEST = 2000  # characters of one text in the log
 
