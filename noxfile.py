@@ -307,11 +307,12 @@ def release(session: nox.Session) -> None:
     shutil.rmtree(folder)
     epoch = str(session.run("git", "log", "-1", "--format=%ct", external=True, silent=True)).strip()
     clones, hashes = [folder / "clone", folder / "again" / "clone"], []
-    for clone in clones:
-        session.run("git", "clone", "--quiet", ".", str(clone), external=True)
+    for clone in clones:  # the second one is of the first, whatever has been committed since
+        source = "." if clone == clones[0] else str(clones[0])
+        session.run("git", "clone", "--quiet", source, str(clone), external=True)
         built = clone.parent / "dist"
-        for source in (clone, *sorted(path.parent for path in clone.glob("packages/*/pyproject.toml"))):
-            words = ["--no-isolation", "--outdir", str(built), str(source)]
+        for project in (clone, *sorted(path.parent for path in clone.glob("packages/*/pyproject.toml"))):
+            words = ["--no-isolation", "--outdir", str(built), str(project)]
             session.run("python", "-m", "build", *words, env={"SOURCE_DATE_EPOCH": epoch}, silent=True)
         hashes.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(built.iterdir())})
     if hashes[0] != hashes[1]:

@@ -50,14 +50,14 @@ class Different(ModuleType):
 
     def __init__(self, real: ModuleType) -> None:
         super().__init__(real.__name__)
-        self.__dict__["_real"] = real
-        self.__dict__["_own"] = dict(DIFFERENT.get(real.__name__, {}))
+        _held(self).update(_real=real, _own=dict(DIFFERENT.get(real.__name__, {})))
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("__class__", "__dict__"):
+        if name == "__class__":
             return super().__getattribute__(name)
-        held = super().__getattribute__("__dict__")
-        real, own = held["_real"], held["_own"]
+        real, own = _held(self)["_real"], _held(self)["_own"]
+        if name == "__dict__":  # of the module itself: what patches it looks there
+            return real.__dict__
         if name in own:
             return own[name]
         if name in ABSENT[real.__name__]:
@@ -65,22 +65,26 @@ class Different(ModuleType):
         return getattr(real, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        held = self.__dict__
-        if name in held["_own"]:
-            held["_own"][name] = value
+        own = _held(self)["_own"]
+        if name in own:
+            own[name] = value
         else:
-            setattr(held["_real"], name, value)
+            setattr(_held(self)["_real"], name, value)
 
     def __delattr__(self, name: str) -> None:
-        held = self.__dict__
-        if name in held["_own"]:
-            held["_own"][name] = DIFFERENT[held["_real"].__name__][name]
+        real, own = _held(self)["_real"], _held(self)["_own"]
+        if name in own:
+            own[name] = DIFFERENT[real.__name__][name]
         else:
-            delattr(held["_real"], name)
+            delattr(real, name)
 
     def __dir__(self) -> list[str]:
-        real = self.__dict__["_real"]
+        real = _held(self)["_real"]
         return [name for name in dir(real) if name not in ABSENT[real.__name__]]
+
+
+def _held(module: Different) -> dict[str, Any]:
+    return ModuleType.__getattribute__(module, "__dict__")  # type: ignore[no-any-return]
 
 
 def msvcrt() -> ModuleType:
