@@ -28,6 +28,7 @@ from streamfold_gateway import create_app, gateway
 from streamfold_gateway.config import GatewayOptions, GatewaySettings
 from streamfold_gateway.factory import settings
 from streamfold_gateway.models import ModelRoute
+from streamfold_gateway.server import WorkerFactory
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -716,6 +717,18 @@ def test_the_check_of_the_file_knows_the_gateway(tmp_path: Path, monkeypatch: py
     ]
     with pytest.raises(ConfigError, match="api_key_env: NO_KEY is not set"):
         create_app(config.path)
+
+
+def test_a_server_without_a_usable_model_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its answers would be an error: the command says what is missing instead, and of which provider."""
+    monkeypatch.setenv("SOME_KEY", "geheim")
+    monkeypatch.delenv("STREAMFOLD_CONFIG")
+    monkeypatch.chdir(tmp_path)
+    table = 'base_url = "https://models.example/v1"\nmodel = "m"\napi_key_env = "SOME_KEY"\n'
+    Path("streamfold.toml").write_text(f"[providers.main]\n{table}")
+    with pytest.raises(ConfigError, match=r'no model can be used: provider "main": .*streamfold config trust'):
+        WorkerFactory(None, None, {"port": 0}, tmp_path).read()
+    WorkerFactory("streamfold.toml", None, {"port": 0}, tmp_path).read()  # a file that is named is trusted
 
 
 def test_a_server_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,6 +201,12 @@ class ModelRouter:
         found = [endpoint.problem for route in self._providers.values() for endpoint in route.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
+    def check_usable(self) -> None:
+        """Raises ConfigError if no model can be used: something is missing for all endpoints of all of them."""
+        endpoints = [route.endpoints for route in self._providers.values()]
+        if all(found and all(endpoint.problem for endpoint in found) for found in endpoints):
+            raise ConfigError(f"no model can be used: {'; '.join(self.problems())}")
+
     def price(self) -> None:
         """Loads the prices of all models, which the first answer would do otherwise."""
         for route in self._providers.values():

@@ -56,7 +56,7 @@ def run(
         overrides: see `GatewaySettings`; those that are not None replace what the file says.
 
     Raises:
-        ConfigError: there is nothing to serve, or something in the settings can't be used.
+        ConfigError: there is nothing to serve, no model can be used, or something in the settings can't be used.
         SystemExit: the port can't be listened on, or workers keep dying; the log says why.
     """
     with TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True) as folder:
@@ -139,6 +139,7 @@ class WorkerFactory:
         if chosen.workers > 1:
             chosen = with_shared_stores(chosen, self.shared)
         app = app_from_settings(config, chosen)
+        app.models.check_usable()
 
         async def try_app() -> None:
             await preload(app)  # forked workers share what this loads
