@@ -249,6 +249,15 @@ def test_options_that_are_not_taken() -> None:
         assert isinstance(upstream_error(error_info(body), body=body), UnsupportedOptionError)
 
 
+def test_a_refused_member_is_named_in_the_message() -> None:
+    """A server whose own words don't say which member it refuses is complemented; others are quoted."""
+    refusal = {"detail": [{"type": "extra_forbidden", "loc": ["body", "tool_choice"], "msg": "Extra inputs"}]}
+    error = status_error(error_info(refusal, 422), body=refusal)
+    assert (error.param, str(error)) == ("tool_choice", "tool_choice: Extra inputs (HTTP 422)")  # type: ignore[attr-defined]
+    named = openai("Unknown parameter: 'seed'.", "unknown_parameter", "seed")
+    assert str(status_error(error_info(named, 400), body=named)) == "Unknown parameter: 'seed'. (HTTP 400)"
+
+
 NO_MODEL: list[tuple[int, Any]] = [
     (404, openai("The model `gpt-99` does not exist or you do not have access to it.", "model_not_found")),
     (404, anthropic("model: claude-nova", "not_found_error")),

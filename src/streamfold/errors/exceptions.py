@@ -413,14 +413,17 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
     kind = _REFUSED_BEFORE.get(meaning.kind, QuotaExceededError) if meaning else _by_status(info)
     if kind is RejectedRequest.ContentFilterError and status == 403:
         kind = RejectedPermission.ContentFilterError
+    details = _details(meaning)
+    named = details.get("param")
+    member = f"{named}: " if named and named not in info.message else ""  # as pydantic's errors of FastAPI servers
     return kind(
-        f"{info.message} (HTTP {status})",
+        f"{member}{info.message} (HTTP {status})",
         status_code=status,
         code=info.code or info.type,
         retryable=retryable if should_retry is None or quota else should_retry,
         info=info,
         body=body,
-        **_details(meaning),
+        **details,
         **rest,
     )
 
