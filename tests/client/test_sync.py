@@ -277,8 +277,10 @@ def test_errors_of_tools() -> None:
             run_tools(provider, "Hi", [fail], max_turns=0)
 
 
-def test_closing_the_provider_while_a_tool_runs() -> None:
+@pytest.mark.parametrize("seconds", [None, 0.02])  # Windows waits in short steps
+def test_closing_the_provider_while_a_tool_runs(seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller gets an error, and never the reply of a turn before."""
+    monkeypatch.setattr("streamfold.sync.thread._POLL_SECONDS", seconds)
     begun, finish = threading.Event(), threading.Event()
 
     def slow() -> str:

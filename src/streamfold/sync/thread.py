@@ -73,8 +73,8 @@ class LoopThread:
         future: Future[T] = Future()  # made first, so that an interruption at any moment can cancel it
         try:
             self._submit(future, step, source)
-            while _POLL_SECONDS is not None and not wait([future], _POLL_SECONDS).done:
-                pass
+            while _POLL_SECONDS is not None and not future.done():  # `wait` never returns a cancelled one as done
+                wait([future], _POLL_SECONDS)
             return future.result()
         except BaseException as exc:
             if future.done() and not future.cancelled() and future.exception() is exc:
