@@ -321,7 +321,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
 async def test_a_budget_is_not_exceeded_by_a_batch(tmp_path: Path) -> None:
     """What a batch costs is known when it has ended, so a provider with a budget takes none."""
     with pytest.raises(ConfigError, match="can't be kept within max_cost_per_day of custom"):
-        job(FilesServer(), tmp_path, settings={"max_cost_per_day": 1.0})
+        job(FilesServer(), tmp_path, settings={"max_cost_per_day": 1.0, "prices": {"input": 1, "output": 1}})
 
 
 async def test_a_job_that_is_stopped_leaves_its_batches(tmp_path: Path) -> None:
