@@ -1,5 +1,5 @@
-"""A tool call is delivered exactly once, complete, on the last chunk, after the stream has ended in order. A stream
-that is cut, cancelled, failed or truncated by a token limit delivers no calls.
+"""A tool call is delivered once and complete, on the last chunk, after the server has finished its answer. A stream
+that is cut before, cancelled, failed or truncated by a token limit delivers no calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost of a chunk is measured, beside httpx with a JSON parser alone and other libraries (how)."""
+"""The CPU time of a chunk is measured, and compared with other libraries and with a JSON parser on bare httpx (how)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every failure is one of our errors, with the provider's message and the partial answer. Everything that can fail is
-a table, and each row names its test.
+"""Every failure raises a StreamfoldError, with the provider's message and the partial answer. Everything that can
+fail is a table, and each row names its test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Nothing is lost and nothing is invented, however the network cuts the bytes. The answers (recorded, written from
-documentation, written to show one behaviour) are tested whole, byte by byte and in random pieces. The recordings are
-from inference engines and from stand-ins for hosted APIs; none is from a hosted provider yet.
+documentation, written to show one behaviour) are read in one piece, byte by byte and in random pieces. None is from a
+hosted provider yet: the recordings are from inference engines, and from stand-ins for hosted APIs.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ def restriction_from_error(
 
 
 def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}..."
+    """Returns a message, or its beginning and end: at the end, Anthropic names what changed before a thinking block."""
+    half = _LONGEST_REASON // 2
+    return message if len(message) <= _LONGEST_REASON else f"{message[:half]} ... {message[-half:]}"
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
