@@ -136,6 +136,15 @@ def test_quirks() -> None:
     }
 
 
+def test_a_server_that_refuses_the_choice_auto() -> None:
+    """It is what a server does without a choice, so it may be left out; another choice is always sent."""
+    quirks = ChatQuirks(tool_choice_auto=False)
+    tools = [Tool("f", "", {"type": "object", "properties": {}})]
+    assert "tool_choice" not in encode("x", tools, quirks=quirks)
+    assert encode("x", tools, quirks=quirks, tool_choice="required")["tool_choice"] == "required"
+    assert encode("x", tools)["tool_choice"] == "auto"
+
+
 class City(BaseModel):
     """A city."""
 

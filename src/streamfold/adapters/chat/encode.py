@@ -177,7 +177,8 @@ class ChatRequestWriter:
             body["stream_options"] = {"include_usage": True}
         if request.tools:  # an empty list is refused by vLLM
             body["tools"] = [self._tool(tool) for tool in request.tools]
-            body["tool_choice"] = self._tool_choice(request.tool_choice)
+            if request.tool_choice != "auto" or self.quirks.tool_choice_auto:
+                body["tool_choice"] = self._tool_choice(request.tool_choice)
         for tool in request.tools:
             if tool.kind != "function" and tool.description:  # declared by its name alone
                 report.members.append(f"the description of the tool {tool.name}")

@@ -52,6 +52,7 @@ class ChatQuirks:
             forced choices there is the capability `forced_choice`.
         allowed_tools: whether a choice among some of the tools is sent as OpenAI's `allowed_tools`. Otherwise the other
             tools are left out, which means the same but changes the cached beginning of the prompt.
+        tool_choice_auto: whether the choice "auto" is written. It is the default everywhere; strict servers refuse it.
         tool_choice_none: whether the choice "none" is accepted. If not, the tools are left out.
         result_images: whether a tool's message may contain images. OpenAI accepts images from users only, so that they
             are moved to a user message after the results.
@@ -93,6 +94,7 @@ class ChatQuirks:
     effort_grades: bool = True
     forced_while_thinking: bool = True
     allowed_tools: bool = False
+    tool_choice_auto: bool = True
     tool_choice_none: bool = True
     result_images: bool = False
     developer_role: bool = True

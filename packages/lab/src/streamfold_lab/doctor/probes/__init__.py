@@ -20,6 +20,7 @@ NOT_EXAMINED = {
     "returned_members": "what a server wants back is documented by it; one that misses it answers all the same",
     "model_in_path": "the path is part of the address, which is documented by the server",
     "schemas": "it names what a maker documents; what a server refuses is inline_refs and unsupported_keywords",
+    "tool_choice_auto": "a server that refuses it refuses every tool, and its error names the member",
     "tool_choice_none": "the choice is judged by its effect, as `none`; a refusal is named there",
     "reasoning_of_thinkers": "what models that do not think refuse is seen by calling another model",
 }
