@@ -12,7 +12,7 @@ import pytest
 from folding import DONE, call, entry, fin, text
 from servers import STREAM, Connection, answer, framed, sends_each, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
-from streamfold.client import LearnedRestriction, restriction_from_error, with_restrictions
+from streamfold.client import OptionRestriction, option_restriction, with_restrictions
 from streamfold.errors import ErrorClassification, error_info
 from streamfold.requests import Request
 from streamfold.types import Message
@@ -206,16 +206,16 @@ async def test_stop_is_never_left_out() -> None:
 )
 def test_levels_that_the_server_names(allowed: tuple[Any, ...], sent: dict[str, str]) -> None:
     """Never less than was asked for, and "none" only where the server named it and it was asked for."""
-    lesson = LearnedRestriction("reasoning_effort", "no", allowed=allowed)
+    restriction = OptionRestriction("reasoning_effort", "no", allowed=allowed)
     asked = [Request.read("m", "Hello", None, "auto", {"reasoning_effort": effort}) for effort in sent]
-    assert [with_restrictions(each, [lesson])[0].options.reasoning_effort for each in asked] == [*sent.values()]
+    assert [with_restrictions(each, [restriction])[0].options.reasoning_effort for each in asked] == [*sent.values()]
 
 
 def test_a_server_that_names_no_level_but_none_gets_none() -> None:
     """Thinking that was asked for is not turned off instead."""
     request = Request.read("m", "Hello", None, "auto", {"reasoning_effort": "high"})
     meaning = ErrorClassification("unsupported_option", param="reasoning_effort", allowed=("none",))
-    assert restriction_from_error(meaning, "no", request, {"reasoning_effort": "high"}) == LearnedRestriction(
+    assert option_restriction(meaning, "no", request, {"reasoning_effort": "high"}) == OptionRestriction(
         "reasoning_effort", "no"
     )
 
@@ -380,14 +380,14 @@ async def test_no_secret_is_in_what_was_learned() -> None:
             assert "sk-secret" not in str(reply.warnings)
 
 
-def test_lessons_are_pure() -> None:
-    """A refusal in, a lesson out; a request and lessons in, another request out."""
+def test_restrictions_are_pure() -> None:
+    """A refusal in, a restriction out; a request and restrictions in, another request out."""
     request = Request.read("m", "Hello", None, "auto", {"seed": 1, "temperature": 1.5})
     meaning = error_info(openai("no", "unsupported_parameter", "seed"), 400).meaning()
     assert meaning is not None
-    lesson = restriction_from_error(meaning, "no", request, {"seed": 1})
-    assert lesson == LearnedRestriction("seed", "no")
-    changed, warnings = with_restrictions(request, [lesson, LearnedRestriction("temperature", "why", most=1.0)])
+    restriction = option_restriction(meaning, "no", request, {"seed": 1})
+    assert restriction == OptionRestriction("seed", "no")
+    changed, warnings = with_restrictions(request, [restriction, OptionRestriction("temperature", "why", most=1.0)])
     assert (changed.options.seed, changed.options.temperature) == (None, 1.0)
     assert [(warning.code, warning.detail) for warning in warnings] == [
         ("option_dropped", "seed=1 was not sent: m refused it (no)"),

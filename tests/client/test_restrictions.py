@@ -13,7 +13,7 @@ import pytest
 from folding import DONE, fin, text
 from served_apps import client_of
 from servers import Connection, Server, answer, serving
-from streamfold.client import LearnedRestriction
+from streamfold.client import OptionRestriction
 from streamfold.client.rejected_options import RestrictionCache, Restrictions, combination_of
 from streamfold.limits import RateLimiter
 from streamfold.middleware import Middleware
@@ -52,7 +52,7 @@ def asked(**options: Any) -> Request:
     return Request.read("m", "Hello", None, "auto", options)
 
 
-LEARNED = Restrictions((LearnedRestriction("temperature", "no"),))
+LEARNED = Restrictions((OptionRestriction("temperature", "no"),))
 
 
 def test_a_restriction_holds_for_the_combination_that_was_refused() -> None:

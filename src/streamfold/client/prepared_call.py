@@ -60,8 +60,8 @@ class PreparedCall:
     Attributes:
         request: what is asked for, with the endpoint's defaults, before anything was left out.
         owner: for whom rejections are remembered.
-        known: restrictions that earlier calls have taught.
-        learned: those that rejections of this call have taught.
+        known: restrictions that earlier calls have brought.
+        learned: those that rejections of this call have brought.
         rejections: how often the server rejected a part of it.
         sent: the request in the form of its API.
         prefix_warnings: about the prompt cache.
@@ -181,7 +181,7 @@ class PreparedCall:
         other_api = None if self.learned.api else self.endpoint.other_api(self.adapter.name)
         new = restrictions_from_error(error, self.adapter, self.sent, self.request, other_api)
         if new is None or any(
-            lesson.option == known.option for lesson in new.lessons for known in self.learned.lessons
+            restriction.option == known.option for restriction in new.options for known in self.learned.options
         ):
             return None
         if new.schemas and new.schemas <= self.learned.schemas | self.known.schemas:
@@ -195,7 +195,7 @@ class PreparedCall:
             if new.api is None:
                 raise
             return None  # the other API has no place for something in the request
-        if (new.lessons or new.schemas) and sent.body == self.sent.body:
+        if (new.options or new.schemas) and sent.body == self.sent.body:
             return None
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
 
@@ -212,11 +212,11 @@ class PreparedCall:
         if learned.turns or learned.binds_thinking:
             bound = Restrictions(turns=learned.turns, binds_thinking=learned.binds_thinking)
             endpoint.restrictions.add(model, self.owner, frozenset(), bound)
-        if histories := tuple(lesson for lesson in learned.lessons if lesson.history is not None):
+        if histories := tuple(restriction for restriction in learned.options if restriction.history is not None):
             endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(histories))
-        lessons = tuple(lesson for lesson in learned.lessons if lesson.history is None)
-        if lessons or learned.only_streams:
-            options = Restrictions(lessons, only_streams=learned.only_streams)
+        others = tuple(restriction for restriction in learned.options if restriction.history is None)
+        if others or learned.only_streams:
+            options = Restrictions(others, only_streams=learned.only_streams)
             endpoint.restrictions.add(model, self.owner, combination_of(self.request), options)
         if not self.params.many_conversations and has_cache_marks(self.request):
             endpoint.prompt_cache.remember(self.request)
@@ -264,15 +264,15 @@ def _prepared(
         if tokens := special_tokens(profile.dialect, model):
             request, escaped = escape_special_tokens(request, tokens.text, tokens.history)
             changes += escaped
-    if restrictions.lessons and request.options.unsupported_options != "strict":
-        request, taught = with_restrictions(request, restrictions.lessons)
-        changes += taught
+    if restrictions.options and request.options.unsupported_options != "strict":
+        request, more = with_restrictions(request, restrictions.options)
+        changes += more
     if restrictions.schemas and request.options.unsupported_options != "strict":
         request = replace(request, refused_schemas=restrictions.schemas)
     adapter = restrictions.adapter or served.adapter
     if restrictions.turns and request.options.unsupported_options != "strict":
-        request, taught = with_refused_turns(request, restrictions.turns)
-        changes += taught
+        request, more = with_refused_turns(request, restrictions.turns)
+        changes += more
     if restrictions.binds_thinking and request.family.binds_thinking:
         request = replace(request, family=request.family.over({"binds_thinking": "always"}))
     sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)

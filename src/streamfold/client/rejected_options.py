@@ -54,7 +54,7 @@ _LONGEST_REASON = 300  # characters of the server's message
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedRestriction:
+class OptionRestriction:
     """How an option is sent after the server rejected it. Without the optional attributes it is left out.
 
     Attributes:
@@ -77,9 +77,9 @@ class LearnedRestriction:
     history: Mapping[str, Any] | None = None
 
 
-def restriction_from_error(
+def option_restriction(
     meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
-) -> LearnedRestriction | None:
+) -> OptionRestriction | None:
     """Returns how to send a rejected request, or None if nothing in it may be changed.
 
     Messages, tools, the response format and `extra_body` are never changed, nor is an option that was not sent.
@@ -92,22 +92,22 @@ def restriction_from_error(
     option = _option(meaning.param or "", sent, body)
     if option is None or not sent.options.extra_body.keys().isdisjoint(_MEMBERS.get(option, ())):
         return None
-    lesson = LearnedRestriction(option, _shortened(message))
+    restriction = OptionRestriction(option, _shortened(message))
     if option == "max_output_tokens":  # it limits the cost, so it is never left out
         names, set_by_adapter = _MEMBERS[option], sent.options.max_output_tokens is None
         value = next((body[name] for name in names if isinstance(body.get(name), int)), sent.options.max_output_tokens)
         if meaning.instead in names and meaning.instead not in body:
-            return replace(lesson, instead=meaning.instead)
-        bounded = replace(lesson, least=meaning.least, most=meaning.most, set_by_adapter=set_by_adapter)
+            return replace(restriction, instead=meaning.instead)
+        bounded = replace(restriction, least=meaning.least, most=meaning.most, set_by_adapter=set_by_adapter)
         return bounded if value is not None and _bounded(value, bounded) != value else None
     if option in ("temperature", "top_p"):
-        bounded = replace(lesson, least=meaning.least, most=meaning.most)
+        bounded = replace(restriction, least=meaning.least, most=meaning.most)
         value = getattr(sent.options, option)
-        return bounded if _bounded(value, bounded) != value else lesson
+        return bounded if _bounded(value, bounded) != value else restriction
     levels = tuple(level for level in EFFORTS if level in meaning.allowed)
     if option == "reasoning_effort" and levels not in ((), ("none",)) and sent.options.reasoning_effort not in levels:
-        return replace(lesson, allowed=levels)
-    return lesson
+        return replace(restriction, allowed=levels)
+    return restriction
 
 
 def _shortened(message: str) -> str:
@@ -134,67 +134,71 @@ def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
     return option if option is not None and getattr(sent.options, option) is not None else None
 
 
-def with_restrictions(request: Request, lessons: Iterable[LearnedRestriction]) -> tuple[Request, list[ReplyWarning]]:
+def with_restrictions(
+    request: Request, restrictions: Iterable[OptionRestriction]
+) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request as the model accepts it, and a warning for each change."""
     warnings: list[ReplyWarning] = []
-    for lesson in lessons:
-        if lesson.history is not None:
-            history = {**(request.family.history or {}), **lesson.history}
+    for restriction in restrictions:
+        if restriction.history is not None:
+            history = {**(request.family.history or {}), **restriction.history}
             request = replace(request, family=request.family.over({"history": history}))
             continue
-        match lesson.option:
+        match restriction.option:
             case "stop":  # the reader ends the answer there instead
                 request = replace(request, family=request.family.over({"stop": "no"}))
             case "tool_choice":
-                request = drop_forced_tool_choice(request, f"refused a forced tool choice ({lesson.why})", warnings)
+                request = drop_forced_tool_choice(
+                    request, f"refused a forced tool choice ({restriction.why})", warnings
+                )
             case "reasoning":
-                request = _without_reasoning(request, lesson, warnings)
+                request = _without_reasoning(request, restriction, warnings)
             case _:
-                request = _with_changed_option(request, lesson, warnings)
+                request = _with_changed_option(request, restriction, warnings)
     return request, warnings
 
 
-def _with_changed_option(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
-    name, value = lesson.option, getattr(request.options, lesson.option)
-    if value is None and not lesson.set_by_adapter:
+def _with_changed_option(request: Request, restriction: OptionRestriction, warnings: list[ReplyWarning]) -> Request:
+    name, value = restriction.option, getattr(request.options, restriction.option)
+    if value is None and not restriction.set_by_adapter:
         return request
-    if lesson.instead is not None:
-        others = {member: lesson.instead for member in _MEMBERS[name] if member != lesson.instead}
+    if restriction.instead is not None:
+        others = {member: restriction.instead for member in _MEMBERS[name] if member != restriction.instead}
         return replace(request, renames={**request.renames, **others})
-    new = _sent_value(value, lesson)
+    new = _sent_value(value, restriction)
     if new == value:
         return request
     code: WarningCode = "option_dropped" if new is None else "option_changed"
     what = "was not sent" if new is None else f"is sent as {new!r}"
     said = f"{name} {what}" if value is None else f"{name}={value!r} {what}"
-    warnings.append(ReplyWarning(code, f"{said}: {request.model} refused it ({lesson.why})"))
+    warnings.append(ReplyWarning(code, f"{said}: {request.model} refused it ({restriction.why})"))
     options: dict[str, Any] = {name: new}
     return replace(request, options=replace(request.options, **options))
 
 
-def _sent_value(value: Any, lesson: LearnedRestriction) -> Any:
+def _sent_value(value: Any, restriction: OptionRestriction) -> Any:
     """Returns the value to send instead of the requested one; None: none."""
-    if lesson.allowed:
-        return value if value in lesson.allowed else nearest_effort(value, lesson.allowed)
-    if lesson.least is None and lesson.most is None:
+    if restriction.allowed:
+        return value if value in restriction.allowed else nearest_effort(value, restriction.allowed)
+    if restriction.least is None and restriction.most is None:
         return None
-    return _bounded(lesson.most if value is None else value, lesson)
+    return _bounded(restriction.most if value is None else value, restriction)
 
 
-def _bounded(value: Any, lesson: LearnedRestriction) -> Any:
+def _bounded(value: Any, restriction: OptionRestriction) -> Any:
     """Returns the number inside the bounds, as an integer if it was one."""
-    whole = isinstance(value, int) or lesson.option == "max_output_tokens"
-    for bound, pick in ((lesson.most, min), (lesson.least, max)):
+    whole = isinstance(value, int) or restriction.option == "max_output_tokens"
+    for bound, pick in ((restriction.most, min), (restriction.least, max)):
         if value is not None and bound is not None:
             value = pick(value, int(bound) if whole and bound == int(bound) else bound)
     return value
 
 
-def _without_reasoning(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
+def _without_reasoning(request: Request, restriction: OptionRestriction, warnings: list[ReplyWarning]) -> Request:
     """Leaves out the reasoning of earlier turns, which some servers reject as an unknown member."""
     if not any(message.reasoning for message in request.messages):
         return request
-    detail = f"the reasoning of earlier turns was not sent: {request.model} refused it ({lesson.why})"
+    detail = f"the reasoning of earlier turns was not sent: {request.model} refused it ({restriction.why})"
     warnings.append(ReplyWarning("reasoning_dropped", detail))
     messages = [
         replace(
@@ -278,7 +282,7 @@ class Restrictions:
     """How requests are sent after the endpoint rejected parts of them.
 
     Attributes:
-        lessons: options that are left out or changed.
+        options: options that are left out or changed, and rules for conversations.
         adapter: leaves out a part that no option set; None: the usual adapter.
         only_streams: whole answers are rejected, so that they are streamed.
         schemas: digests of schemas that are rejected, and are sent in fewer words, or not as schemas.
@@ -288,7 +292,7 @@ class Restrictions:
         binds_thinking: the provider checks, for this owner, that what was sent before thinking has not changed.
     """
 
-    lessons: tuple[LearnedRestriction, ...] = ()
+    options: tuple[OptionRestriction, ...] = ()
     adapter: Adapter | None = None
     only_streams: bool = False
     schemas: frozenset[str] = frozenset()
@@ -298,16 +302,20 @@ class Restrictions:
     binds_thinking: bool = False
 
     def __add__(self, other: Restrictions) -> Restrictions:
-        # New lessons replace those about the same option; a name and a bound are two things.
-        replaced = {(lesson.option, lesson.instead is None) for lesson in other.lessons}
-        kept = [lesson for lesson in self.lessons if (lesson.option, lesson.instead is None) not in replaced]
+        # New ones replace those about the same option; a name and a bound are two things.
+        replaced = {(restriction.option, restriction.instead is None) for restriction in other.options}
+        kept = [
+            restriction
+            for restriction in self.options
+            if (restriction.option, restriction.instead is None) not in replaced
+        ]
         adapter, only_streams = other.adapter or self.adapter, self.only_streams or other.only_streams
         schemas = self.schemas | other.schemas
         schemas = schemas if len(schemas) <= _MOST_SCHEMAS else other.schemas
         api = (other.api, other.api_reason) if other.api is not None else (self.api, self.api_reason)
         turns = dict(list({**self.turns, **other.turns}.items())[-_MOST_TURNS:])
         binds = self.binds_thinking or other.binds_thinking
-        return Restrictions((*kept, *other.lessons), adapter, only_streams, schemas, *api, turns, binds)
+        return Restrictions((*kept, *other.options), adapter, only_streams, schemas, *api, turns, binds)
 
 
 NO_RESTRICTIONS = Restrictions()
@@ -467,13 +475,13 @@ def restrictions_from_error(
     rules = learned_rules(f"{error.message} {error.body}") if isinstance(error, BadRequestError) else {}
     if not rules.items() <= (sent.request.family.history or {}).items():
         why = _shortened(error.message)
-        return Restrictions((LearnedRestriction(f"history: {', '.join(rules)}", why, history=rules),))
+        return Restrictions((OptionRestriction(f"history: {', '.join(rules)}", why, history=rules),))
     if isinstance(error, UnsupportedOptionError) and error.info is not None:
         meaning = error.info.meaning(error.body)
         message, body = error.info.message, json.loads(sent.body)
-        lesson = restriction_from_error(meaning, message, sent.request, body) if meaning is not None else None
-        if lesson is not None:
-            return Restrictions((lesson,))
+        restriction = option_restriction(meaning, message, sent.request, body) if meaning is not None else None
+        if restriction is not None:
+            return Restrictions((restriction,))
     if type(error) is BadRequestError or isinstance(error, UnsupportedOptionError):
         refused = _refused_schemas(error.message, asked, sent.request)
         return Restrictions(schemas=refused) if refused else None
