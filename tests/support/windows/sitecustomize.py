@@ -57,7 +57,7 @@ class Different(ModuleType):
             return super().__getattribute__(name)
         real, own = _held(self)["_real"], _held(self)["_own"]
         if name == "__dict__":  # of the module itself: what patches it looks there
-            return real.__dict__
+            return {**real.__dict__, **own}
         if name in own:
             return own[name]
         if name in ABSENT[real.__name__]:
