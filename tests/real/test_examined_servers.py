@@ -61,7 +61,7 @@ def test_llamacpp(llamacpp: str) -> None:
     assert verdict(cards["responses"], "length") in ("unclear", "unfaithful")
     assert {verdict(card, "kept_open") for card in cards.values()} == {"handled"}
     assert verdict(cards["chat"], "images") == "set"
-    assert verdict(cards["chat"], "length") in ("ok", "unclear")
+    assert verdict(cards["chat"], "length") == "ok"
     missing = {"sequence", "items", "indexes", "places", "response", "cut"}
     assert {f"responses/{name}" for name in missing} <= broken(cards["responses"])
     assert "messages/order" not in broken(cards["anthropic"])

@@ -213,8 +213,10 @@ def _stop(answers: Answers) -> Conclusion:
 def _words_behind_numbers(seen: ProbeResponse) -> str:
     """Returns the words behind the last number of an answer that was stopped or cut while it counted.
 
-    The model did not write them: it had not come to its end.
+    The model did not write them: it had not come to its end. One that never counted is not judged.
     """
+    if not {"3", "4"} & set(prompt_words(seen.text)):
+        return ""
     behind = re.split(r"\d", said(seen.text))[-1].strip()
     return behind if len(re.findall(r"[^\W\d_]{2,}", behind)) >= 3 else ""
 
