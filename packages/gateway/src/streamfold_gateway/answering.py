@@ -70,7 +70,7 @@ class Answering:
         """
         headers = {**self._headers, **self.api.stream_headers(self.request)}
         sink = sink or SSEResponse(send, headers, self.options.keepalive, self.api.keep_alive)
-        writer = ReplyWriter(self.api.serializer(self.request))
+        writer = ReplyWriter(self.api.serializer(self.request, self.options))
         answered = False
         refusal: HTTPError | None = None
 
@@ -148,7 +148,7 @@ class Answering:
 
         try:
             reply = await self._read(keep, partial_tool_calls=self.api.streams_partial_calls)
-            serializer = self.api.serializer(self.request)
+            serializer = self.api.serializer(self.request, self.options)
             reply = keep_call_kinds(reply, serializer.call_kinds)
             rest = order.end(reply, serializer)
             body = serializer.serialize_whole(

@@ -25,7 +25,7 @@ from streamfold.serving import openai_error_body
 from streamfold.stores import Retention, WriteBehindStore, persistent_store
 from streamfold.turn_cache import TurnCache, TurnStore, read_turn_cache
 
-from .apis import CLIENT_APIS, ChatAPI, ClientAPI, ResponsesAPI
+from .apis import CHAT_API, CLIENT_APIS, RESPONSES_API, APIEndpoint, ClientAPI
 from .auth import Authenticator, GatewayKey, read_keys
 from .config import GatewayOptions
 from .handler import APIRoute, AppTaskGroup, RequestHandler
@@ -121,7 +121,7 @@ class Gateway:
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
                 Route("/v1/responses/compact", self._compact, methods=["POST"]),
-                *[route for api in CLIENT_APIS for route in self._routes(api(options))],
+                *[route for api in CLIENT_APIS for endpoint in api.endpoints for route in self._routes(api, endpoint)],
             ],
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
@@ -213,10 +213,10 @@ class Gateway:
         async with self:
             yield
 
-    def _routes(self, api: ClientAPI) -> list[Route]:
-        if self._responses is not None and isinstance(api, ResponsesAPI):
-            return StoredResponses(self._handler, self._background, api, self._responses).routes()
-        return [Route(api.path, APIRoute(partial(self._handler.answer, api)), methods=["POST"])]
+    def _routes(self, api: ClientAPI, endpoint: APIEndpoint) -> list[Route]:
+        if self._responses is not None and api is RESPONSES_API:
+            return StoredResponses(self._handler, self._background, self._responses).routes()
+        return [Route(endpoint.path, APIRoute(partial(self._handler.answer, api, endpoint)), methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})
@@ -256,15 +256,15 @@ def _path(scope: Any) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def _api_of(request: HTTPRequest) -> type[ClientAPI]:
+def _api_of(request: HTTPRequest) -> ClientAPI:
     """The API that a request belongs to, where its path does not say it."""
     path = _path(request.scope)
-    return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), ChatAPI)
+    return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), CHAT_API)
 
 
 async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
-    api = _api_of(request)(GatewayOptions())
-    request_id = api.id_prefix + token_hex(16)
+    api = _api_of(request)
+    request_id = api.endpoints[0].id_prefix + token_hex(16)
     status, body, headers = api.error_response(refusal, request_id)
     path = one_line(request.url.path[:200])
     log.info("%s %s: refused (HTTP %d): %s", request.method, path, status, one_line(refusal.info.message))
@@ -274,7 +274,8 @@ async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
     if request.headers.get("upgrade", "").lower() == "websocket":
         return await _refusal(request, _no_websockets())
-    paths = (api.path.replace("{version}/{model:path}", "v1beta/models/{model}") for api in CLIENT_APIS)
+    paths = [endpoint.path for api in CLIENT_APIS for endpoint in api.endpoints]
+    paths = [path.replace("{version}/{model:path}", "v1beta/models/{model}") for path in paths]
     route = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {route}"
     return await _refusal(request, http_error(error.status_code, message))

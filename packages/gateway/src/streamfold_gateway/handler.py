@@ -18,11 +18,19 @@ from starlette.datastructures import Headers, QueryParams
 
 from streamfold import ConfigError, ReplyWarning
 from streamfold.client import requests_of
-from streamfold.serving import parse_object
+from streamfold.serving import parse_object, wants_stream
 from streamfold.turn_cache import TurnCache, named_end_user
 
 from .answering import Answering
-from .apis import ClientAPI, ClientRequest, ResponseRecorder, permitted_members, with_operator_members
+from .apis import (
+    APIEndpoint,
+    ClientAPI,
+    ClientRequest,
+    ResponseRecorder,
+    counted_tokens,
+    permitted_members,
+    with_operator_members,
+)
 from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
 from .conversation import repair_conversation
@@ -45,6 +53,7 @@ class IncomingRequest:
     """A request, and the client that it comes from."""
 
     api: ClientAPI
+    endpoint: APIEndpoint
     scope: Any
     receive: Receive
     send: GuardedSend
@@ -132,19 +141,21 @@ class RequestHandler:
         self._metrics = metrics
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
-    async def answer(self, api: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
+    async def answer(self, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request: with the provider's answer, or with an error in the API's form."""
-        await self.handle(self._answer, api, scope, receive, send)
+        await self.handle(self._answer, api, endpoint, scope, receive, send)
 
-    async def handle(self, handle: Handler, api: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
+    async def handle(
+        self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
+    ) -> None:
         """Calls `handle` with a request if its client is authorized. An HTTPError becomes the response."""
-        log = RequestLog(api.id_prefix + token_hex(16), api.adapter, self._observers)
+        log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         guarded = GuardedSend(send, self.options.send_timeout)
         try:
             try:
                 client = self.access.check(scope)
                 log.key = client.name
-                await handle(IncomingRequest(api, scope, receive, guarded, client, log))
+                await handle(IncomingRequest(api, endpoint, scope, receive, guarded, client, log))
             except HTTPError as refusal:
                 log.failed(refusal)
                 await send_json(guarded, *api.error_response(refusal, log.id))
@@ -169,7 +180,8 @@ class RequestHandler:
     async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
         """Answers a request whose body has been read."""
         request, route = await self._read(incoming, body)
-        if (answer := await incoming.api.immediate_answer(request, route)) is not None:
+        if member := incoming.endpoint.count_member:
+            answer = await counted_tokens(incoming.api, member, request, route)
             headers = {**incoming.api.headers(incoming.log.id), **answer.headers}
             await send_json(incoming.send, 200, answer.body, headers)
             incoming.log.answered(answer.note)
@@ -241,10 +253,12 @@ class RequestHandler:
             # What a request may contain depends on the provider. One without a model gets the error for that.
             named = self._models.resolve(model, client) if isinstance(model, str) else None
             adapters = named.adapters if named else ()
-            request = api.read(
+            counts, streams = incoming.endpoint.count_member, incoming.endpoint.streams
+            request = ClientRequest(
                 value,
+                api.parse(api.counted_body(value) if counts else value, params, native=set(adapters) == {api.adapter}),
+                wants_stream(value) if streams is None else streams,
                 params=params,
-                adapters=adapters,
                 id=log.id,
                 created=int(time()),
                 headers=headers,
@@ -261,7 +275,9 @@ class RequestHandler:
         api = incoming.api
         user = request.end_user
         try:
-            request, dropped = api.adapt_request(api.without_client_ids(request), route.adapters)
+            if not self.options.forward_client_ids:
+                request = api.without_client_ids(request)
+            request, dropped = api.adapt_request(request, route.adapters)
         except ConfigError as error:
             raise http_error(400, error.problem) from error
         request, replaced = with_operator_members(request, route.endpoints)

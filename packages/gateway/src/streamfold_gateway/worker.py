@@ -224,7 +224,8 @@ def log_config() -> dict[str, Any]:
 
 def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
     """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
-    paths = [api.path.removeprefix("/v1") for api in CLIENT_APIS if api.path.startswith("/v1/") and api.asks_model]
+    endpoints = [endpoint for api in CLIENT_APIS for endpoint in api.endpoints if not endpoint.count_member]
+    paths = [each.path.removeprefix("/v1") for each in endpoints if each.path.startswith("/v1/")]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     here = f"http://{host}:{settings.port}"
     log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))

@@ -18,10 +18,10 @@ from streamfold.serving import (
 )
 from streamfold.types import ErrorInfo, Request
 
+from ..config import GatewayOptions
 from ..conversation import text_of, with_one_system
 from ..http_errors import HTTPError
-from ..models import ModelRoute
-from .base import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, counted_tokens, functions_of, listed, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, listed, not_sent
 
 # Prompts that are too long for a model, as clients of the Messages API understand it.
 # Claude Code compacts a conversation when it reads `prompt is too long: 130000 tokens > 128000 maximum`. In any
@@ -57,57 +57,48 @@ _BILLING = "x-anthropic-billing-header:"
 class AnthropicAPI(ClientAPI):
     """The Messages API."""
 
-    path = "/v1/messages"
+    endpoints = (
+        APIEndpoint("/v1/messages", "msg_"),
+        APIEndpoint("/v1/messages/count_tokens", "count_", count_member="input_tokens"),
+    )
     adapter = "anthropic"
-    id_prefix = "msg_"
     continues = True
     forwards_error_type = False
     client_ids = ("metadata",)  # Claude Code names its device, account and session there
     members = MESSAGES_MEMBERS
     keep_alive = sse_event({"type": "ping"}, "ping")
 
-    @classmethod
-    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(self, path: str, headers: Mapping[str, str]) -> bool:
         return "anthropic-version" in headers or path.startswith("/v1/messages")
 
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_anthropic_request(self._complete(body))
+    def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
+        return parse_anthropic_request(body, native=native)
 
-    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_anthropic_request(self._complete(body), native=True)
+    def counted_body(self, body: Any) -> Any:
+        return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
 
-    @staticmethod
-    def _complete(body: Any) -> Any:
-        """Returns a body with all that a request for an answer must have."""
-        return body
-
-    def serializer(self, request: ClientRequest) -> StreamSerializer:
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
+        thinking = request.body.get("thinking")
+        wants_thinking = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
         return AnthropicSerializer(
             id=request.id,
             model=request.model,
             tool_choice=request.parsed.tool_choice,
-            thinking=self._thinking(request),
+            # A client that did not request reasoning may not expect such blocks.
+            thinking=wants_thinking or options.unasked_thinking,
             opaque=not request.turns_cached,
             fill_finish_reason=True,
         )
 
-    def _thinking(self, request: ClientRequest) -> bool:
-        """Returns whether reasoning is sent: a client that did not request it may not expect such blocks."""
-        thinking = request.body.get("thinking")
-        wanted = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
-        return wanted or self.options.unasked_thinking
-
     def headers(self, answer_id: str) -> dict[str, str]:
         return {**super().headers(answer_id), "request-id": answer_id}
 
-    @staticmethod
-    def model_entry(name: str, began: int) -> dict[str, Any]:
+    def model_entry(self, name: str, began: int) -> dict[str, Any]:
         created_at = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(began))
         return {"type": "model", "id": name, "display_name": name, "created_at": created_at}
 
-    @classmethod
-    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
-        entries = [cls.model_entry(name, began) for name in names]
+    def model_list(self, names: Sequence[str], began: int) -> dict[str, Any]:
+        entries = [self.model_entry(name, began) for name in names]
         return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
     def info(self, refusal: HTTPError) -> ErrorInfo:
@@ -134,21 +125,6 @@ class AnthropicAPI(ClientAPI):
         tools, plain = functions_of(parsed.tools, "the Messages API")
         parsed = replace(parsed, options=options, messages=messages, tools=tools)
         return replace(request, parsed=parsed), [*warnings, *plain]
-
-
-class AnthropicCountAPI(AnthropicAPI):
-    """The count of a request's tokens, by the provider's own count where it has one, without a model."""
-
-    path = "/v1/messages/count_tokens"
-    asks_model = False
-    id_prefix = "count_"
-
-    @staticmethod
-    def _complete(body: Any) -> Any:
-        return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
-
-    async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
-        return await counted_tokens(self, "input_tokens", request, route)
 
 
 def _with_anthropic_fields(request: ClientRequest) -> Request:

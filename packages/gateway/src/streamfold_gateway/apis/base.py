@@ -27,7 +27,6 @@ from streamfold.serving import (
     SerializedEvent,
     StreamSerializer,
     openai_error_body,
-    wants_stream,
 )
 from streamfold.types import BackendInfo, ErrorInfo, Request
 
@@ -111,6 +110,23 @@ class ClientRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class APIEndpoint:
+    """A path of an API.
+
+    Attributes:
+        path: with the names of parameters in braces.
+        id_prefix: how the ids of its answers begin.
+        streams: whether its answers are streamed; None: the request says it.
+        count_member: the member of its answers that has the count of the request's tokens; "": a model answers.
+    """
+
+    path: str
+    id_prefix: str
+    streams: bool | None = None
+    count_member: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ImmediateAnswer:
     """An answer without a model, such as a token count.
 
@@ -130,84 +146,55 @@ class ImmediateAnswer:
 
 
 class ClientAPI(ABC):
-    """An API that clients speak.
+    """An API that clients speak. It has no state.
 
     Attributes:
-        path: of its requests, with the names of parameters in braces.
+        endpoints: its paths, to which requests are sent.
         adapter: the name of the adapter that speaks it to a provider.
-        asks_model: whether its answers come from a model.
         streams_partial_calls: whether its streams have calls in fragments.
         returns_ids: whether all its clients send the ids of earlier calls.
         forwards_error_type: whether an error keeps the type that its provider gave it.
         continues: whether a last turn of the assistant is the beginning of the answer.
-        id_prefix: how the ids of its answers begin.
         client_ids: members of its requests that identify an installation, a session or a user.
         members: the members of its requests that may reach a provider.
         keep_alive: the bytes that keep a silent stream open.
     """
 
-    path: ClassVar[str]
+    endpoints: ClassVar[tuple[APIEndpoint, ...]]
     adapter: ClassVar[str]
-    asks_model: ClassVar[bool] = True
     streams_partial_calls: ClassVar[bool] = True
     returns_ids: ClassVar[bool] = True
     forwards_error_type: ClassVar[bool] = True
     continues: ClassVar[bool] = False
-    id_prefix: ClassVar[str]
     client_ids: ClassVar[tuple[str, ...]] = ()
     members: ClassVar[KnownMembers]
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
-    def __init__(self, options: GatewayOptions) -> None:
-        self.options = options
-
-    @classmethod
-    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(self, path: str, headers: Mapping[str, str]) -> bool:
         """Returns whether a request to another path, such as the list of models, is one of this API."""
         return False
-
-    def read(
-        self, body: Any, *, params: Mapping[str, str], adapters: Collection[str] = (), **rest: Any
-    ) -> ClientRequest:
-        """Parses a request. Raises ConfigError with the path to what is wrong in it.
-
-        Args:
-            params: the parameters in its path and its query.
-            adapters: the adapters of the providers that may answer.
-            rest: `id`, `created`, `headers`, `dropped` and `end_user` of the request.
-        """
-        native = set(adapters) == {self.adapter}
-        request = self.parse_native(body, params) if native else self.parse(body, params)
-        return ClientRequest(body, request, self.streams(body), params=params, **rest)
-
-    def streams(self, body: Any) -> bool:
-        """Returns whether the answer is to be streamed. Raises ConfigError if that can't be read."""
-        return wants_stream(body)
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
         """Returns the name of the model in a request that may be anything yet."""
         return body.get("model")
 
     @abstractmethod
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        """Parses a request. Raises ConfigError with the path to what is wrong in it."""
+    def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
+        """Parses a request. Raises ConfigError with the path to what is wrong in it.
 
-    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        """Parses a request for providers of this API, which accept all its members."""
-        return self.parse(body, params)
+        Args:
+            params: the parameters in its path and its query.
+            native: for providers of this API alone, which accept all its members.
+        """
+
+    def counted_body(self, body: Any) -> Any:
+        """Returns the body of a request whose tokens are counted as that of a request for an answer."""
+        return body
 
     @abstractmethod
-    def serializer(self, request: ClientRequest) -> StreamSerializer:
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
         """Returns the serializer of the answer."""
-
-    async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer | None:
-        """Returns the answer to a request that needs no model; None for any other.
-
-        Raises:
-            HTTPError: the provider refused it.
-        """
-        return None
 
     def headers(self, answer_id: str) -> dict[str, str]:
         """Returns the headers that every response to a request has, by the id of its answer."""
@@ -249,15 +236,13 @@ class ClientAPI(ABC):
         status, body = self.error(refusal, answer_id)
         return status, body, {**self.headers(answer_id), **refusal.headers}
 
-    @staticmethod
-    def model_entry(name: str, began: int) -> dict[str, Any]:
+    def model_entry(self, name: str, began: int) -> dict[str, Any]:
         """Returns a model's entry in the list. `began`: when the server started, in seconds since 1970."""
         return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
 
-    @classmethod
-    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
+    def model_list(self, names: Sequence[str], began: int) -> dict[str, Any]:
         """Returns the list of all models."""
-        return {"object": "list", "data": [cls.model_entry(name, began) for name in names]}
+        return {"object": "list", "data": [self.model_entry(name, began) for name in names]}
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         """Returns the request for providers that may speak other APIs, and warnings about what is not sent.
@@ -268,10 +253,8 @@ class ClientAPI(ABC):
         return request, []
 
     def without_client_ids(self, request: ClientRequest) -> ClientRequest:
-        """Returns the request without `client_ids`, unless `forward_client_ids` is set."""
+        """Returns the request without `client_ids`."""
         extra = request.parsed.options.extra_body
-        if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
-            return request
         return request.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
 
 
@@ -367,6 +350,8 @@ _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
     """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
+
+    Sends nothing to a model.
 
     Raises:
         HTTPError: the provider refused the request itself.

@@ -17,9 +17,9 @@ from streamfold.serving import (
 )
 from streamfold.types import ErrorInfo, Request
 
+from ..config import GatewayOptions
 from ..http_errors import HTTPError
-from ..models import ModelRoute
-from .base import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, counted_tokens, functions_of, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
@@ -28,35 +28,35 @@ _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
 class GeminiAPI(ClientAPI):
-    """An answer of Gemini's API that is streamed: as events with `alt=sse`, else as one JSON array."""
+    """Gemini's API. An answer is streamed as events with `alt=sse`, else as one JSON array."""
 
-    path = "/{version}/{model:path}:streamGenerateContent"  # v1beta, and newer clients say v1
+    endpoints = (  # v1beta, and newer clients say v1
+        APIEndpoint("/{version}/{model:path}:streamGenerateContent", "gen-", streams=True),
+        APIEndpoint("/{version}/{model:path}:generateContent", "gen-", streams=False),
+        APIEndpoint("/{version}/{model:path}:countTokens", "gen-", streams=False, count_member="totalTokens"),
+    )
     adapter = "gemini"
-    id_prefix = "gen-"
     members = GEMINI_MEMBERS
     streams_partial_calls = False  # a call is one part
     returns_ids = False
     forwards_error_type = False
     keep_alive = GeminiSerializer.keep_alive
 
-    @classmethod
-    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(self, path: str, headers: Mapping[str, str]) -> bool:
         return _PATH.match(path) is not None or any(name in headers for name in ("x-goog-api-key", "x-goog-api-client"))
-
-    def streams(self, body: Any) -> bool:
-        return True
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
         return _PLACE.sub("", params["model"], count=1) if _PLACE.match(params["model"]) else params["model"]
 
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_gemini_request(body, self.model(body, params))
+    def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
+        return parse_gemini_request(body, self.model(body, params), native=native)
 
-    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_gemini_request(body, self.model(body, params), native=True)
+    def counted_body(self, body: Any) -> Any:
+        whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
+        return body if whole is None else whole
 
-    def serializer(self, request: ClientRequest) -> GeminiSerializer:
-        choice, thinking = request.parsed.tool_choice, _wants_thoughts(request.body) or self.options.unasked_thinking
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> GeminiSerializer:
+        choice, thinking = request.parsed.tool_choice, _wants_thoughts(request.body) or options.unasked_thinking
         framing: GeminiFraming = "events" if request.params.get("alt") == "sse" else "array"
         return GeminiSerializer(
             id=request.id, model=request.model, tool_choice=choice, thinking=thinking, framing=framing
@@ -65,13 +65,11 @@ class GeminiAPI(ClientAPI):
     def stream_headers(self, request: ClientRequest) -> dict[str, str]:
         return {} if request.params.get("alt") == "sse" else {"content-type": "application/json; charset=utf-8"}
 
-    @staticmethod
-    def model_entry(name: str, began: int) -> dict[str, Any]:
+    def model_entry(self, name: str, began: int) -> dict[str, Any]:
         return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": list(_METHODS)}
 
-    @classmethod
-    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
-        return {"models": [cls.model_entry(name, began) for name in names]}
+    def model_list(self, names: Sequence[str], began: int) -> dict[str, Any]:
+        return {"models": [self.model_entry(name, began) for name in names]}
 
     def info(self, refusal: HTTPError) -> ErrorInfo:
         wait = refusal.headers.get("retry-after")
@@ -98,37 +96,6 @@ class GeminiAPI(ClientAPI):
         tools, plain = functions_of(request.parsed.tools, "Gemini's API")
         request = replace(request, parsed=replace(request.parsed, tools=tools))
         return request.with_extra_body({}), [*not_sent(members, "Gemini's API"), *plain]
-
-
-class GeminiWholeAPI(GeminiAPI):
-    """An answer that is not streamed."""
-
-    path = "/{version}/{model:path}:generateContent"
-
-    def streams(self, body: Any) -> bool:
-        return False
-
-
-class GeminiCountAPI(GeminiWholeAPI):
-    """The count of a request's tokens; it never asks a model."""
-
-    path = "/{version}/{model:path}:countTokens"
-    asks_model = False
-
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return super().parse(_counted(body), params)
-
-    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        return super().parse_native(_counted(body), params)
-
-    async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
-        return await counted_tokens(self, "totalTokens", request, route)
-
-
-def _counted(body: Any) -> Any:
-    """The request whose tokens are counted: it may be in a member."""
-    whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
-    return body if whole is None else whole
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:

@@ -16,8 +16,9 @@ from streamfold.serving.interactions import (
 )
 from streamfold.types import Request
 
+from ..config import GatewayOptions
 from ..http_errors import HTTPError
-from .base import ClientAPI, ClientRequest, Warnings, functions_of, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent
 
 _PATH = re.compile(r"/\w+/interactions(?:/|$)")
 
@@ -25,25 +26,20 @@ _PATH = re.compile(r"/\w+/interactions(?:/|$)")
 class InteractionsAPI(ClientAPI):
     """An interaction that is not stored: the client sends the whole conversation each time."""
 
-    path = "/{version}/interactions"
+    endpoints = (APIEndpoint("/{version}/interactions", "v1_"),)
     adapter = "interactions"
-    id_prefix = "v1_"
     members = INTERACTIONS_MEMBERS
     forwards_error_type = False
     keep_alive = InteractionsSerializer.keep_alive
 
-    @classmethod
-    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(self, path: str, headers: Mapping[str, str]) -> bool:
         return _PATH.match(path) is not None
 
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_interactions_request(body)
+    def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
+        return parse_interactions_request(body, native=native)
 
-    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_interactions_request(body, native=True)
-
-    def serializer(self, request: ClientRequest) -> InteractionsSerializer:
-        thinking = wants_thoughts(request.body) or self.options.unasked_thinking
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> InteractionsSerializer:
+        thinking = wants_thoughts(request.body) or options.unasked_thinking
         choice = request.parsed.tool_choice
         return InteractionsSerializer(
             id=request.id, model=request.model, created=request.created, tool_choice=choice, thinking=thinking

@@ -20,8 +20,9 @@ from streamfold.serving import (
 )
 from streamfold.types import Request
 
+from ..config import GatewayOptions
 from ..conversation import with_one_system
-from .base import ClientAPI, ClientRequest, Warnings, functions_of, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -32,17 +33,16 @@ _SHARED = (*_CLIENT_IDS, "metadata", "service_tier", "store")  # those that the 
 class ChatAPI(ClientAPI):
     """Chat Completions."""
 
-    path = "/v1/chat/completions"
+    endpoints = (APIEndpoint("/v1/chat/completions", "chatcmpl-"),)
     adapter = "chat"
-    id_prefix = "chatcmpl-"
     client_ids = _CLIENT_IDS
     members = CHAT_MEMBERS
 
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+    def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
         wants_usage(body)  # a mistake in it is one of the request
         return parse_chat_request(body)
 
-    def serializer(self, request: ClientRequest) -> StreamSerializer:
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
         return ChatSerializer(
             id=request.id,
             model=request.model,
@@ -89,16 +89,15 @@ _GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary
 class ResponsesAPI(ClientAPI):
     """The Responses API."""
 
-    path = "/v1/responses"
+    endpoints = (APIEndpoint("/v1/responses", "resp_"),)
     adapter = "responses"
-    id_prefix = "resp_"
     client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
     members = RESPONSES_MEMBERS
 
-    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+    def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
         return parse_responses_request(body)
 
-    def serializer(self, request: ClientRequest) -> ResponsesSerializer:
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
         recorder = request.recorder
         serializer = ResponsesSerializer(
             id=request.id,

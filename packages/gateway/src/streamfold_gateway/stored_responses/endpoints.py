@@ -24,7 +24,7 @@ from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
 from ..answering import Answering
-from ..apis import ClientAPI
+from ..apis import RESPONSES_API
 from ..auth import GatewayKey
 from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
 from ..http_errors import LONGEST_HEADER, HTTPError, http_error
@@ -52,21 +52,19 @@ class StoredResponses:
     when their client has left; any other is cancelled then.
     """
 
-    def __init__(
-        self, handler: RequestHandler, background: AppTaskGroup, api: ClientAPI, responses: ResponseStore
-    ) -> None:
+    def __init__(self, handler: RequestHandler, background: AppTaskGroup, responses: ResponseStore) -> None:
         self._handler = handler
         self._background = background
-        self._api = api
         self._responses = responses
         self._memory = RecorderMemory(responses.size)
         self._running: dict[str, BackgroundResponse] = {}
 
     def routes(self) -> list[Route]:
         """Returns the routes of all endpoints."""
-        one = f"{self._api.path}/{{response_id}}"
+        path = RESPONSES_API.endpoints[0].path
+        one = f"{path}/{{response_id}}"
         return [
-            Route(self._api.path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
+            Route(path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
             Route(one, APIRoute(partial(self.answer, self._get)), methods=["GET"]),
             Route(one, APIRoute(partial(self.answer, self._delete)), methods=["DELETE"]),
             Route(f"{one}/cancel", APIRoute(partial(self.answer, self._cancel)), methods=["POST"]),
@@ -83,7 +81,7 @@ class StoredResponses:
                 message = "kept responses can't be read or written now; try again later"
                 raise http_error(503, message, retry_after="1") from error
 
-        await self._handler.handle(guarded, self._api, scope, receive, send)
+        await self._handler.handle(guarded, RESPONSES_API, RESPONSES_API.endpoints[0], scope, receive, send)
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
@@ -175,7 +173,7 @@ class StoredResponses:
             if answering.request.body.get("stream"):
                 await self._follow(incoming, running.kept.id, -1)
             elif running.about["background"]:
-                await send_json(incoming.send, 200, running.kept.response, self._api.headers(running.kept.id))
+                await send_json(incoming.send, 200, running.kept.response, RESPONSES_API.headers(running.kept.id))
             else:
                 await _while_connected(incoming.receive, self._wait(running, incoming))
 
@@ -215,9 +213,9 @@ class StoredResponses:
     async def _wait(self, running: BackgroundResponse, incoming: IncomingRequest) -> None:
         with running.used():
             await running.until_done()
-            response, headers = running.response, self._api.headers(running.kept.id)
+            response, headers = running.response, RESPONSES_API.headers(running.kept.id)
         if running.refused is not None:
-            await send_json(incoming.send, *self._api.error_response(running.refused, incoming.log.id))
+            await send_json(incoming.send, *RESPONSES_API.error_response(running.refused, incoming.log.id))
             return
         if response["status"] == "failed":
             status = _number(response["error"].get("status")) or 502
@@ -232,7 +230,7 @@ class StoredResponses:
     async def _get(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
         if query.get("stream") not in ("true", "1"):
-            await send_json(incoming.send, 200, kept.response, self._api.headers(incoming.log.id))
+            await send_json(incoming.send, 200, kept.response, RESPONSES_API.headers(incoming.log.id))
             return
         if not kept.resumable:
             raise http_error(
@@ -253,7 +251,7 @@ class StoredResponses:
         if late:
             await self._responses.cancel(kept)  # the process that makes it must store nothing more of it
         body = {"id": kept.id, "object": "response", "deleted": True}
-        await send_json(incoming.send, 200, body, self._api.headers(incoming.log.id))
+        await send_json(incoming.send, 200, body, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancel(self, incoming: IncomingRequest) -> None:
         kept = await self._kept(incoming)
@@ -263,7 +261,7 @@ class StoredResponses:
                 kept = running.as_kept()
         elif not kept.ended:
             kept = await self._cancelled(incoming, kept)
-        await send_json(incoming.send, 200, kept.response, self._api.headers(incoming.log.id))
+        await send_json(incoming.send, 200, kept.response, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
         """Asks the process that makes a response to cancel it, and waits for some seconds."""
@@ -287,7 +285,7 @@ class StoredResponses:
         page = items[start : start + limit]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
         body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}
-        await send_json(incoming.send, 200, body, self._api.headers(incoming.log.id))
+        await send_json(incoming.send, 200, body, RESPONSES_API.headers(incoming.log.id))
 
     async def _kept(self, incoming: IncomingRequest) -> StoredResponse:
         response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
@@ -304,8 +302,8 @@ class StoredResponses:
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
         """Sends the events of a response to a client: those so far, and then new ones."""
-        headers = self._api.headers(response_id)
-        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, self._api.keep_alive)
+        headers = RESPONSES_API.headers(response_id)
+        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, RESPONSES_API.keep_alive)
         running = self._running.get(response_id)
         reads = self._read(sink, incoming, response_id, after)
         if running is not None:
@@ -329,7 +327,7 @@ class StoredResponses:
                 await sink.write(note + data, last=last)
                 running.acknowledge(follower, events)
         if running.refused is not None:
-            await send_json(incoming.send, *self._api.error_response(running.refused, incoming.log.id))
+            await send_json(incoming.send, *RESPONSES_API.error_response(running.refused, incoming.log.id))
         else:
             await sink.write(b"", last=True)
 
