@@ -80,6 +80,8 @@ def _imports(module: str) -> set[str]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             words = [word.value for word in ast.walk(node) if isinstance(word, ast.Constant)]
             found |= {word.split(".")[0] for word in words if isinstance(word, str) and word.strip(".") == word}
+        elif isinstance(node, ast.Constant) and node.value in OURS and "." in str(node.value).partition(".")[2]:
+            found.add(str(node.value).removeprefix("streamfold"))  # imported by this name while the program runs
     return found
 
 

@@ -33,6 +33,7 @@ from .cost import (
     unlisted_steps,
 )
 from .finish_reason import guess_finish_reason, is_truncated
+from .hosted_interactions import STEP_MEDIA, STEP_TOOLS, server_call_ids, step_text
 from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
 from .hosted_parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, TextOffsets, UTF8Offsets
 from .hosted_reading import (

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache
-from importlib import import_module
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from . import hosted_anthropic, hosted_gemini, hosted_openai
+from . import hosted_anthropic, hosted_gemini, hosted_interactions, hosted_openai
 from .hosted_parts import Citation, GeneratedFile, HostedPart
 
-# Extras with the answer in the form of its API. A wire format with its own extra has a module `hosted` in its folder,
-# with the functions that are called here. It is imported when such an answer is read.
-_OWN_MODULES = {"steps": "streamfold.adapters.interactions.hosted"}
-TURN_EXTRAS = ("blocks", "output", *_OWN_MODULES)
-
-
-@cache
-def _own_module(name: str) -> Any:
-    return import_module(_OWN_MODULES[name])
-
-
-def _of_own_modules(extras: Mapping[str, Any]) -> Iterator[tuple[Any, list[Mapping[str, Any]]]]:
-    """Yields the modules that read an answer, each with the steps that it reads."""
-    for name in _OWN_MODULES:
-        if name in extras and (steps := _items(extras, name)):
-            yield _own_module(name), steps
+# Extras with the answer in the form of its API: the blocks of Anthropic and Gemini, the items of Responses, the steps
+# of Interactions.
+TURN_EXTRAS = ("blocks", "output", "steps")
 
 
 def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
@@ -54,9 +39,8 @@ def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
     """
     if not isinstance(value, Mapping):
         return None
-    if name in _OWN_MODULES:
-        part: HostedPart | None = _own_module(name).part_of(value)
-        return part
+    if name == "steps":
+        return hosted_interactions.part_of(value)
     kind = value.get("type")
     if not isinstance(kind, str):
         return hosted_gemini.part_of(value)
@@ -67,7 +51,7 @@ def hosted_kind(value: Any, name: str = "blocks") -> str:
     """Returns the kind of tool of an item, a block or a part in this extra; `""` if there is none."""
     if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
         return ""
-    part = None if name in _OWN_MODULES else hosted_openai.item_part(value)
+    part = None if name == "steps" else hosted_openai.item_part(value)
     if part is None or part.kind == "unknown":
         part = live_part(value, name)
     return "" if part is None else part.kind
@@ -77,8 +61,8 @@ def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = Non
     """Returns the steps of all tools, in order. `called`: ids of the delivered calls, if known."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
-    own = (part for module, steps in _of_own_modules(extras) for part in module.hosted(steps))
-    return (*hosted_openai.hosted(_items(extras, "output"), called), *read, *own)
+    steps = hosted_interactions.hosted(_items(extras, "steps"))
+    return (*hosted_openai.hosted(_items(extras, "output"), called), *read, *steps)
 
 
 def call_order(extras: Mapping[str, Any]) -> list[str | None]:
@@ -96,7 +80,7 @@ def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
         *(() if annotations else hosted_openai.listed_sources(results, urls)),
         *(() if of_gemini else hosted_anthropic.citations(blocks, text)),
         *hosted_gemini.citations(grounding, recited, text),
-        *(citation for module, steps in _of_own_modules(extras) for citation in module.citations(steps, text)),
+        *hosted_interactions.citations(_items(extras, "steps"), text),
     )
 
 
@@ -105,7 +89,7 @@ def files_in(extras: Mapping[str, Any]) -> tuple[GeneratedFile, ...]:
     return (
         *hosted_openai.files(_items(extras, "output")),
         *(hosted_gemini.files(blocks) if of_gemini else hosted_anthropic.files(blocks)),
-        *(file for module, steps in _of_own_modules(extras) for file in module.files(steps)),
+        *hosted_interactions.files(_items(extras, "steps")),
     )
 
 
@@ -117,8 +101,8 @@ def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
     """Returns the number of tool requests by kind, counted from the answer."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
-    own = (kind for module, steps in _of_own_modules(extras) for kind in module.requests(steps))
-    return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read, *own]))
+    steps = hosted_interactions.requests(_items(extras, "steps"))
+    return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read, *steps]))
 
 
 def text_in(extras: Mapping[str, Any]) -> str:

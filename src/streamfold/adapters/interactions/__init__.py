@@ -3,4 +3,3 @@
 from .adapter import InteractionsAdapter
 from .decode import STATUSES
 from .errors import interactions_error_body
-from .hosted import MEDIA, text_of

@@ -1,6 +1,6 @@
 """Google's Interactions API: https://ai.google.dev/api/interactions-api.
 
-`encode.py` writes the conversation, `decode.py` reads answers, `hosted.py` what tools of Google did.
+`encode.py` writes the conversation, `decode.py` reads answers.
 """
 
 from __future__ import annotations

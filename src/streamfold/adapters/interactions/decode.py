@@ -41,6 +41,8 @@ from ...jsontext import (
     str_or_none,
 )
 from ...types import (
+    STEP_MEDIA,
+    STEP_TOOLS,
     ExtraPart,
     FinishReason,
     ToolCall,
@@ -52,7 +54,6 @@ from ...types import (
 )
 from ..content_blocks import arguments_object
 from .errors import failed_interaction, read_interactions_error
-from .hosted import MEDIA, TOOL_KINDS
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -221,7 +222,7 @@ def _tool_requests(counts: Any, out: list[Delta]) -> None:
     for count in counts if isinstance(counts, list) else ():
         kind = count.get("type") if isinstance(count, dict) else None
         if isinstance(kind, str) and (requests := as_count(count.get("count"))) is not None:
-            out.append(ToolRequests(TOOL_KINDS.get(kind, kind), requests))
+            out.append(ToolRequests(STEP_TOOLS.get(kind, kind), requests))
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
 def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
     """Reads a content of the older revision: text and media are the output of the model."""
     content, index = _object(payload, "content"), int_or_none(payload.get("index"))
-    if content.get("type") == "text" or content.get("type") in MEDIA:
+    if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
     _begin(index, content, out)
 
@@ -324,7 +325,7 @@ def _step_delta(payload: dict[str, Any], out: list[Delta]) -> None:
             out.append(BlockPiece(index, "text", "content", text, "add", _output(index)))
     elif isinstance(kind, str) and (read := _DELTAS.get(kind)) is not None:
         read(index, delta, out)
-    elif kind in MEDIA:
+    elif kind in STEP_MEDIA:
         out.append(BlockPiece(index, "text", "content", non_empty(delta), "add", _output(index)))
     elif isinstance(kind, str):
         _members(index, kind, delta, out)

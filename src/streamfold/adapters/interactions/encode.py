@@ -6,11 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
-from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64
+from ...types import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Message,
+    TextPart,
+    server_call_ids,
+    step_text,
+    to_base64,
+)
 from .. import content_blocks
 from ..content_blocks import arguments_object, readable_part, text_of_message, tool_name_of
 from ..encoding_report import EncodingReport
-from .hosted import calls_of_server, text_of
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -37,7 +46,7 @@ def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> l
 def _assistant(message: Message, request: Request, at: int) -> Iterator[dict[str, Any]]:
     came_as = original_steps(message, request)
     if came_as is not None:
-        calls, of_server = iter(message.tool_calls), calls_of_server(came_as)
+        calls, of_server = iter(message.tool_calls), server_call_ids(came_as)
         for step in came_as:
             if _is_call(step, of_server):
                 call = next(calls)
@@ -57,10 +66,10 @@ def original_steps(message: Message, request: Request) -> list[dict[str, Any]] |
         return None
     if not all(isinstance(step, dict) for step in steps):
         return None
-    of_server = calls_of_server(steps)
+    of_server = server_call_ids(steps)
     called = [step.get("name") for step in steps if _is_call(step, of_server)]
     names = [tool_name_of(call, request) for call in message.tool_calls]
-    said = "".join(map(text_of, steps))
+    said = "".join(map(step_text, steps))
     return steps if (said, called) == (text_of_message(message), names) else None
 
 

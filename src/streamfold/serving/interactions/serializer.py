@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, Unpack
 
-from ...adapters.interactions import MEDIA, STATUSES, interactions_error_body, text_of
+from ...adapters.interactions import STATUSES, interactions_error_body
 from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import read_arguments
-from ...types import FinishReason, Usage
+from ...types import STEP_MEDIA, FinishReason, Usage, step_text
 from ..stream_serializer import SerializedCall, SerializerArguments, StreamSerializer
 
 _Text: TypeAlias = Literal["model_output", "thought"]
@@ -127,7 +127,7 @@ class InteractionsSerializer(StreamSerializer):
             for content in step.get("content") or ():
                 if sources := content.get("annotations"):
                     self._delta(self._switch("model_output"), type="text_annotation_delta", annotations=sources)
-                if content.get("type") in MEDIA:
+                if content.get("type") in STEP_MEDIA:
                     self._delta(self._switch("model_output"), **content)
         elif kind != "function_call":
             self._stop()
@@ -179,7 +179,7 @@ class InteractionsSerializer(StreamSerializer):
                 _grow(steps[sent["index"]], sent["delta"])
             whole = sent.get("interaction") or whole
         written = [done for step in steps.values() if (done := _whole_step(step)) is not None]
-        if self._own and "".join(map(text_of, self._own)) == "".join(map(text_of, written)):
+        if self._own and "".join(map(step_text, self._own)) == "".join(map(step_text, written)):
             written = self._own
         return {**whole, "steps": written}
 

@@ -1,4 +1,4 @@
-"""Reads steps of an answer beside its text and calls: tools that Google ran, sources, files.
+"""Steps of an answer of the Interactions API beside its text and calls: tools that Google ran, sources, files.
 
 https://ai.google.dev/gemini-api/docs/interactions lists the steps. A tool X has the steps `X_call` and `X_result`.
 """
@@ -8,21 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...jsontext import int_or_none, str_or_none
-from ...types import (
-    Citation,
-    CitationKind,
-    GeneratedFile,
-    HostedPart,
-    PartKind,
-    TextOffsets,
-    UTF8Offsets,
-    from_base64,
-)
+from ..jsontext import int_or_none, str_or_none
+from .hosted_parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, TextOffsets, UTF8Offsets
+from .media_types import from_base64
 
-MEDIA = ("image", "audio", "video", "document")
+STEP_MEDIA = ("image", "audio", "video", "document")
 _PLAIN = ("thought", "model_output", "function_call", "user_input")
-TOOL_KINDS = {
+STEP_TOOLS = {
     "google_search": "web_search",
     "google_maps": "maps",
     "url_context": "web_fetch",
@@ -46,7 +38,7 @@ def part_of(step: Mapping[str, Any]) -> HostedPart | None:
 
 def _part(step: Mapping[str, Any], kind: str) -> HostedPart:
     name, _, end = kind.rpartition("_")
-    tool = TOOL_KINDS.get(name, "unknown")
+    tool = STEP_TOOLS.get(name, "unknown")
     part: PartKind = "call" if end == "call" else "result" if end == "result" else "state"
     return HostedPart(
         tool,
@@ -72,7 +64,7 @@ def _error(step: Mapping[str, Any]) -> str | None:
     return "".join(text for text in texts if isinstance(text, str)) or "failed"
 
 
-def calls_of_server(steps: Iterable[Mapping[str, Any]]) -> set[str]:
+def server_call_ids(steps: Iterable[Mapping[str, Any]]) -> set[str]:
     """Returns the ids of the functions that the server ran itself: their results stand among the steps."""
     results = (step for step in steps if step.get("type") == "function_result")
     return {call_id for step in results if (call_id := str_or_none(step.get("call_id")))}
@@ -80,7 +72,7 @@ def calls_of_server(steps: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
     """Yields the steps of tools, in order."""
-    ran = calls_of_server(steps)
+    ran = server_call_ids(steps)
     for step in steps:
         if step.get("type") == "function_call" and step.get("id") in ran:
             yield _part(step, "function_call")
@@ -99,7 +91,7 @@ def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
 
-def text_of(step: Mapping[str, Any]) -> str:
+def step_text(step: Mapping[str, Any]) -> str:
     """Returns the visible text of a step."""
     texts = (one.get("text") for one in contents(step) if one.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
@@ -109,7 +101,7 @@ def citations(steps: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
     """Yields the citations. Their positions are sent in UTF-8 bytes of the text of their step."""
     places = TextOffsets(text)
     for step in steps:
-        if not (said := text_of(step)):
+        if not (said := step_text(step)):
             continue
         start, place = places.next(said), UTF8Offsets(said)
         for content in contents(step):
@@ -135,7 +127,7 @@ def _citation(annotation: Mapping[str, Any], start: int | None, place: UTF8Offse
 def files(steps: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
     """Yields images, audio and other files among the contents of an answer."""
     for content in (content for step in steps for content in contents(step)):
-        if content.get("type") not in MEDIA:
+        if content.get("type") not in STEP_MEDIA:
             continue
         media_type = str_or_none(content.get("mime_type"))
         if isinstance(data := content.get("data"), str) and data:
