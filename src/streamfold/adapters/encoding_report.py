@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import join_limited
 from ..types import (
@@ -18,6 +18,10 @@ from ..types import (
     WarningCode,
     hosted_kind,
 )
+
+if TYPE_CHECKING:
+    from ..requests import Request
+    from ..types import ToolCall
 
 
 @dataclass(slots=True)
@@ -55,6 +59,32 @@ class EncodingReport:
             detail = f"ids of calls are sent in the provider's own style: {join_limited(changed)}"
             found.append(ReplyWarning("ids_renumbered", detail))
         return [*found, *self.changes]
+
+    def add_message(
+        self, message: Message, where: str, request: Request, call_extras: Callable[[ToolCall], bool]
+    ) -> None:
+        """Adds what an API of blocks has no place for in a message that is written from its content and calls.
+
+        Args:
+            call_extras: whether the extras of a call are members of this API.
+        """
+        if message.reasoning:
+            self.reasoning.append(where)
+        for number, call in enumerate(message.tool_calls):
+            if call.extra and not (request.came_from_here(message) and call_extras(call)):
+                self.members.append(f"{where}.tool_calls[{number}].extra")
+        unread = {name: value for name, value in message.extras.items() if name != "cache_control"}
+        if not has_unmodelled_blocks(unread.get("blocks")):
+            unread.pop("blocks", None)
+        self.add_extras(where, unread)
+
+    def add_name_and_detail(self, message: Message, where: str) -> None:
+        """Adds the name of a message and the detail of its images, which no API of blocks has."""
+        if message.name and message.role != "tool":
+            self.members.append(f"{where}.name")
+        for part in message.content if isinstance(message.content, tuple) else ():
+            if isinstance(part, ImagePart) and part.detail is not None:
+                self.members.append(f"{where}: detail of an image")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
         """Adds extras of a message that aren't sent, with the kinds of hosted tools whose steps are in them."""

@@ -1,6 +1,6 @@
 """Anthropic's Messages API, and what other servers have made of it: https://docs.anthropic.com/en/api/messages.
 
-`encode` writes requests, `decode.py` reads answers. Deviations that are read here, always, have a comment with the
+`encode.py` writes requests, `decode.py` reads answers. Deviations that are read here, always, have a comment with the
 server that they come from; deviations in what may be sent are `AnthropicQuirks`.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import ConfigError
 from ...requests import (
     Family,
     HistoryRules,
@@ -20,12 +20,9 @@ from ...requests import (
     OptionRules,
     Request,
     Rules,
-    read_response_format,
     schema_rules,
-    with_raw_tools,
-    written_hosted,
 )
-from ...types import GeneratedFile, NamedTool, ReplyWarning, Tool
+from ...types import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
@@ -33,13 +30,12 @@ from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import encode_utf8, required_count, write_body
 from .aws_event_stream import AWSEventStream
-from .bound_thinking import BINDING_BETA, SentTurn, bind_thinking, drop_mismatched, leave_out_thinking
 from .decode import AnthropicEventReader
-from .encode import content_blocks, encode_turns, is_system
-from .prompt_caching import limit_cache_breakpoints, with_cache_control
+from .encode import encode_request, requested_betas
+from .prompt_caching import limit_cache_breakpoints, read_cache_marks
 from .quirks import AnthropicQuirks
-from .reasoning import fit_thinking, output_limit, thinking_details, thinking_members
-from .tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
+from .reasoning import fit_thinking
+from .tools import FILES_BETA, hosted_forms
 
 # The members of a request that count_tokens takes.
 _COUNTED = (
@@ -89,12 +85,16 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
 
     def rules(self, request: Request) -> Rules:
         """Returns what the API accepts in tool names, schemas and response formats."""
+        return self._rules
+
+    @cached_property
+    def _rules(self) -> Rules:
         return Rules(
             tool_name=_NAME,
             response_format=self.quirks.response_format,
             format_names=False,
             schemas=schema_rules(self.quirks.schemas, None, "claude"),
-            hosted=hosted_forms(self.quirks.web_search) if request.tools else {},
+            hosted=hosted_forms(self.quirks.web_search),
             json_mode="no",
         )
 
@@ -112,6 +112,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
+        request = read_cache_marks(request)
         request, fitted = fit_thinking(request, self.quirks)
         request, marks = limit_cache_breakpoints(request)
         return request, [*changes, *only, *fitted, *marks]
@@ -141,80 +142,13 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
             return {**super().headers(request), "Accept": "application/vnd.amazon.eventstream"}
         if self.quirks.platform != "anthropic":
             return super().headers(request)
-        betas = self._betas(request)
+        betas = requested_betas(request, self.quirks)
         allowed = {"anthropic-beta": ",".join(betas)} if betas else {}
         return {**super().headers(request), "anthropic-version": self.quirks.version, **allowed}
 
-    def _betas(self, request: Request) -> list[str]:
-        """The features that are asked for in a header: those of the provider, and `betas` as Anthropic's SDK has it."""
-        asked = request.options.extra_body.get("betas")
-        mcp = [MCP_BETA] if uses_mcp(request.tools) else []
-        binding = [BINDING_BETA] if request.drop_bound_thinking else []
-        return list(dict.fromkeys([*self.quirks.betas, *mcp, *binding, *(asked if isinstance(asked, list) else ())]))
-
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this API can't carry."""
-        options, numbered = request.options, list(request.numbered)
-        start = next((n for n, message in enumerate(request.messages) if not is_system(message)), len(numbered))
-        max_tokens = output_limit(request, self.quirks)
-        body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens}
-        system = [
-            block
-            for at, message in numbered[:start]
-            for block in content_blocks(message, f"messages[{at}]", request, report)
-        ]
-        if system:
-            body["system"] = system
-        sent: list[SentTurn] = []
-        turns = encode_turns(numbered[start:], request, self.quirks, report, sent)
-        body |= {"messages": turns, "stream": request.stream}
-        add_hosted_members(body, request)
-        if request.tools:
-            body["tools"] = [self._tool(tool) for tool in request.tools]
-            if choice := self._tool_choice(request):
-                body["tool_choice"] = choice
-        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
-        said = {
-            "temperature": options.temperature,
-            "top_p": options.top_p,
-            "stop_sequences": stops or None,
-        }
-        body.update({name: value for name, value in said.items() if value is not None})
-        body.update(thinking_members(request, self.quirks, max_tokens))
-        if wanted := self._output_format(options.response_format):
-            body["output_config"] = {**body.get("output_config", {}), "format": wanted}
-        extra = thinking_details(body, with_raw_tools(body, options.extra_body))
-        for name, value in extra.items():
-            if name == "container" and isinstance(value, Mapping) and "id" not in value and name in body:
-                value = {"id": body[name], **value}  # skills, in the container that is there
-            mix = name == "output_config" and name in body and isinstance(value, Mapping)
-            body[name] = {**body[name], **value} if mix else value
-        body.pop("betas", None)  # they are in the headers
-        if "messages" not in options.extra_body:
-            self._bind_thinking(body, sent, request, report)
-        if "messages" not in options.extra_body and not request.messages[-1].paused:
-            _check_prefill(body)
-        return self._for_platform(body, self._betas(request))
-
-    def _bind_thinking(
-        self, body: dict[str, Any], sent: list[SentTurn], request: Request, report: EncodingReport
-    ) -> None:
-        binds, thinking = request.family.binds_thinking, body.get("thinking")
-        decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # by the caller
-        if binds is not None:
-            bind_thinking(body, sent, report, checked=binds == "always" and not decided)
-        if request.drop_bound_thinking and not decided and not drop_mismatched(body):
-            leave_out_thinking(body)
-
-    def _for_platform(self, body: dict[str, Any], betas: list[str]) -> dict[str, Any]:
-        """The body with what other platforms want in it instead of in the path or the headers."""
-        platform = self.quirks.platform
-        if platform == "anthropic":
-            return body
-        version = "bedrock-2023-05-31" if platform == "bedrock" else "vertex-2023-10-16"
-        left_out = ("model", "stream") if platform == "bedrock" else ("model",)
-        out = {"anthropic_version": version, **({"anthropic_beta": betas} if betas else {})}
-        return {**out, **{name: value for name, value in body.items() if name not in left_out}}
+        return encode_request(request, self.quirks, report)
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
         """Returns where a file is: https://docs.anthropic.com/en/docs/build-with-claude/files."""
@@ -252,52 +186,3 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     def read_count(self, body: Any) -> int:
         """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
         return required_count(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")
-
-    def _tool(self, tool: Tool) -> dict[str, Any]:
-        if (hosted := written_hosted(tool, hosted_forms(self.quirks.web_search))) is not None:
-            return hosted
-        if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
-        strict = {"strict": True} if tool.strict else {}
-        about = {"description": tool.description} if tool.description else {}
-        return {
-            "name": tool.name,
-            **about,
-            "input_schema": dict(tool.parameters),
-            **strict,
-            **tool.extra,
-            **with_cache_control(tool.cache),
-        }
-
-    def _tool_choice(self, request: Request) -> dict[str, Any] | None:
-        choice, parallel = request.tool_choice, request.options.parallel_tool_calls
-        one = {"disable_parallel_tool_use": True} if parallel is False else {}
-        match choice:
-            case "none":
-                return {"type": "none"}
-            case "required":
-                return {"type": "any", **one}
-            case NamedTool(name):
-                return {"type": "tool", "name": name, **one}
-        return {"type": "auto", **one} if one else None
-
-    def _output_format(self, wanted: Any) -> dict[str, Any] | None:
-        read = read_response_format(wanted)
-        if read is None or read.schema is None:
-            return None
-        return {"type": "json_schema", "schema": dict(read.schema)}
-
-
-def _check_prefill(body: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a text that is to be continued beside what the API refuses there."""
-    if body["messages"][-1]["role"] != "assistant":
-        return
-    thinking, output = body.get("thinking"), body.get("output_config")
-    if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
-        raise ConfigError(
-            "messages: the last message is the assistant's, which can't be continued while thinking is on"
-        )
-    if isinstance(output, Mapping) and "format" in output:
-        raise ConfigError(
-            "messages: the last message is the assistant's, which can't be continued with response_format"
-        )

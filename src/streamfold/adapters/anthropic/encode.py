@@ -1,4 +1,4 @@
-"""Writes requests: system blocks, alternating turns, content blocks, call ids."""
+"""Writes requests: the body, its tools and thinking, alternating turns, content blocks, call ids."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
-from ...types import AudioPart, FilePart, ImagePart, Message, TextPart, to_base64, tool_result_content
-from ..content_blocks import (
-    arguments_object,
-    blocks_of,
-    cache_mark,
-    readable_part,
-    report_members,
-    report_unsent,
-    text_of_message,
-    tool_name_of,
+from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
+from ...types import (
+    AudioPart,
+    CacheMark,
+    FilePart,
+    HostedMcpServer,
+    ImagePart,
+    Message,
+    NamedTool,
+    TextPart,
+    Tool,
+    to_base64,
+    tool_result_content,
 )
+from ..content_blocks import arguments_object, blocks_of, read_foreign_part
 from ..encoding_report import EncodingReport
-from .bound_thinking import SentTurn
-from .prompt_caching import cache_last_block, with_cache_control
+from .bound_thinking import BINDING_BETA, SentTurn, bind_thinking, drop_mismatched, leave_out_thinking
 from .quirks import AnthropicQuirks
+from .tools import MCP_BETA, hosted_forms, hosted_members
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -32,6 +36,183 @@ if TYPE_CHECKING:
 
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_UNMARKED = ("thinking", "redacted_thinking")  # "thinking blocks cannot be cached directly"
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
+SMALLEST_BUDGET = 1024
+_DEFAULT_LIMIT = 4096  # of an answer of an unknown model
+
+
+def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
+    """Returns the JSON body of a request. Raises ConfigError for what this API can't carry."""
+    options, numbered = request.options, list(request.numbered)
+    talk = list(dropwhile(lambda entry: is_system(entry[1]), numbered))
+    max_tokens = output_limit(request, quirks)
+    body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens}
+    system: list[dict[str, Any]] = []
+    for at, message in numbered[: len(numbered) - len(talk)]:
+        system += content_blocks(message, f"messages[{at}]", request, report)
+    if system:
+        body["system"] = system
+    sent: list[SentTurn] = []
+    body |= {"messages": encode_turns(talk, request, quirks, report, sent), "stream": request.stream}
+    body |= hosted_members(request)
+    if request.tools:
+        forms = hosted_forms(quirks.web_search)
+        body["tools"] = [_tool(tool, forms) for tool in request.tools]
+        if choice := _tool_choice(request):
+            body["tool_choice"] = choice
+    stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
+    sampling = {"temperature": options.temperature, "top_p": options.top_p, "stop_sequences": stops or None}
+    body |= {name: value for name, value in sampling.items() if value is not None}
+    body |= _thinking(request, quirks, max_tokens)
+    wanted = None if options.response_format is None else read_response_format(options.response_format)
+    if wanted is not None and wanted.schema is not None:
+        form = {"type": "json_schema", "schema": dict(wanted.schema)}
+        body["output_config"] = {**body.get("output_config", {}), "format": form}
+    if options.extra_body:
+        _add_extra_body(body, options.extra_body)
+    if "messages" not in options.extra_body:
+        _bind_thinking(body, sent, request, report)
+        if body["messages"][-1]["role"] == "assistant" and not request.messages[-1].paused:
+            _check_prefill(body)
+    return body if quirks.platform == "anthropic" else _for_platform(body, request, quirks)
+
+
+def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
+    """Returns the body with what other platforms want in it instead of in the path or the headers."""
+    betas = requested_betas(request, quirks)
+    version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
+    left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
+    out = {"anthropic_version": version, **({"anthropic_beta": betas} if betas else {})}
+    return {**out, **{name: value for name, value in body.items() if name not in left_out}}
+
+
+def requested_betas(request: Request, quirks: AnthropicQuirks) -> list[str]:
+    """Returns the features that are asked for: those of the provider, and `betas` as Anthropic's SDK has it."""
+    asked = request.options.extra_body.get("betas")
+    mcp = [MCP_BETA] if any(isinstance(tool.hosted, HostedMcpServer) for tool in request.tools) else []
+    binding = [BINDING_BETA] if request.drop_bound_thinking else []
+    return list(dict.fromkeys([*quirks.betas, *mcp, *binding, *(asked if isinstance(asked, list) else ())]))
+
+
+def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None:
+    extra = _with_thinking_details(body, with_raw_tools(body, extra_body))
+    for name, value in extra.items():
+        if name == "container" and isinstance(value, Mapping) and "id" not in value and name in body:
+            value = {"id": body[name], **value}  # skills, in the container that is there
+        mix = name == "output_config" and name in body and isinstance(value, Mapping)
+        body[name] = {**body[name], **value} if mix else value
+    body.pop("betas", None)  # they are in the headers
+
+
+def _bind_thinking(body: dict[str, Any], sent: list[SentTurn], request: Request, report: EncodingReport) -> None:
+    binds, thinking = request.family.binds_thinking, body.get("thinking")
+    decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # by the caller
+    if binds is not None:
+        bind_thinking(body, sent, report, checked=binds == "always" and not decided)
+    if request.drop_bound_thinking and not decided and not drop_mismatched(body):
+        leave_out_thinking(body)
+
+
+def _check_prefill(body: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a text that is to be continued beside what the API refuses there."""
+    thinking, output = body.get("thinking"), body.get("output_config")
+    if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
+        raise ConfigError(
+            "messages: the last message is the assistant's, which can't be continued while thinking is on"
+        )
+    if isinstance(output, Mapping) and "format" in output:
+        raise ConfigError(
+            "messages: the last message is the assistant's, which can't be continued with response_format"
+        )
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+def _tool(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any]:
+    if tool.hosted is not None:
+        return written_hosted(tool, forms) or {}
+    if tool.kind != "function":
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+    out: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        out["description"] = tool.description
+    out["input_schema"] = dict(tool.parameters)
+    if tool.strict:
+        out["strict"] = True
+    return {**out, **tool.extra, **with_cache_control(tool.cache)}
+
+
+def _tool_choice(request: Request) -> dict[str, Any] | None:
+    one = {"disable_parallel_tool_use": True} if request.options.parallel_tool_calls is False else {}
+    match request.tool_choice:
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any", **one}
+        case NamedTool(name):
+            return {"type": "tool", "name": name, **one}
+    return {"type": "auto", **one} if one else None
+
+
+# --- thinking ---------------------------------------------------------------------------------------------------------
+
+
+def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
+    """Returns the number of tokens that an answer may have: the API requires one."""
+    limits = (request.options.max_output_tokens, quirks.max_tokens, request.family.max_output_tokens)
+    return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
+
+
+def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
+    """Returns the members that ask for this effort; none if the request says nothing of it."""
+    effort, family = request.options.reasoning_effort, request.family
+    if effort is None:
+        return {}
+    if effort == "none":
+        return {"thinking": {"type": family.none_as or "disabled"}}
+    if family.budget is not None:
+        budget = min(_BUDGETS[effort], max_tokens - 1)
+        return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+    level = {"output_config": {"effort": effort}} if quirks.effort_grades and family.efforts else {}
+    return {"thinking": {"type": "adaptive"}, **level}
+
+
+def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a caller's further members of the body; `thinking` without a type says more about the thinking in it.
+
+    `display` belongs to any thinking that is on, `budget_tokens` to the manual one, within the limit of the answer.
+    """
+    said, thinking = extra.get("thinking"), body.get("thinking", {})
+    if not isinstance(said, Mapping) or "type" in said:
+        return extra
+    extra = {name: value for name, value in extra.items() if name != "thinking"}
+    if thinking.get("type") not in ("adaptive", "enabled"):
+        return extra
+    budget, manual = said.get("budget_tokens"), thinking["type"] == "enabled"
+    fits = manual and isinstance(budget, int) and SMALLEST_BUDGET <= budget < body["max_tokens"]
+    details = {name: value for name, value in said.items() if name != "budget_tokens" or fits}
+    return {**extra, "thinking": {**thinking, **details}}
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def with_cache_control(mark: CacheMark) -> dict[str, Any]:
+    """Returns the members that mark a block."""
+    if not mark:
+        return {}
+    lifetime = {"ttl": mark} if isinstance(mark, str) else {}
+    return {"cache_control": {"type": "ephemeral", **lifetime}}
+
+
+def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
+    """Marks the last block that may be marked."""
+    at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
+    if mark and at is not None:
+        blocks[at] = {**blocks[at], **with_cache_control(mark)}
+    return blocks
 
 
 def content_blocks(message: Message, where: str, request: Request, report: EncodingReport) -> list[dict[str, Any]]:
@@ -41,15 +222,13 @@ def content_blocks(message: Message, where: str, request: Request, report: Encod
         ConfigError: the API has no block for a part.
     """
     _report(message, where, request, report)
-    return cache_last_block(list(_blocks(message, where)), cache_mark(message, where))
+    return cache_last_block(list(_blocks(message, where)), message.cache)
 
 
 def _report(message: Message, where: str, request: Request, report: EncodingReport) -> None:
     """Reports what isn't sent of a message that is written from its content and calls."""
-    if message.reasoning:
-        report.reasoning.append(where)
-    report_unsent(message, where, request, report, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
-    report_members(message, where, report)
+    report.add_message(message, where, request, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
+    report.add_name_and_detail(message, where)
     report.add_media_members(message, where, names=False)
 
 
@@ -67,7 +246,7 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
     """Returns the block of a tool's result. The API takes images and documents in it, but only text in an error."""
-    mark = with_cache_control(cache_mark(message, where))
+    mark = with_cache_control(message.cache)
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
     if message.error and is_text:
@@ -81,7 +260,9 @@ def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
 
 
 def _block(part: Any, where: str) -> dict[str, Any]:
-    match part := readable_part(part, where):
+    if isinstance(part, Mapping):
+        part = read_foreign_part(part, where)
+    match part:
         case TextPart(text):
             return {"type": "text", "text": text, **with_cache_control(part.cache)}
         case ImagePart():
@@ -182,7 +363,7 @@ def encode_turns(
         match message.role:
             case "assistant":
                 blocks = list(assistant_blocks(message, where, request, quirks, ids, report))
-                role, blocks = "assistant", cache_last_block(blocks, cache_mark(message, where))
+                role, blocks = "assistant", cache_last_block(blocks, message.cache)
                 sent.append(SentTurn(at, message, tuple(blocks)))
             case "tool":
                 _report(message, where, request, report)
@@ -232,7 +413,7 @@ def assistant_blocks(
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:
-        report_members(message, where, report)
+        report.add_name_and_detail(message, where)
         if not required and any(map(_lacks_signature, original)):
             report.reasoning.append(where)
         yield from _sent(original, message, quirks, ids)
@@ -240,7 +421,7 @@ def assistant_blocks(
     _report(replace(message, reasoning=None) if required else message, where, request, report)
     if required and (message.tool_calls or message.reasoning):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
-    yield from cache_last_block(list(_blocks(message, where)), cache_mark(message, where))
+    yield from cache_last_block(list(_blocks(message, where)), message.cache)
     for call in message.tool_calls:
         extra = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         extra = extra if request.came_from_here(message) else {}
@@ -254,8 +435,8 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
         return None
     text = "".join(str(block.get("text", "")) for block in blocks if block["type"] == "text")
     called = [(block.get("id"), block.get("name")) for block in blocks if block["type"] == "tool_use"]
-    calls = [(call.id, tool_name_of(call, request)) for call in message.tool_calls]
-    return blocks if (text, called) == (text_of_message(message), calls) else None
+    calls = [(call.id, request.names.get(call.name, call.name)) for call in message.tool_calls]
+    return blocks if (text, called) == (message.text, calls) else None
 
 
 def _lacks_signature(block: Mapping[str, Any]) -> bool:

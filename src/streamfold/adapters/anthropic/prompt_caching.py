@@ -9,30 +9,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...types import CacheMark, Message, ReplyWarning
-from ..content_blocks import cache_mark
+from ...types import Message, ReplyWarning, read_cache_control
 
 if TYPE_CHECKING:
     from ...requests import Request
 
 _MOST = 4
-_UNMARKED = ("thinking", "redacted_thinking")  # "thinking blocks cannot be cached directly"
 
 
-def with_cache_control(mark: CacheMark) -> dict[str, Any]:
-    """Returns the members that mark a block."""
-    if not mark:
-        return {}
-    lifetime = {"ttl": mark} if isinstance(mark, str) else {}
-    return {"cache_control": {"type": "ephemeral", **lifetime}}
+def read_cache_marks(request: Request) -> Request:
+    """Returns the request with the `cache_control` of messages that were dicts as marks of ours.
 
-
-def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
-    """Marks the last block that may be marked."""
-    at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
-    if mark and at is not None:
-        blocks[at] = {**blocks[at], **with_cache_control(mark)}
-    return blocks
+    Raises:
+        ConfigError: one is of another form.
+    """
+    if not any("cache_control" in message.extras for message in request.messages):
+        return request
+    messages = list(request.messages)
+    for number, (at, message) in enumerate(request.numbered):
+        extras = dict(message.extras)
+        mark = read_cache_control(extras.pop("cache_control", None), f"messages[{at}].cache_control")
+        messages[number] = replace(message, cache=message.cache or mark, extras=extras)
+    return replace(request, messages=tuple(messages))
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
@@ -65,18 +63,15 @@ def _is_marked(part: Any) -> bool:
 def _places(message: Message, where: str) -> list[str]:
     parts = message.content if isinstance(message.content, tuple) else ()
     found = [f"{where}.content[{at}]" for at, part in enumerate(parts) if _is_marked(part)]
-    last = f"{where}.content[{len(parts) - 1}]"
-    return (
-        [*(place for place in found if place != last or not cache_mark(message, where)), where]
-        if cache_mark(message, where)
-        else found
-    )
+    if not message.cache:
+        return found
+    last = f"{where}.content[{len(parts) - 1}]"  # the mark of the message is that of its last part
+    return [*(place for place in found if place != last), where]
 
 
 def _without(message: Message, where: str, dropped: list[str]) -> Message:
     if where in dropped:
-        extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
-        message = replace(message, cache=False, extras=extras)
+        message = replace(message, cache=False)
     if isinstance(message.content, tuple) and any(f"{where}.content[" in place for place in dropped):
         parts = [
             _unmarked(part) if f"{where}.content[{at}]" in dropped else part for at, part in enumerate(message.content)

@@ -1,11 +1,10 @@
-"""Thinking: which request switches it on, and what goes with it.
+"""Which requests may think: with a tool choice, a limit of the answer and a history that allow it.
 
 https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and its pages on adaptive thinking and effort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
@@ -14,47 +13,13 @@ from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled
 from ...types import Message, ReplyWarning
 from ..chat.reasoning import disable_reasoning
 from ..encoding_report import EncodingReport
-from .encode import assistant_blocks
+from .encode import SMALLEST_BUDGET, assistant_blocks, output_limit
 from .quirks import AnthropicQuirks
 
 if TYPE_CHECKING:
     from ...requests import Request
 
-_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 _THINKING = ("thinking", "redacted_thinking")
-_SMALLEST_BUDGET = 1024
-_DEFAULT_LIMIT = 4096  # of an answer of a model that nobody knows
-
-
-def thinking_members(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
-    """Returns the members of the body that ask for this effort; none if the request says nothing of it."""
-    effort, family = request.options.reasoning_effort, request.family
-    if effort is None:
-        return {}
-    if effort == "none":
-        return {"thinking": {"type": family.none_as or "disabled"}}
-    if family.budget is not None:
-        budget = min(_BUDGETS[effort], max_tokens - 1)
-        return {"thinking": {"type": "enabled", "budget_tokens": budget}}
-    level = {"output_config": {"effort": effort}} if quirks.effort_grades and family.efforts else {}
-    return {"thinking": {"type": "adaptive"}, **level}
-
-
-def thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a caller's further members of the body; `thinking` without a type says more about the thinking in it.
-
-    `display` belongs to any thinking that is on, `budget_tokens` to the manual one, within the limit of the answer.
-    """
-    said, thinking = extra.get("thinking"), body.get("thinking", {})
-    if not isinstance(said, Mapping) or "type" in said:
-        return extra
-    extra = {name: value for name, value in extra.items() if name != "thinking"}
-    if thinking.get("type") not in ("adaptive", "enabled"):
-        return extra
-    budget, manual = said.get("budget_tokens"), thinking["type"] == "enabled"
-    fits = manual and isinstance(budget, int) and _SMALLEST_BUDGET <= budget < body["max_tokens"]
-    details = {name: value for name, value in said.items() if name != "budget_tokens" or fits}
-    return {**extra, "thinking": {**thinking, **details}}
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
@@ -65,18 +30,12 @@ def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, li
     return request, [*warnings, *lost, *choice]
 
 
-def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
-    """Returns the number of tokens that an answer may have: the API requires one."""
-    limits = (request.options.max_output_tokens, quirks.max_tokens, request.family.max_output_tokens)
-    return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
-
-
 def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Switches thinking off where the answer is too short for it."""
     limit = output_limit(request, quirks)
-    if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > _SMALLEST_BUDGET:
+    if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > SMALLEST_BUDGET:
         return request, []
-    detail = f"max_output_tokens={limit} is too low for thinking ({_SMALLEST_BUDGET} tokens at least): it is off"
+    detail = f"max_output_tokens={limit} is too low for thinking ({SMALLEST_BUDGET} tokens at least): it is off"
     changed = [ReplyWarning("option_changed", detail)]
     refuse_if_strict(request.options, changed)
     return _with_effort(request, "none"), changed

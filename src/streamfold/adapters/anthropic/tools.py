@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...requests import HostedForm
-from ...types import CodeExecution, HostedMcpServer, Tool, UrlContext, WebSearch
+from ...types import CodeExecution, HostedMcpServer, UrlContext, WebSearch
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -65,22 +65,19 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
     }
 
 
-def uses_mcp(tools: Iterable[Tool]) -> bool:
-    """Returns whether an MCP server is among the tools, which a header has to allow."""
-    return any(isinstance(tool.hosted, HostedMcpServer) for tool in tools)
-
-
-def add_hosted_members(body: dict[str, Any], request: Request) -> None:
-    """Adds the members beside the list of tools: MCP servers, and the container in which code continues."""
+def hosted_members(request: Request) -> dict[str, Any]:
+    """Returns the members beside the list of tools: MCP servers, and the container in which code continues."""
+    out: dict[str, Any] = {}
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
         for mcp in [tool.hosted for tool in request.tools]
         if isinstance(mcp, HostedMcpServer)
     ]
     if servers:
-        body["mcp_servers"] = servers
+        out["mcp_servers"] = servers
     if container := _container(request):
-        body["container"] = container
+        out["container"] = container
+    return out
 
 
 def _container(request: Request) -> str | None:

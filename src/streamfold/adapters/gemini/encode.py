@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ConfigError
 from ...jsontext import parse_object
 from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64, tool_result_content
-from .. import content_blocks
-from ..content_blocks import arguments_object, blocks_of, readable_part, text_of_message, tool_name_of
+from ..content_blocks import arguments_object, blocks_of, read_foreign_part
 from ..encoding_report import EncodingReport
 from ..thought_signatures import PLACEHOLDER, SIGNATURE, signature_of
 from .quirks import GeminiQuirks
@@ -149,18 +148,15 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
     texts = (part.get("text") for part in parts if not part.get("thought"))
     text = "".join(text for text in texts if isinstance(text, str))  # a proxy may write null
     called = [part["functionCall"].get("name") for part in _calls_for_client(parts)]
-    calls = [tool_name_of(call, request) for call in message.tool_calls]
-    return parts if (text, called) == (text_of_message(message), calls) else None
+    calls = [request.names.get(call.name, call.name) for call in message.tool_calls]
+    return parts if (text, called) == (message.text, calls) else None
 
 
 def report_unsent(message: Message, where: str, request: Request, quirks: GeminiQuirks, report: EncodingReport) -> None:
     """Reports what isn't sent of a message."""
     if original_payload(message, request) is None:
-        if message.reasoning:
-            report.reasoning.append(where)
-        signed = lambda call: signature_of(call.extra) is not None  # noqa: E731
-        content_blocks.report_unsent(message, where, request, report, signed)
-    content_blocks.report_members(message, where, report)
+        report.add_message(message, where, request, lambda call: signature_of(call.extra) is not None)
+    report.add_name_and_detail(message, where)
     for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
         if isinstance(part, FilePart) and part.name is not None:
             report.members.append(f"{where}.content[{at}].name")
@@ -231,7 +227,9 @@ def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
-        match part := readable_part(part, f"{where}.content[{at}]"):
+        if isinstance(part, Mapping):
+            part = read_foreign_part(part, f"{where}.content[{at}]")
+        match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:
                 yield {"text": text}
             case ImagePart() | FilePart() | AudioPart():

@@ -17,8 +17,7 @@ from ...types import (
     step_text,
     to_base64,
 )
-from .. import content_blocks
-from ..content_blocks import arguments_object, readable_part, text_of_message, tool_name_of
+from ..content_blocks import arguments_object, read_foreign_part
 from ..encoding_report import EncodingReport
 
 if TYPE_CHECKING:
@@ -68,9 +67,9 @@ def original_steps(message: Message, request: Request) -> list[dict[str, Any]] |
         return None
     of_server = server_call_ids(steps)
     called = [step.get("name") for step in steps if _is_call(step, of_server)]
-    names = [tool_name_of(call, request) for call in message.tool_calls]
+    names = [request.names.get(call.name, call.name) for call in message.tool_calls]
     said = "".join(map(step_text, steps))
-    return steps if (said, called) == (text_of_message(message), names) else None
+    return steps if (said, called) == (message.text, names) else None
 
 
 def _is_call(step: dict[str, Any], of_server: set[str]) -> bool:
@@ -100,7 +99,9 @@ def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
-        match part := readable_part(part, f"{where}.content[{at}]"):
+        if isinstance(part, Mapping):
+            part = read_foreign_part(part, f"{where}.content[{at}]")
+        match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:
                 yield {"type": "text", "text": text}
             case ImagePart() | FilePart() | AudioPart():
@@ -128,9 +129,7 @@ def _media(part: MediaPart) -> dict[str, Any]:
 def report_unsent(message: Message, where: str, request: Request, report: EncodingReport) -> None:
     """Reports what isn't sent of a message."""
     if original_steps(message, request) is None:
-        if message.reasoning:
-            report.reasoning.append(where)
-        content_blocks.report_unsent(message, where, request, report, lambda call: False)
+        report.add_message(message, where, request, lambda call: False)
     else:
         unread = {name: value for name, value in message.extras.items() if name not in (*_KEPT, "cache_control")}
         report.add_extras(where, unread)
