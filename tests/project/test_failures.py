@@ -72,7 +72,7 @@ HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
     "no connection within": (raising(httpx.ConnectTimeout("slow"), TimeoutError()), {}),
     "no event": (never, {"first_event": 0.05}),
     "no bytes": (body(text("Hel"), then="silence"), {"read": 0.05}),
-    "bytes that say nothing": (body(text("Hel"), then="comments"), {"stall": 0.05}),
+    "bytes without content": (body(text("Hel"), then="comments"), {"stall": 0.05}),
     "not finished": (never, {"total": 0.05}),
     "another status 400": (status(422), {}),
     "status 401": (status(401), {}),
