@@ -19,13 +19,13 @@ MODULES = {  # those of other distributions by their whole names
 }
 COLUMNS = [
     "#",
-    "what is kept, and the code",
+    "data, and its module",
     "place",
     "key",
     "owner",
     "lifetime; who deletes it",
-    "bound",
-    "fails",
+    "limit",
+    "on failure",
     "test",
 ]
 TABLE = [line.strip("| ").split(" | ") for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("| ")]
