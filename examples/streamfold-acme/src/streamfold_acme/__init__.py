@@ -51,7 +51,7 @@ class AcmeAdapter(Adapter):
         if message.tool_calls:
             return "\n".join(f">> {call.name} {call.raw_arguments}" for call in message.tool_calls)
         if not isinstance(message.content, str):
-            raise ConfigError(f"{where}.content must be text: Acme takes nothing else")
+            raise ConfigError(f"{where}.content must be text: Acme accepts nothing else")
         return message.content
 
     def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
