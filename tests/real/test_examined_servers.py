@@ -57,8 +57,8 @@ def test_llamacpp(llamacpp: str) -> None:
     """It speaks three APIs, cuts an answer on the Responses API without saying so, and drops kept connections."""
     cards = examined(llamacpp)
     assert set(cards) == {"chat", "responses", "anthropic"}
-    # A model of random weights doesn't count to 100, so that its cut answers can't be told from short ones for certain.
-    assert verdict(cards["responses"], "length") in ("unclear", "unfaithful")
+    # This model ends its answer to the question after six tokens, so nothing is cut; the rule "cut" below finds it.
+    assert verdict(cards["responses"], "length") == "unclear"
     assert {verdict(card, "kept_open") for card in cards.values()} == {"handled"}
     assert verdict(cards["chat"], "images") == "set"
     assert verdict(cards["chat"], "length") == "ok"

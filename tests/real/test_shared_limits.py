@@ -23,9 +23,11 @@ def test_four_processes_and_six_kills(tmp_path: Path) -> None:
         port = str(free.getsockname()[1])
     with valkey_server(tmp_path, "--port", port, "--bind", "127.0.0.1"):
         command = [sys.executable, str(BENCHMARK), "--store", f"valkey://127.0.0.1:{port}", "--seconds", "14"]
-        out = subprocess.run([*command, "--kills", "6"], capture_output=True, text=True, check=True, timeout=120).stdout
+        # Twenty a second: what the limit allows, and not what a busy machine manages, decides how much is used.
+        command += ["--rate", "20", "--kills", "6"]
+        out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     used, worst = re.search(r"([\d.]+) % of the limit", out), re.search(r"worst 10 s: ([\d.]+) %", out)
     assert used is not None
     assert worst is not None
-    assert float(used[1]) >= 50  # on an idle machine over 95; it is less where others use its cores
+    assert float(used[1]) >= 90
     assert float(worst[1]) <= 102
