@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import anyio
 
-from streamfold import APIError, ChatStream, ConfigError, NotConfiguredError, Reply, StreamChunk
+from streamfold import APIError, ChatStream, ConfigError, NotConfiguredError, Reply, ReplyWarning, StreamChunk
 from streamfold.adapters import Delta
+from streamfold.client import requests_of
 from streamfold.limits import reserving_parts
 from streamfold.serving import (
     DeltaOrder,
     ReplyWriter,
+    StreamSerializer,
     end_deltas,
     has_items,
     keep_call_kinds,
@@ -22,134 +25,160 @@ from streamfold.serving import (
 )
 from streamfold.turn_cache import TurnCache
 
-from .apis import ClientAPI, ClientRequest, Warnings
+from .apis import ClientAPI, ClientRequest
 from .config import GatewayOptions
 from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header
-from .models import ModelRoute
-from .rate_limits import UsageMeter
-from .request_body import ClientGone, Receive
+from .rate_limits import Meter
+from .request_body import ClientGone
 from .request_log import RequestLog
-from .response_stream import DisconnectWatcher, GuardedSend, Send, Sink, SSEResponse, send_json
 
 _SHUTDOWN_SECONDS = 1.0  # seconds in which clients are told that the server stops
 _PIECE_DELAY = 0.1  # seconds between two pieces that must not arrive as one: Node joins what comes at once
 _READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client has left, where its usage is charged
 
 
-@dataclass(slots=True)
-class Answering:
-    """A parsed request with the provider that answers it.
+@dataclass(frozen=True, slots=True)
+class RoutedRequest:
+    """A client's request as its provider gets it.
 
     Attributes:
-        dropped: warnings about parts of the request that are not sent.
+        owner: the client, as `GatewayKey.id` names it.
+        warnings: about parts of the request that are not sent.
         turn_cache: restores earlier turns of the client; None: none are restored.
-        meter: charges what the request uses; None: the client has no limits. With `reads_on`, an answer whose client
-            has left is read for some seconds more, because its usage comes at the end.
     """
 
     api: ClientAPI
     request: ClientRequest
-    route: ModelRoute
+    owner: str
+    warnings: tuple[ReplyWarning, ...]
+    turn_cache: TurnCache | None
     options: GatewayOptions
     log: RequestLog
-    dropped: Warnings
-    turn_cache: TurnCache | None = None
-    meter: UsageMeter | None = None
-    _gone: bool = field(default=False, init=False)
-    _watched: DisconnectWatcher | None = field(default=None, init=False)
 
-    async def run(self, receive: Receive, send: GuardedSend, sink: Sink | None = None) -> None:
-        """Answers the request. When it returns or is cancelled, the connection to the provider is closed.
 
-        Args:
-            sink: gets the events; None: the client does.
+class AnswerOutput(Protocol):
+    """The output of an answer: its client (`ResponseStream`), or a response that is made without one.
 
-        Raises:
-            HTTPError: there is no answer, and nothing has been sent.
-            ClientGone: the client left before the end.
-        """
-        headers = {**self._headers, **self.api.stream_headers(self.request)}
-        sink = sink or SSEResponse(send, headers, self.options.keepalive, self.api.keep_alive)
-        writer = ReplyWriter(self.api.serializer(self.request, self.options))
-        answered = False
-        refusal: HTTPError | None = None
+    Attributes:
+        gone: whether the answer isn't wanted any more.
+    """
 
-        self._watched = DisconnectWatcher(receive, sink if self.request.stream else None, self._leave)
-        async with self._watched:
-            try:
-                await (self._stream(writer, sink) if self.request.stream else self._whole(send))
-                answered = True
-            except HTTPError as exc:
-                refusal = exc  # raised below, outside the block
-            except ClientGone:
-                self._gone = True
-            except anyio.get_cancelled_exc_class():
-                if not self._gone:  # the server stops: an answer that has begun must not look complete
-                    self.log.stopped()
-                    with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
-                        await self._send_shutdown_error(writer, sink, send)
-                raise
-        if self._gone and not answered:  # after the answer every client leaves
-            raise ClientGone
-        if refusal is not None:
-            raise refusal
+    gone: bool
 
-    def _leave(self) -> None:
-        """Ends the answer, now or in some seconds: its client has left."""
-        if not self._gone and self._watched is not None:
-            self._gone = True
-            self._watched.end(_READ_ON_SECONDS if self._reads_on else 0.0)
+    @property
+    def started(self) -> bool:
+        """True if events have been written, so that the response can't be an error any more."""
+        ...
 
-    async def _stream(self, writer: ReplyWriter, sink: Sink) -> None:
+    def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
+        """Returns a block that is cancelled when the answer isn't wanted any more; it raises ClientGone then."""
+        ...
+
+    def leave(self) -> None:
+        """Ends the block, now or in `grace` seconds."""
+        ...
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Writes events. Raises ClientGone if the client has left."""
+        ...
+
+    async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+        """Sends a response that is not streamed."""
+        ...
+
+
+class ResponseRecorder(Protocol):
+    """Records a response of the Responses API while it is written."""
+
+    def begin_answer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
+        """Returns the serializer of the answer, whose events are recorded."""
+        ...
+
+    async def save(self) -> str:
+        """Stores what was written. Returns a warning for the client, or ""."""
+        ...
+
+
+async def answer_request(
+    routed: RoutedRequest, output: AnswerOutput, meter: Meter, recorder: ResponseRecorder | None = None
+) -> None:
+    """Sends a request to its model and writes the answer. At its end, the connection to the provider is closed.
+
+    Args:
+        meter: charges what the request uses. With `reads_on`, an answer whose client has left is read for some seconds
+            more, because its usage comes at the end.
+        recorder: stores the answer; None: it is not stored.
+
+    Raises:
+        HTTPError: there is no answer, and nothing has been sent.
+        ClientGone: the client left before the end.
+    """
+    making = _Answer(routed, output, meter, recorder)
+    try:
+        with requests_of(routed.owner):
+            async with output.while_connected(_READ_ON_SECONDS if meter.reads_on else 0.0):
+                try:
+                    await (making.stream() if routed.request.stream else making.send_whole())
+                except anyio.get_cancelled_exc_class():
+                    if not output.gone:  # the server stops: an answer that has begun must not look complete
+                        routed.log.stopped()
+                        with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
+                            await making.send_shutdown_error()
+                    raise
+    finally:
+        await meter.aclose()
+
+
+class _Answer:
+    """An answer while it is read and written."""
+
+    def __init__(
+        self, routed: RoutedRequest, output: AnswerOutput, meter: Meter, recorder: ResponseRecorder | None
+    ) -> None:
+        self._routed = routed
+        self._api = routed.api
+        self._output = output
+        self._meter = meter
+        self._recorder = recorder
+        if recorder is None:
+            self._serializer = routed.api.serializer(routed.request, routed.options)
+        else:
+            self._serializer = recorder.begin_answer(routed.request, routed.options)
+        self._writer = ReplyWriter(self._serializer)
+
+    async def stream(self) -> None:
         """Writes the answer as it arrives."""
-
-        waiting: list[bytes] = []
+        output, writer, log, waiting = self._output, self._writer, self._routed.log, list[bytes]()
 
         async def write(chunk: StreamChunk, stream: ChatStream) -> None:
             waiting.append(writer.feed(chunk))
             if not stream.ready:  # what was read at once is written at once
-                await sink.write(b"".join(waiting))
+                await output.write(b"".join(waiting))
                 waiting.clear()
 
         try:
-            reply = await self._read(write, partial_tool_calls=self.api.streams_partial_calls)
-            await self._end(sink, writer.finish(reply))
-            self.log.completed(reply)
+            reply = await self._read(write)
+            await self._end(writer.finish(reply))
+            log.completed(reply)
         except ClientGone:
             raise
         except Exception as error:
             refusal = _refusal(error)
-            if not sink.started:
-                sink.ended = True
+            if not output.started:
                 raise refusal from refusal.__cause__
-            self.log.failed(refusal)
+            log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await self._end_failed(sink, b"".join([*waiting, writer.fail(self.api.stream_info(refusal), partial)]))
+            await self._end_failed(b"".join([*waiting, writer.fail(self._api.stream_info(refusal), partial)]))
 
-    async def _end_failed(self, sink: Sink, events: bytes) -> None:
-        *rest, last = self.api.split_failure(events)
-        for piece in rest:
-            await sink.write(piece)
-            await anyio.sleep(_PIECE_DELAY)
-        await self._end(sink, last)
-
-    async def _end(self, sink: Sink, events: bytes) -> None:
-        """Writes the last events once the answer is stored: its client may refer to it from then on."""
-        if self.request.recorder is not None and (note := await self.request.recorder.save()):
-            events = sse_comment(f"streamfold warning {note}") + events
-        await sink.write(events, last=True)
-
-    async def _whole(self, send: Send) -> None:
+    async def send_whole(self) -> None:
         """Sends the whole answer as JSON."""
-        order, deltas = DeltaOrder(whole_calls=True), list[Delta]()
+        order, deltas, serializer = DeltaOrder(whole_calls=True), list[Delta](), self._serializer
 
         async def keep(chunk: StreamChunk, _: ChatStream) -> None:
             deltas.extend(order.feed(chunk))
 
         try:
-            reply = await self._read(keep, partial_tool_calls=self.api.streams_partial_calls)
-            serializer = self.api.serializer(self.request, self.options)
-            reply = keep_call_kinds(reply, serializer.call_kinds)
+            reply = keep_call_kinds(await self._read(keep), serializer.call_kinds)
             rest = order.end(reply, serializer)
             body = serializer.serialize_whole(
                 end_deltas(reply, has_items=True) if has_items(reply) else [*deltas, *rest]
@@ -157,84 +186,73 @@ class Answering:
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__
-        note = await self.request.recorder.save() if self.request.recorder is not None else ""
-        await send_json(send, 200, body, {**self._headers, **warning_header(reply.warnings, note)})
-        self.log.completed(reply)
+        note = "" if self._recorder is None else await self._recorder.save()
+        headers = {**self._api.headers(self._routed.request.id), **warning_header(reply.warnings, note)}
+        await self._output.send_json(200, body, headers)
+        self._routed.log.completed(reply)
 
-    async def _read(
-        self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], *, partial_tool_calls: bool = False
-    ) -> Reply:
+    async def send_shutdown_error(self) -> None:
+        """Ends the answer with an error, in words that make agents send the request again."""
+        refusal = http_error(503, "service unavailable: the server is shutting down")
+        if self._output.started:
+            await self._end_failed(self._writer.fail(self._api.info(refusal)))
+        else:
+            await self._output.send_json(*self._api.error_response(refusal, self._routed.request.id))
+
+    async def _end_failed(self, events: bytes) -> None:
+        *rest, last = self._api.split_failure(events)
+        for piece in rest:
+            await self._output.write(piece)
+            await anyio.sleep(_PIECE_DELAY)
+        await self._end(last)
+
+    async def _end(self, events: bytes) -> None:
+        """Writes the last events once the answer is stored: its client may refer to it from then on."""
+        if self._recorder is not None and (note := await self._recorder.save()):
+            events = sse_comment(f"streamfold warning {note}") + events
+        await self._output.write(events, last=True)
+
+    async def _read(self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]]) -> Reply:
         """Passes all chunks to `take` and returns the reply.
 
         Raises:
             HTTPError: the request can't be sent to the provider.
             APIError: the provider failed.
         """
-        meter = self.meter
+        routed, output, meter = self._routed, self._output, self._meter
         try:
-            stream = self.route.stream(
-                self.request.parsed,
-                repair_history=self.options.repair_history,
-                partial_tool_calls=partial_tool_calls,
-                turn_cache=self.turn_cache,
+            stream = routed.request.route.stream(
+                routed.request.parsed,
+                repair_history=routed.options.repair_history,
+                partial_tool_calls=self._api.streams_partial_calls,
+                turn_cache=routed.turn_cache,
             )
-            if meter is not None:
-                meter.begin(stream)
-            parts = nullcontext() if meter is None else reserving_parts(meter.next_part)
+            meter.begin(stream)
             async with stream:
-                with parts:
+                with reserving_parts(meter.next_part):
                     async for chunk in stream:
-                        if meter is not None:
-                            meter.take(chunk)
-                        if not self._gone:
-                            await self._show(take, chunk, stream)
-                if meter is not None:
-                    meter.answered(stream.reply)
-                if self._gone:
+                        meter.take(chunk)
+                        if output.gone:
+                            continue
+                        try:
+                            await take(chunk, stream)
+                        except ClientGone:
+                            if not meter.reads_on:
+                                raise
+                            output.leave()
+                meter.answered(stream.reply)
+                if output.gone:
                     raise ClientGone
-                return _with_warnings(without_non_finite(stream.reply), self.dropped)
+                reply = without_non_finite(stream.reply)
+                return replace(reply, warnings=[*routed.warnings, *reply.warnings]) if routed.warnings else reply
         except APIError as error:
-            if meter is not None:
-                meter.failed(error)
+            meter.failed(error)
             raise
         except ConfigError as error:
-            if meter is not None:
-                meter.not_sent()
+            meter.not_sent()
             if isinstance(error, NotConfiguredError):
                 raise misconfigured() from error
             raise http_error(400, error.problem) from error
-
-    async def _show(
-        self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], chunk: StreamChunk, stream: ChatStream
-    ) -> None:
-        try:
-            await take(chunk, stream)
-        except ClientGone:
-            if not self._reads_on:
-                raise
-            self._leave()
-
-    async def _send_shutdown_error(self, writer: ReplyWriter, sink: Sink, send: Send) -> None:
-        refusal = http_error(
-            503, "service unavailable: the server is shutting down"
-        )  # words that make agents ask again
-        if sink.started:
-            await self._end_failed(sink, writer.fail(self.api.info(refusal)))
-        else:
-            await send_json(send, *self.api.error_response(refusal, self.request.id))
-
-    async def settle(self) -> None:
-        """Charges what the request has used."""
-        if self.meter is not None:
-            await self.meter.aclose()
-
-    @property
-    def _reads_on(self) -> bool:
-        return self.meter is not None and self.meter.reads_on
-
-    @property
-    def _headers(self) -> dict[str, str]:
-        return self.api.headers(self.request.id)
 
 
 def _refusal(error: Exception) -> HTTPError:
@@ -248,7 +266,3 @@ def _refusal(error: Exception) -> HTTPError:
     )
     made.__cause__ = error
     return made
-
-
-def _with_warnings(reply: Reply, more: Warnings) -> Reply:
-    return replace(reply, warnings=[*more, *reply.warnings]) if more else reply

@@ -17,16 +17,14 @@ from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
 
 from streamfold import ConfigError, ReplyWarning
-from streamfold.client import requests_of
 from streamfold.serving import parse_object, wants_stream
 from streamfold.turn_cache import TurnCache, named_end_user
 
-from .answering import Answering
+from .answering import ResponseRecorder, RoutedRequest, answer_request
 from .apis import (
     APIEndpoint,
     ClientAPI,
     ClientRequest,
-    ResponseRecorder,
     counted_tokens,
     permitted_members,
     with_operator_members,
@@ -36,11 +34,11 @@ from .config import GatewayOptions
 from .conversation import repair_conversation
 from .http_errors import HTTPError, http_error
 from .metrics import Metrics
-from .models import ModelRoute, ModelRouter
-from .rate_limits import KeyRateLimits
+from .models import ModelRouter
+from .rate_limits import KeyRateLimits, Meter
 from .request_body import AccountedBody, BodyBudget, ClientGone, Receive, parsed_size
 from .request_log import RequestLog, log_json
-from .response_stream import GuardedSend, Send, Sink, send_json
+from .response_stream import ResponseStream, Send
 
 T = TypeVar("T")
 
@@ -56,7 +54,7 @@ class IncomingRequest:
     endpoint: APIEndpoint
     scope: Any
     receive: Receive
-    send: GuardedSend
+    response: ResponseStream
     client: GatewayKey
     log: RequestLog
 
@@ -150,15 +148,15 @@ class RequestHandler:
     ) -> None:
         """Calls `handle` with a request if its client is authorized. An HTTPError becomes the response."""
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
-        guarded = GuardedSend(send, self.options.send_timeout)
+        response = ResponseStream(receive, send, self.options.send_timeout)
         try:
             try:
                 client = self.access.check(scope)
                 log.key = client.name
-                await handle(IncomingRequest(api, endpoint, scope, receive, guarded, client, log))
+                await handle(IncomingRequest(api, endpoint, scope, receive, response, client, log))
             except HTTPError as refusal:
                 log.failed(refusal)
-                await send_json(guarded, *api.error_response(refusal, log.id))
+                await response.send_json(*api.error_response(refusal, log.id))
         except ClientGone:
             log.disconnected()
 
@@ -177,61 +175,49 @@ class RequestHandler:
             self.count(-1)
             self.bodies.add(-size)
 
-    async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
-        """Answers a request whose body has been read."""
-        request, route = await self._read(incoming, body)
-        if member := incoming.endpoint.count_member:
-            answer = await counted_tokens(incoming.api, member, request, route)
-            headers = {**incoming.api.headers(incoming.log.id), **answer.headers}
-            await send_json(incoming.send, 200, answer.body, headers)
-            incoming.log.answered(answer.note)
-            return
-        answering = self._prepare(incoming, request, route)
-        await self.run(answering, incoming.client, incoming.receive, incoming.send, None)
-
-    async def answering(
+    async def reply(
         self, incoming: IncomingRequest, body: RequestBodyJSON, recorder: ResponseRecorder | None = None
-    ) -> Answering:
-        """Returns a request that is ready to be sent to a model.
+    ) -> None:
+        """Answers a request whose body has been read.
 
         Args:
-            recorder: keeps the answer.
+            recorder: stores the answer; None: it is not stored.
 
         Raises:
-            HTTPError: the request is wrong, or no model is served under its name.
-        """
-        request, route = await self._read(incoming, body)
-        return self._prepare(incoming, replace(request, recorder=recorder), route)
-
-    async def run(
-        self, answering: Answering, client: GatewayKey, receive: Receive, send: GuardedSend, sink: Sink | None
-    ) -> None:
-        """Sends a request to its model and writes the answer, within the limits of the client's key.
-
-        Raises:
-            HTTPError: the request is beyond a limit, or see `Answering.run`.
+            HTTPError: the request is wrong, no model is served under its name, or there is no answer.
             ClientGone: the client left before the end.
         """
-        if answering.meter is None:
-            await self.reserve(answering, client)
-        try:
-            with requests_of(client.id):
-                await answering.run(receive, send, sink)
-        finally:
-            await answering.settle()
+        api, log, response = incoming.api, incoming.log, incoming.response
+        request = await self.parse(incoming, body)
+        if member := incoming.endpoint.count_member:
+            count = await counted_tokens(api, member, request)
+            await response.send_json(200, count.body, {**api.headers(log.id), **count.headers})
+            log.answered(count.note)
+            return
+        routed = self.route(incoming, request)
+        meter = await self.reserve(incoming, routed)
+        if request.stream:
+            headers = {**api.headers(log.id), **api.stream_headers(request)}
+            response.stream_events(headers, self.options.keepalive, api.keep_alive)
+        await answer_request(routed, response, meter, recorder)
 
-    async def reserve(self, answering: Answering, client: GatewayKey) -> None:
-        """Reserves what an answer may use, within the limits of the client's key; `run` settles it.
+    async def reserve(self, incoming: IncomingRequest, routed: RoutedRequest) -> Meter:
+        """Reserves what an answer may use, within the limits of the client's key.
 
         Raises:
             HTTPError: the request is beyond a limit.
         """
-        answering.meter = await self._rate_limits.reserve(client, answering.route, answering.request.parsed)
+        return await self._rate_limits.reserve(incoming.client, routed.request.route, routed.request.parsed)
 
-    async def _read(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
+    async def parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> ClientRequest:
+        """Returns the request, with the provider that its model stands for.
+
+        Raises:
+            HTTPError: the request is wrong, or no model is served under its name.
+        """
         return await _run_sized(body.size, partial(self._parse, incoming, body))
 
-    def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
+    def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> ClientRequest:
         api, scope, log, client = incoming.api, incoming.scope, incoming.log, incoming.client
         value, most = body.value, self.options.max_objects
         if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
@@ -251,29 +237,35 @@ class RequestHandler:
             if isinstance(value, Mapping):
                 value, dropped = permitted_members(value, api.members, client.options, any_model=any_model)
             # What a request may contain depends on the provider. One without a model gets the error for that.
-            named = self._models.resolve(model, client) if isinstance(model, str) else None
-            adapters = named.adapters if named else ()
+            route = self._models.resolve(model, client) if isinstance(model, str) else None
             counts, streams = incoming.endpoint.count_member, incoming.endpoint.streams
-            request = ClientRequest(
-                value,
-                api.parse(api.counted_body(value) if counts else value, params, native=set(adapters) == {api.adapter}),
-                wants_stream(value) if streams is None else streams,
-                params=params,
-                id=log.id,
-                created=int(time()),
-                headers=headers,
-                dropped=dropped,
-                end_user=user,
-            )
+            native = route is not None and route.adapters == {api.adapter}
+            parsed = api.parse(api.counted_body(value) if counts else value, params, native=native)
+            streams = wants_stream(value) if streams is None else streams
         except ConfigError as error:
             raise http_error(400, error.problem) from error
         except RecursionError:
             raise http_error(400, "the request body is nested too deeply") from None
-        return request, named or self._models.resolve(request.model, client)
+        return ClientRequest(
+            value,
+            parsed,
+            route or self._models.resolve(parsed.model, client),
+            streams,
+            log.id,
+            int(time()),
+            headers,
+            params,
+            dropped,
+            user,
+        )
 
-    def _prepare(self, incoming: IncomingRequest, request: ClientRequest, route: ModelRoute) -> Answering:
-        api = incoming.api
-        user = request.end_user
+    def route(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
+        """Returns a request as its provider gets it.
+
+        Raises:
+            HTTPError: it can't be sent to this provider.
+        """
+        api, route, user = incoming.api, request.route, request.end_user
         try:
             if not self.options.forward_client_ids:
                 request = api.without_client_ids(request)
@@ -290,8 +282,8 @@ class RequestHandler:
         if cache is not None and route.takes_arguments:
             cache = cache.of(incoming.client.id, end_user=user, ids=api.returns_ids)
             request = replace(request, turns_cached=True)
-        warnings = [*request.dropped, *dropped, *replaced, *repaired]
-        return Answering(api, request, route, self.options, incoming.log, warnings, cache)
+        warnings = (*request.dropped, *dropped, *replaced, *repaired)
+        return RoutedRequest(api, request, incoming.client.id, warnings, cache, self.options, incoming.log)
 
     def check_capacity(self) -> None:
         """Raises HTTPError if `max_requests` are being answered already."""

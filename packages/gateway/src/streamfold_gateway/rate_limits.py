@@ -37,6 +37,33 @@ _ASSUMED = 16_384  # tokens of an answer that is not limited
 _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing else is known
 
 
+class Unmetered:
+    """Counts and charges nothing: the meter of a request whose key has no limits. See `UsageMeter`."""
+
+    reads_on = False
+
+    def begin(self, stream: ChatStream) -> None:
+        """Does nothing."""
+
+    async def next_part(self, part: Reply) -> None:
+        """Does nothing."""
+
+    def take(self, chunk: StreamChunk) -> None:
+        """Does nothing."""
+
+    def answered(self, reply: Reply) -> None:
+        """Does nothing."""
+
+    def failed(self, error: APIError) -> None:
+        """Does nothing."""
+
+    def not_sent(self) -> None:
+        """Does nothing."""
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+
 class UsageMeter:
     """Charges the reservation of one request: with the usage that the provider reports, else with an estimate.
 
@@ -166,6 +193,8 @@ def most_expected(request: Request, most_output: int | None) -> Usage:
     return Usage(read, written, read + written)
 
 
+Meter: TypeAlias = UsageMeter | Unmetered
+
 _NEXT_PART_SECONDS = 300.0  # seconds that an answer waits for the rate of its key before its next request
 
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
@@ -201,15 +230,15 @@ class KeyRateLimits:
                 )
                 store = limiter.store  # one connection for all of them
 
-    async def reserve(self, client: GatewayKey, route: ModelRoute, request: Request) -> UsageMeter | None:
-        """Reserves one request of a client. Returns the meter that charges it; None if the key has no limits.
+    async def reserve(self, client: GatewayKey, route: ModelRoute, request: Request) -> Meter:
+        """Reserves one request of a client. Returns the meter that charges it.
 
         Raises:
             HTTPError: a limit of the key is reached, its budget is spent, or what the model costs is not known.
         """
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
-            return None
+            return Unmetered()
         bound: Cost | None = None
         expected = most_expected(request, route.max_output_tokens(request.options.max_output_tokens))
         if limiter.limits_cost and (bound := route.cost(expected)) is None and not route.priced:

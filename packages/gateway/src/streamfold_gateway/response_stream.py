@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from time import monotonic
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 import anyio
 
@@ -25,220 +25,169 @@ _HEADERS = {
 }
 
 
-class GuardedSend:
-    """A `send` that raises ClientGone if the client has left, or reads nothing for `seconds`."""
+class ResponseStream:
+    """The response to one client: a JSON body, or server-sent events.
 
-    __slots__ = ("_send", "seconds")
-
-    def __init__(self, send: Send, seconds: float) -> None:
-        self._send = send
-        self.seconds = seconds
-
-    async def __call__(self, message: Any) -> None:
-        """Sends a message."""
-        try:
-            # In the server's task for this request. A cancellation that is left over if the server cancels it at the
-            # same moment ends no more than that request, whose client can't be reached any more.
-            with anyio.fail_after(self.seconds):
-                await self._send(message)
-        except OSError as exc:  # TimeoutError is one
-            raise ClientGone from exc
-
-    async def untimed(self, message: Any) -> None:
-        """Sends a message without a timeout, for callers that have a `DisconnectWatcher`."""
-        try:
-            await self._send(message)
-        except OSError as exc:
-            raise ClientGone from exc
-
-
-async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str]) -> None:
-    """Sends a response with a JSON body."""
-    data = json_text(body).encode()
-    head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
-    await send({"type": "http.response.start", "status": status, "headers": _encoded({**head, **headers})})
-    await send({"type": "http.response.body", "body": data, "more_body": False})
-
-
-class Sink(Protocol):
-    """The output for the events of an answer.
-
-    Attributes:
-        ended: whether nothing more can be written.
-    """
-
-    ended: bool
-
-    @property
-    def started(self) -> bool:
-        """True if something has been written, so that the response can't be an error any more."""
-        ...
-
-    async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Writes events."""
-        ...
-
-    @property
-    def overdue(self) -> bool:
-        """True if the client has read nothing for too long."""
-        ...
-
-    def rest(self) -> float:
-        """Returns the seconds until a keep-alive is due or the client is overdue; infinite: never."""
-        ...
-
-    async def send_keepalive(self) -> None:
-        """Writes a keep-alive."""
-        ...
-
-
-class SSEResponse:
-    """Sends the events of an answer as server-sent events.
-
-    The status is sent with the first bytes, so that until then the response can still be an error.
+    Inside `async with response.while_connected()` one task waits until the client disconnects, sends keep-alives, and
+    notices a client that reads nothing.
 
     Args:
-        headers: further headers.
-        keepalive: seconds of silence after which `keepalive_bytes` are sent; 0: never.
-        keepalive_bytes: what keeps the connection open in clients and proxies.
+        receive, send: of the ASGI server.
+        send_timeout: seconds for which the client may take nothing; then it counts as gone.
 
     Attributes:
-        started: whether the response has started.
-        ended: whether it has ended.
+        started: whether the events have begun, so that the response can't be an error any more.
+        ended: whether the last event has been sent.
+        gone: whether the client has left.
     """
 
     __slots__ = (
-        "_headers",
-        "_keepalive",
-        "_keepalive_bytes",
-        "_keepalive_sent",
-        "_last",
-        "_send",
-        "_since",
-        "ended",
-        "started",
-    )
+        "_grace", "_headers", "_keepalive", "_keepalive_bytes", "_keepalive_sent", "_last", "_receive", "_send",
+        "_send_timeout", "_since", "_tasks", "ended", "gone", "started",
+    )  # fmt: skip
 
-    def __init__(self, send: GuardedSend, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
+    def __init__(self, receive: Receive, send: Send, send_timeout: float) -> None:
+        self._receive = receive
         self._send = send
-        self._headers = {**_HEADERS, **headers}
-        self._keepalive = keepalive
-        self._keepalive_bytes = keepalive_bytes
-        self._last = monotonic()
-        self._since: float | None = (
-            None  # when the write that is going on began; a timeout for each write would cost a tenth of an answer
-        )
+        self._send_timeout = send_timeout
+        self._headers: Mapping[str, str] | None = None  # of the events; None for another response
+        self._keepalive = 0.0
+        self._keepalive_bytes = b""
         self._keepalive_sent: anyio.Event | None = None  # set when the keep-alive that is being sent is out
-        self.started = False
-        self.ended = False
+        self._last = 0.0  # when the last events were sent
+        self._since: float | None = None  # when the write in progress began: a timeout for each one would cost a tenth
+        self._grace = 0.0
+        self._tasks = anyio.create_task_group()
+        self.started = self.ended = self.gone = False
+
+    async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+        """Sends the whole response. Raises ClientGone if the client has left, or takes nothing of it."""
+        data = json_text(body).encode()
+        head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
+        await self._send_timed(_response_start(status, {**head, **headers}))
+        await self._send_timed({"type": "http.response.body", "body": data, "more_body": False})
+
+    def stream_events(self, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
+        """Makes it a stream of events. The status is sent with the first ones: until then it can still be an error.
+
+        Args:
+            headers: further headers.
+            keepalive: seconds of silence after which `keepalive_bytes` are sent; 0: never.
+            keepalive_bytes: what keeps the connection open in clients and proxies.
+        """
+        self._headers = {**_HEADERS, **headers}
+        self._keepalive, self._keepalive_bytes = keepalive, keepalive_bytes
+        self._last = monotonic()
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Sends bytes; the head of the response goes before the first ones."""
+        """Sends events. To be called inside `while_connected`. Raises ClientGone if the client has left."""
         if not (data or last):
             return
         if self._keepalive_sent is not None:
             await self._keepalive_sent.wait()
         self._since = monotonic()
         try:
-            await self._write(self._send.untimed, data, last)
+            await self._write(self._send, data, last)
+        except OSError as exc:
+            raise ClientGone from exc
         finally:
             self._since = None
 
-    async def _write(self, send: Send, data: bytes, last: bool) -> None:
-        if self.ended:
-            return
-        if not self.started:
-            self.started = True
-            await send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
-        self.ended = last
-        await send({"type": "http.response.body", "body": data, "more_body": not last})
-        self._last = monotonic()
+    def while_connected(self, grace: float = 0.0) -> Self:
+        """Returns a block that is cancelled when the client has left; it raises ClientGone then.
 
-    @property
-    def overdue(self) -> bool:
-        """True if a write has waited for the client longer than the send timeout."""
-        return self._since is not None and self.rest() <= 0
-
-    def rest(self) -> float:
-        """Returns the seconds until the client is `overdue` or a keep-alive is due.
-
-        They are at most the send timeout, because a write may begin at any time.
+        Args:
+            grace: seconds for which the block continues after that.
         """
-        if self._since is not None:
-            return self._since + self._send.seconds - monotonic()
-        if not self._keepalive or self.ended:
-            return self._send.seconds
-        return min(self._send.seconds, self._last + self._keepalive - monotonic())
+        self._grace = grace
+        return self
 
-    async def send_keepalive(self) -> None:
-        """Sends a keep-alive."""
-        self._keepalive_sent = anyio.Event()
-        try:
-            await self._write(self._send, self._keepalive_bytes, False)
-        except ClientGone:
-            self._keepalive = 0.0  # the next write, or the server, reports it
-        finally:
-            self._keepalive_sent.set()
-            self._keepalive_sent = None
-
-
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Returns headers in ASGI's form; characters that a header can't contain are replaced."""
-    return [
-        (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
-    ]
-
-
-async def wait_for_disconnect(receive: Receive, sink: Sink | None = None) -> None:
-    """Returns when the client has left or is overdue. Sends keep-alives until then."""
-    while True:
-        rest = inf if sink is None else sink.rest()
-        if sink is not None and rest <= 0:
-            if sink.overdue:
-                return
-            await sink.send_keepalive()
-            rest = sink.rest()
-        with anyio.CancelScope(deadline=anyio.current_time() + rest):
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            return
-
-
-class DisconnectWatcher:
-    """A block that calls `left` when the client disconnects. No exception but a cancellation may leave it.
-
-    Args:
-        receive: waits for the client to leave.
-        sink: sends keep-alives; None: none are sent.
-        left: called when the client has left.
-    """
-
-    __slots__ = ("_left", "_receive", "_sink", "_tasks")
-
-    def __init__(self, receive: Receive, sink: Sink | None, left: Callable[[], None]) -> None:
-        self._receive = receive
-        self._sink = sink
-        self._left = left
-        self._tasks = anyio.create_task_group()
-
-    async def __aenter__(self) -> DisconnectWatcher:
+    async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._watch)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         self._tasks.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, error, traceback)
+        if error is None or isinstance(error, Exception):
+            await self._tasks.__aexit__(None, None, None)  # with the error it would raise a group of it
+            if error is not None and self.gone:
+                raise ClientGone from error
+        elif await self._tasks.__aexit__(kind, error, traceback):
+            raise ClientGone
 
-    def end(self, seconds: float = 0.0) -> None:
-        """Cancels the block, now or in some seconds."""
-        if seconds:
-            self._tasks.cancel_scope.deadline = anyio.current_time() + seconds
-        else:
-            self._tasks.cancel_scope.cancel()
+    def leave(self) -> None:
+        """Notes that the client has left, and ends the block, now or in some seconds."""
+        if not self.gone:
+            self.gone = True
+            if self._grace:
+                self._tasks.cancel_scope.deadline = anyio.current_time() + self._grace
+            else:
+                self._tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        await wait_for_disconnect(self._receive, self._sink)
-        self._left()
+        """Calls `leave` when the client has left or is overdue. Sends keep-alives until then."""
+        while True:
+            rest = self._rest()
+            if rest <= 0:
+                if self._since is not None:
+                    break
+                await self._send_keepalive()
+                rest = self._rest()
+            with anyio.CancelScope(deadline=anyio.current_time() + rest):
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                break
+        self.leave()
+
+    def _rest(self) -> float:
+        """Returns the seconds until the client is overdue or a keep-alive is due.
+
+        They are at most the send timeout, because a write may begin at any time.
+        """
+        if self._headers is None:
+            return inf
+        if self._since is not None:
+            return self._since + self._send_timeout - monotonic()
+        if not self._keepalive or self.ended:
+            return self._send_timeout
+        return min(self._send_timeout, self._last + self._keepalive - monotonic())
+
+    async def _send_keepalive(self) -> None:
+        self._keepalive_sent = anyio.Event()
+        try:
+            await self._write(self._send_timed, self._keepalive_bytes, False)
+        except ClientGone:
+            self._keepalive = 0.0  # the next write, or the server, reports it
+        finally:
+            self._keepalive_sent.set()
+            self._keepalive_sent = None
+
+    async def _write(self, send: Send, data: bytes, last: bool) -> None:
+        if self.ended:
+            return
+        if not self.started:
+            self.started = True
+            await send(_response_start(200, self._headers or {}))
+        self.ended = last
+        await send({"type": "http.response.body", "body": data, "more_body": not last})
+        self._last = monotonic()
+
+    async def _send_timed(self, message: Any) -> None:
+        try:
+            # In the server's task for this request. A cancellation that is left over if the server cancels it at the
+            # same moment ends no more than that request, whose client can't be reached any more.
+            with anyio.fail_after(self._send_timeout):
+                await self._send(message)
+        except OSError as exc:  # TimeoutError is one
+            raise ClientGone from exc
+
+
+def _response_start(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the head of a response in ASGI's form; characters that a header can't contain are replaced."""
+    fields = [
+        (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
+    ]
+    return {"type": "http.response.start", "status": status, "headers": fields}

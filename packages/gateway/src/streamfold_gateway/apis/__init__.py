@@ -5,7 +5,6 @@ from .base import (
     APIEndpoint,
     ClientAPI,
     ClientRequest,
-    ResponseRecorder,
     Warnings,
     counted_tokens,
     permitted_members,

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from streamfold import (
     APIConnectionError,
@@ -23,8 +23,6 @@ from streamfold.serving import (
     ClientTools,
     KnownMembers,
     MemberFilter,
-    ResponsesSerializer,
-    SerializedEvent,
     StreamSerializer,
     openai_error_body,
 )
@@ -45,28 +43,6 @@ _ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
 _GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as they come; the mark is the tool's `cache`
 
 
-class ResponseRecorder(Protocol):
-    """Records a response of the Responses API while it is written.
-
-    Attributes:
-        about: members of the response that say how it is stored.
-        serializer: what writes it, from its beginning on.
-        waits: whether it is completed without its client, and is the only one that gets the events.
-    """
-
-    waits: bool
-    about: Mapping[str, Any]
-    serializer: ResponsesSerializer | None
-
-    def note(self, event: SerializedEvent) -> None:
-        """Takes an event that has been written."""
-        ...
-
-    async def save(self) -> str:
-        """Stores what was written. Returns a warning for the client, or ""."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
     """A request of a client.
@@ -74,12 +50,12 @@ class ClientRequest:
     Attributes:
         body: the JSON body.
         parsed: the same, parsed.
+        route: the provider and the model that its model stands for.
         stream: whether the answer is to be streamed.
         id: the id of the answer.
         created: when the request came, in seconds since 1970.
         headers: the headers of the request, with names in lower case.
         params: the parameters in its path and its query.
-        recorder: records the answer; None: nothing does.
         dropped: warnings about members of the request that were removed before it was parsed.
         end_user: whom the request names, as `named_end_user` says it.
         turns_cached: whether a turn cache keeps what only the provider can read of the answer.
@@ -88,12 +64,12 @@ class ClientRequest:
 
     body: Mapping[str, Any]
     parsed: Request
+    route: ModelRoute
     stream: bool
     id: str
     created: int
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
-    recorder: ResponseRecorder | None = None
     dropped: tuple[ReplyWarning, ...] = ()
     end_user: str = ""
     turns_cached: bool = False
@@ -348,7 +324,7 @@ def _not_sent(paths: list[str], why: str) -> ReplyWarning:
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
-async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
+async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest) -> ImmediateAnswer:
     """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
 
     Sends nothing to a model.
@@ -356,6 +332,7 @@ async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest, ro
     Raises:
         HTTPError: the provider refused the request itself.
     """
+    route = request.route
     sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)
     parsed = sent.parsed
     why = "the provider's API can't count tokens"

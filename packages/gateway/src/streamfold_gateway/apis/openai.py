@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from streamfold.serving import (
     RESPONSES_MEMBERS,
     ChatSerializer,
     ResponsesSerializer,
+    SerializedEvent,
     StreamSerializer,
     has_only_function_tools,
     parse_chat_request,
@@ -97,9 +98,17 @@ class ResponsesAPI(ClientAPI):
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
         return parse_responses_request(body)
 
-    def serializer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
-        recorder = request.recorder
-        serializer = ResponsesSerializer(
+    def serializer(
+        self,
+        request: ClientRequest,
+        options: GatewayOptions,
+        *,
+        about: Mapping[str, Any] | None = None,
+        listener: Callable[[SerializedEvent], None] | None = None,
+        returns: bool = True,
+    ) -> ResponsesSerializer:
+        """Returns the serializer of the answer. The keywords are those of `ResponsesSerializer`."""
+        return ResponsesSerializer(
             id=request.id,
             model=request.model,
             created=request.created,
@@ -107,13 +116,10 @@ class ResponsesAPI(ClientAPI):
             fill_finish_reason=True,
             request=request.body,
             tools=request.tools,
-            about=recorder.about if recorder else None,
-            listener=recorder.note if recorder else None,
-            returns=not (recorder and recorder.waits),
+            about=about,
+            listener=listener,
+            returns=returns,
         )
-        if recorder is not None:
-            recorder.serializer = serializer
-        return serializer
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:

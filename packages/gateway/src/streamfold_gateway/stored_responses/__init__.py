@@ -1,12 +1,11 @@
 """Responses that the gateway keeps: they can be continued, fetched, resumed and cancelled, whatever the provider.
 
-It stands before the gateway's answers on the Responses API, and listens to the serializer that writes them:
+Its modules:
 
     endpoints    the paths, and who may do what
-    conversation what a request refers to is written into its input
-    making       an answer that is kept while it is made, with its client or without
-    events       the events of an answer, and what an answer that broke off has come to
-    responses    how responses are kept in a store (`streamfold.stores`)
+    references   writes the items that a request refers to into its input
+    recorder     records a response while it is made, with its client or without
+    store        responses and their events in a store (`streamfold.stores`)
 """
 
 from .endpoints import StoredResponses

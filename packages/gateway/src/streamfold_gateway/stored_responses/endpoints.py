@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import Any
 
 import anyio
@@ -23,13 +22,13 @@ from streamfold.stores import StoreError
 from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
-from ..answering import Answering
+from ..answering import RoutedRequest, answer_request
 from ..apis import RESPONSES_API
-from ..auth import GatewayKey
 from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
 from ..http_errors import LONGEST_HEADER, HTTPError, http_error
+from ..rate_limits import Meter
 from ..request_body import ClientGone, Receive
-from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json, wait_for_disconnect
+from ..response_stream import ResponseStream, Send
 from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item, not_found
 from .store import ResponseStore, StoredResponse
@@ -93,7 +92,7 @@ class StoredResponses:
 
     async def _begun(
         self, incoming: IncomingRequest, body: RequestBodyJSON
-    ) -> tuple[Answering, BackgroundResponse] | None:
+    ) -> tuple[RoutedRequest, BackgroundResponse] | None:
         """Answers a request, or returns a response that is going to be made without its client."""
         payload = body.value
         if not isinstance(payload, dict) or (
@@ -121,24 +120,20 @@ class StoredResponses:
             return await self._running_for(incoming, body, kept, about)
         making = AttachedRecorder(self._responses, self._memory, kept, about)
         try:
-            answering = await self._handler.answering(incoming, body, making)
-            await self._handler.run(answering, incoming.client, incoming.receive, incoming.send, None)
+            await self._handler.reply(incoming, body, making)
         finally:
             making.close()
         return None
 
     async def _running_for(
         self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
-    ) -> tuple[Answering, BackgroundResponse]:
+    ) -> tuple[RoutedRequest, BackgroundResponse]:
         """Returns a response that is going to be made without its client. Mistakes in the request are raised."""
-        answering = await self._handler.answering(incoming, body)
-        request = answering.request
+        request = replace(await self._handler.parse(incoming, body), stream=True)
+        routed = self._handler.route(replace(incoming, log=replace(incoming.log)), request)
         head = {"id": kept.id, "created_at": request.created, "model": request.model, "status": "queued"}
         kept = replace(kept, response={**new_response_object(request.body), **head, **about})
-        running = BackgroundResponse(self._responses, self._memory, kept, about)
-        return replace(
-            answering, request=replace(request, recorder=running, stream=True), log=replace(incoming.log)
-        ), running
+        return routed, BackgroundResponse(self._responses, self._memory, kept, about)
 
     async def _expand(self, body: RequestBodyJSON, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
         """Writes the items that a request refers to into its body. Returns the request's own items."""
@@ -156,34 +151,44 @@ class StoredResponses:
         return items
 
     async def _detached(
-        self, incoming: IncomingRequest, answering: Answering, running: BackgroundResponse, size: int
+        self, incoming: IncomingRequest, routed: RoutedRequest, running: BackgroundResponse, size: int
     ) -> None:
         """Starts a task that makes the response, and serves its client meanwhile."""
+        meter: Meter | None = None
         try:
-            await self._handler.reserve(answering, incoming.client)  # a request beyond the limits is not queued
+            meter = await self._handler.reserve(incoming, routed)  # a request beyond the limits is not queued
             if not await running.begin() and running.about["background"]:
                 raise http_error(413, "background: the request is too large to be kept")
         except BaseException:
             running.close()
-            await answering.settle()
+            if meter is not None:
+                await meter.aclose()
             raise
         self._running[running.kept.id] = running
         async with self._background.tasks() as tasks:
-            tasks.start_soon(self._make, running, answering, incoming.client, size)
-            if answering.request.body.get("stream"):
+            tasks.start_soon(self._make, running, routed, meter, size)
+            if routed.request.body.get("stream"):
                 await self._follow(incoming, running.kept.id, -1)
             elif running.about["background"]:
-                await send_json(incoming.send, 200, running.kept.response, RESPONSES_API.headers(running.kept.id))
+                headers = RESPONSES_API.headers(running.kept.id)
+                await incoming.response.send_json(200, running.kept.response, headers)
             else:
-                await _while_connected(incoming.receive, self._wait(running, incoming))
+                async with incoming.response.while_connected():
+                    await self._wait(running, incoming)
 
-    async def _make(self, running: BackgroundResponse, answering: Answering, client: GatewayKey, size: int) -> None:
+    async def _make(self, running: BackgroundResponse, routed: RoutedRequest, meter: Meter, size: int) -> None:
         try:
             with self._handler.occupy_slot(size):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
-                    await self._run(running, answering, client)
+                    try:
+                        await answer_request(routed, running, meter, running)
+                    except HTTPError as refusal:
+                        routed.log.failed(refusal)
+                        await running.refuse(refusal)
+                    except ClientGone:
+                        routed.log.disconnected()
                     tasks.cancel_scope.cancel()
         except Exception:  # in the app's task group: a failure must not end the responses of others
             _logger.exception("%s: failed: unexpected error", running.kept.id)
@@ -192,15 +197,6 @@ class StoredResponses:
                 await running.fail(ErrorInfo("the answer broke off", code="server_error"))
             running.close()
             del self._running[running.kept.id]
-
-    async def _run(self, running: BackgroundResponse, answering: Answering, client: GatewayKey) -> None:
-        try:
-            await self._handler.run(answering, client, running.receive, GuardedSend(_discard, inf), running)
-        except HTTPError as refusal:
-            answering.log.failed(refusal)
-            await running.refuse(refusal)
-        except ClientGone:
-            answering.log.disconnected()
 
     async def _watch(self, running: BackgroundResponse) -> None:
         """Cancels the response if another process asks for it."""
@@ -215,22 +211,22 @@ class StoredResponses:
             await running.until_done()
             response, headers = running.response, RESPONSES_API.headers(running.kept.id)
         if running.refused is not None:
-            await send_json(incoming.send, *RESPONSES_API.error_response(running.refused, incoming.log.id))
+            await incoming.response.send_json(*RESPONSES_API.error_response(running.refused, incoming.log.id))
             return
         if response["status"] == "failed":
             status = _number(response["error"].get("status")) or 502
-            await send_json(incoming.send, status, {"error": response["error"]}, headers)
+            await incoming.response.send_json(status, {"error": response["error"]}, headers)
             return
         warnings = "; ".join([*running.warnings, *([running.storage_warning] if running.storage_warning else [])])
         headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
-        await send_json(incoming.send, 200, response, headers)
+        await incoming.response.send_json(200, response, headers)
 
     # --- stored responses --------------------------------------------------------------------------------------------
 
     async def _get(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
         if query.get("stream") not in ("true", "1"):
-            await send_json(incoming.send, 200, kept.response, RESPONSES_API.headers(incoming.log.id))
+            await incoming.response.send_json(200, kept.response, RESPONSES_API.headers(incoming.log.id))
             return
         if not kept.resumable:
             raise http_error(
@@ -251,7 +247,7 @@ class StoredResponses:
         if late:
             await self._responses.cancel(kept)  # the process that makes it must store nothing more of it
         body = {"id": kept.id, "object": "response", "deleted": True}
-        await send_json(incoming.send, 200, body, RESPONSES_API.headers(incoming.log.id))
+        await incoming.response.send_json(200, body, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancel(self, incoming: IncomingRequest) -> None:
         kept = await self._kept(incoming)
@@ -261,7 +257,7 @@ class StoredResponses:
                 kept = running.as_kept()
         elif not kept.ended:
             kept = await self._cancelled(incoming, kept)
-        await send_json(incoming.send, 200, kept.response, RESPONSES_API.headers(incoming.log.id))
+        await incoming.response.send_json(200, kept.response, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
         """Asks the process that makes a response to cancel it, and waits for some seconds."""
@@ -285,7 +281,7 @@ class StoredResponses:
         page = items[start : start + limit]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
         body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}
-        await send_json(incoming.send, 200, body, RESPONSES_API.headers(incoming.log.id))
+        await incoming.response.send_json(200, body, RESPONSES_API.headers(incoming.log.id))
 
     async def _kept(self, incoming: IncomingRequest) -> StoredResponse:
         response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
@@ -302,19 +298,17 @@ class StoredResponses:
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
         """Sends the events of a response to a client: those so far, and then new ones."""
-        headers = RESPONSES_API.headers(response_id)
-        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, RESPONSES_API.keep_alive)
-        running = self._running.get(response_id)
-        reads = self._read(sink, incoming, response_id, after)
-        if running is not None:
-            reads.close()
-            reads = self._read_along(running, sink, incoming, after)
-        await _while_connected(incoming.receive, reads, sink)
+        headers, response = RESPONSES_API.headers(response_id), incoming.response
+        response.stream_events(headers, self._handler.options.keepalive, RESPONSES_API.keep_alive)
+        async with response.while_connected():
+            if (running := self._running.get(response_id)) is not None:
+                await self._read_along(running, incoming, after)
+            else:
+                await self._read(response, response_id, incoming.client.id, after)
 
-    async def _read_along(
-        self, running: BackgroundResponse, sink: SSEResponse, incoming: IncomingRequest, after: int
-    ) -> None:
+    async def _read_along(self, running: BackgroundResponse, incoming: IncomingRequest, after: int) -> None:
         """Sends the events of a response that this process makes."""
+        response = incoming.response
         with running.followed(after) as follower:
             while events := await running.next_events(follower):
                 data = b"".join([event.data for event in events])
@@ -324,22 +318,22 @@ class StoredResponses:
                     if last and running.storage_warning
                     else b""
                 )
-                await sink.write(note + data, last=last)
+                await response.write(note + data, last=last)
                 running.acknowledge(follower, events)
         if running.refused is not None:
-            await send_json(incoming.send, *RESPONSES_API.error_response(running.refused, incoming.log.id))
+            await response.send_json(*RESPONSES_API.error_response(running.refused, incoming.log.id))
         else:
-            await sink.write(b"", last=True)
+            await response.write(b"", last=True)
 
-    async def _read(self, sink: SSEResponse, incoming: IncomingRequest, response_id: str, after: int) -> None:
+    async def _read(self, response: ResponseStream, response_id: str, owner: str, after: int) -> None:
         """Sends the events of a response that has ended, or that another process makes."""
         at, looks = after, 0
-        while not sink.ended:
+        while not response.ended:
             try:
-                kept = await self._responses.get(response_id, incoming.client.id)  # first: it may end in between
+                kept = await self._responses.get(response_id, owner)  # first: it may end in between
                 events = await self._responses.events(kept, at) if kept is not None else []
             except StoreError:
-                if not sink.started:
+                if not response.started:
                     raise
                 kept, events, looks = None, [], looks + 1
                 if looks < _LOST:  # it may be back soon, and this is no answer that has ended
@@ -347,41 +341,11 @@ class StoredResponses:
                     continue
             if events:
                 at = events[-1].number
-                await sink.write(b"".join([event.data for event in events]))
+                await response.write(b"".join([event.data for event in events]))
             if kept is None or kept.ended:
-                await sink.write(b"", last=True)
+                await response.write(b"", last=True)
             elif not events:
                 await anyio.sleep(_POLL)
-
-
-async def _discard(message: Any) -> None:
-    """Sends a message to no client."""
-
-
-async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None], sink: Sink | None = None) -> None:
-    """Runs `work` until the client disconnects. Raises ClientGone if that is before its end.
-
-    Args:
-        sink: sends keep-alives meanwhile.
-    """
-    done, failure = False, None
-
-    async def watch(scope: anyio.CancelScope) -> None:
-        await wait_for_disconnect(receive, sink)
-        scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch, tasks.cancel_scope)
-        try:
-            await work
-            done = True
-        except Exception as error:  # raised below: a task group would wrap it
-            failure = error
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    if not done:
-        raise ClientGone
 
 
 def _number(value: object) -> int | None:

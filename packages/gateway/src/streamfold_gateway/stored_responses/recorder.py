@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import anyio
@@ -16,7 +15,10 @@ from streamfold.serving import ResponsesSerializer, SerializedEvent
 from streamfold.stores import StoreError
 from streamfold.types import ErrorInfo
 
+from ..apis import RESPONSES_API, ClientRequest
+from ..config import GatewayOptions
 from ..http_errors import HTTPError
+from ..request_body import ClientGone
 from .store import ResponseStore, StoredEvent, StoredResponse, interrupted_response
 
 _PIECE = 64  # bytes that a piece of a text takes beside its characters
@@ -64,6 +66,13 @@ class Recorder:
         self._responses = responses
         self._memory = memory
         memory.add(self)
+
+    def begin_answer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
+        """Returns the serializer of the answer, whose events are recorded."""
+        self.serializer = RESPONSES_API.serializer(
+            request, options, about=self.about, listener=self.note, returns=not self.waits
+        )
+        return self.serializer
 
     def note(self, event: SerializedEvent) -> None:
         """Takes an event that has been written."""
@@ -210,9 +219,10 @@ class BackgroundResponse(Recorder):
     """A response that is completed without its client. Any number of subscribers may read its events, or cancel it.
 
     Events reach subscribers once they are stored. The store does not delay the provider: events gather while others are
-    written. For `Answering` it takes the place of the client: it has `receive`, and is a `Sink`.
+    written. It is the `AnswerOutput` of its answer.
 
     Attributes:
+        gone: whether it was cancelled.
         forgotten: whether it was deleted, so that nothing of it is stored.
         refused: the error that it ended with before it began, if a client waits for it.
         done: whether no event will follow.
@@ -232,7 +242,9 @@ class BackgroundResponse(Recorder):
         self._told = -1
         self._last = -1  # the number of the last event
         self._shown: bytes | memoryview = b""  # the state that subscribers know
-        self._gone = anyio.Event()
+        self.gone = False
+        self._making = anyio.CancelScope()
+        self._grace = 0.0
         self._news = anyio.Event()
         self._changed = anyio.Event()
         self._saving = anyio.Lock()
@@ -241,7 +253,6 @@ class BackgroundResponse(Recorder):
             True,
         )  # the stored state, and whether it says that events are stored
         self.forgotten = self._not_stored = False
-        self.ended = False
         self.warnings: list[str] = []
         self.storage_warning = ""
         self.refused: HTTPError | None = None
@@ -306,10 +317,22 @@ class BackgroundResponse(Recorder):
         """Returns the events with a higher number."""
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
-    async def receive(self) -> Any:
-        """Waits until the response is cancelled, and returns a disconnect."""
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
+    @asynccontextmanager
+    async def while_connected(self, grace: float) -> AsyncIterator[None]:
+        """Runs a block that ends when the response is cancelled, or some seconds later; ClientGone is raised then."""
+        self._grace = grace
+        with self._making:
+            yield
+        if self._making.cancelled_caught:
+            raise ClientGone
+
+    def leave(self) -> None:
+        """Ends the block."""
+        self.gone = True
+        if self._grace:
+            self._making.deadline = anyio.current_time() + self._grace
+        else:
+            self._making.cancel()
 
     @property
     def started(self) -> bool:
@@ -327,17 +350,8 @@ class BackgroundResponse(Recorder):
             else:
                 await self._changed.wait()
 
-    @property
-    def overdue(self) -> bool:
-        """False: there is no client."""
-        return False
-
-    def rest(self) -> float:
-        """Returns infinity: there is no connection."""
-        return inf
-
-    async def send_keepalive(self) -> None:
-        """Does nothing."""
+    async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+        """Does nothing: those who wait for the response learn its end from `done`."""
 
     async def save_continuously(self) -> None:
         """Stores events as they come, until it is cancelled."""
@@ -373,7 +387,7 @@ class BackgroundResponse(Recorder):
             self.serializer.cancel()
         elif self.refused is None:
             self._end_unbegun("cancelled")
-        self._gone.set()
+        self.leave()
         await self.save()
 
     async def forget(self) -> None:
