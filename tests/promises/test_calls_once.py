@@ -1,5 +1,5 @@
 """A tool call is delivered once and complete, on the last chunk, after the server has finished its answer. A stream
-that is cut before, cancelled, failed or truncated by a token limit delivers no calls.
+that breaks off, is cancelled, fails, or reaches its token limit delivers no tool calls.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Every failure raises a StreamfoldError, with the provider's message and the partial answer. Everything that can
-fail is a table, and each row names its test.
+"""Every failure raises a StreamfoldError that has the provider's message and the partial answer. The table of
+failures names a test for each kind of failure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Nothing is lost and nothing is invented, however the network cuts the bytes. The answers (recorded, written from
-documentation, written to show one behaviour) are read in one piece, byte by byte and in random pieces. None is from a
-hosted provider yet: the recordings are from inference engines, and from stand-ins for hosted APIs.
+"""Nothing is lost and nothing is invented, however the network splits the response. The tests read answers (recorded,
+written from API documentation, written to test one behaviour) in one piece, byte by byte and in random pieces. No
+recording is from a hosted provider yet. The recordings are from inference engines and from local servers that imitate
+hosted APIs.
 """
 
 from __future__ import annotations

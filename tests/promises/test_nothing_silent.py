@@ -1,5 +1,5 @@
-"""Nothing is changed silently. Warnings in reply.warnings say what a server did wrong, and what was sent differently
-from what you wrote.
+"""Nothing is changed silently. The warnings in reply.warnings report what the server did wrong and what streamfold
+changed in the request.
 """
 
 from __future__ import annotations

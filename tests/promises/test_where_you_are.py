@@ -1,15 +1,16 @@
-"""LangChain, pydantic-ai, web pages and sync code on any of these models.
+"""Use any of these models from LangChain, pydantic-ai, web pages and synchronous code.
 
-RepairTransport: keep the SDK of OpenAI, Anthropic or Google, and have its streams read right.
+Keep the SDK of OpenAI, Anthropic or Google: RepairTransport corrects the streams that it reads.
 
-A gateway that serves your models over five APIs, with keys, limits and budgets; also for Claude Code and other agents.
+Serve your models over five APIs with the gateway, which has API keys, rate limits and budgets. It also serves Claude
+Code and other coding agents.
 
-streamfold batch answers many rows. After a crash, only the rows in flight are sent again. It can use the provider's
-batch API, or run on Ray.
+Process many prompts with streamfold batch. After a crash, only the rows in flight are sent again. A job can use the
+provider's batch API, or run on Ray.
 
-Rate limits and budgets, costs, traces and metrics.
+Set rate limits and budgets, see costs, and export traces and metrics.
 
-streamfold doctor URL tests what a server really does.
+Test what a server really supports with streamfold doctor URL.
 """
 
 from __future__ import annotations
