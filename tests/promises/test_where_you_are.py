@@ -8,7 +8,7 @@ Code and other coding agents.
 Process many prompts with streamfold batch. After a crash, only the rows in flight are sent again. A job can use the
 provider's batch API, or run on Ray.
 
-Set rate limits and budgets, see costs, and export traces and metrics.
+Set rate limits and budgets, see costs, and export traces and metrics to OpenTelemetry.
 
 Test what a server really supports with streamfold doctor URL.
 """
