@@ -18,22 +18,18 @@ import pytest
 
 from folding import DONE, call, entry, event, fin, text
 from streamfold import (
-    APIConnectionError,
     AuthenticationError,
     ConfigError,
     Cost,
     PermissionDeniedError,
     Provider,
     QuotaExceededError,
-    RateLimitError,
     Reply,
     StreamfoldError,
-    Timeouts,
     Usage,
     tool,
 )
 from streamfold_jobs import BatchJob, JobPausedError, Ledger, Rows, batch
-from streamfold_jobs.live_requests import RequestTemplate
 from tables import each_row
 from whole_bodies import whole_body
 
@@ -450,41 +446,12 @@ def whole(streamed: httpx.Response) -> httpx.Response:
     return httpx.Response(200, content=whole_body("chat", streamed.content))
 
 
-async def test_answers_that_are_known_to_be_short(tmp_path: Path) -> None:
-    """A job streams until twenty were short, and after one that was lost in one piece, which is asked for again."""
+async def test_answers_are_streamed_by_default() -> None:
+    """Also those that follow many short ones, and one that is sent again after it was lost."""
     server = Server({"p30": [httpx.Response(504, content=b"the proxy would not wait")]})
     job = batch(server.provider(), rows(40), concurrency=1)
     assert [text for _, text in await finished(job)] == [f"p{at}!" for at in range(40)]
-    forms = [body["stream"] for body in server.bodies]
-    assert forms == [True] * 20 + [False] * 11 + [True] * 10
-    server = Server()
-    assert len(await finished(batch(server.provider(), rows(30), concurrency=1, stream=True))) == 30
-    assert {body["stream"] for body in server.bodies} == {True}
-
-
-def test_when_a_short_answer_is_expected() -> None:
-    """One that took long counts from the beginning; too many requests say nothing about it."""
-    form, fixed = RequestTemplate(None), RequestTemplate(False)
-    for _ in range(20):
-        assert not form.is_whole
-        form.succeeded(1.0)
-    assert form.is_whole
-    form.failed(RateLimitError("slow", status_code=429, retryable=True), whole=True)
-    form.failed(APIConnectionError("broke", retryable=True), whole=False)
-    assert form.is_whole
-    assert form.timeouts({"read": 5}) == {"first_event": 120.0, "read": 5}
-    assert form.timeouts(Timeouts(read=5)) == Timeouts(read=5)
-    form.succeeded(30.0)
-    assert not form.is_whole
-    form.failed(APIConnectionError("broke", retryable=True), whole=True)
-    for _ in range(1019):
-        form.succeeded(1.0)
-    assert not form.is_whole
-    form.succeeded(1.0)
-    assert form.is_whole
-    fixed.succeeded(1000.0)
-    assert fixed.is_whole
-    assert fixed.timeouts(None) is None
+    assert [body["stream"] for body in server.bodies] == [True] * 41
 
 
 async def test_answers_are_checked() -> None:

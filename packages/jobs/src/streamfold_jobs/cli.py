@@ -103,7 +103,7 @@ Via = Annotated[
     typer.Option(help="Send live requests, or use the provider's batch API, which takes hours and costs less."),
 ]
 Stream = Annotated[
-    bool | None, typer.Option(help="Stream the answers, or not; by default until they are known to be short.")
+    bool, typer.Option(help="Stream the answers, or fetch each in one piece, which costs less to read if it's short.")
 ]
 Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")]
 
@@ -132,7 +132,7 @@ def run(
     in_flight: InFlight = "ask",
     via: Via = "live",
     wait: Wait = True,
-    stream: Stream = None,
+    stream: Stream = True,
     as_json: AsJson = False,
 ) -> None:
     """Ask about every row, and write the answers in the order of the rows.

@@ -51,7 +51,7 @@ def batch(
     retry_checks: bool = False,
     via: Literal["live", "provider-batch"] = "live",
     wait: bool = True,
-    stream: bool | None = None,
+    stream: bool = True,
     **options: Any,
 ) -> BatchJob:
     """Returns a job that sends many rows to a model and has one answer for each.
@@ -85,7 +85,7 @@ def batch(
             `retry_checks`.
         wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are submitted, and
             fetches the answers that are ready when it is started again.
-        stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
+        stream: False fetches answers in one piece: for short ones, which cost less to read then.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:

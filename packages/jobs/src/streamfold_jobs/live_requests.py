@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from random import random
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 
@@ -25,7 +25,6 @@ from streamfold import (
     RateLimitError,
     Reply,
     StreamfoldError,
-    Timeouts,
     run_tools,
 )
 from streamfold.client import Backoff
@@ -40,7 +39,7 @@ from streamfold.limits import (
     provider_limiter,
 )
 from streamfold.middleware import BaseChatModel, forward, get_model_info
-from streamfold.types import ChatParams, ModelInfo, TimeoutOptions
+from streamfold.types import ChatParams, ModelInfo
 
 from .answers import Answer, error_members
 from .ledger import SENT
@@ -162,7 +161,6 @@ class RowRequests:
     def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
         self._pacing = pacing
-        self._template = RequestTemplate(settings.stream)
         self._idle: set[anyio.CancelScope] = set()  # of tasks that wait before they send
         self._stopped = False
 
@@ -237,26 +235,18 @@ class RowRequests:
         return None
 
     async def _reply(self, row: Row) -> tuple[Reply, Cost | None]:
-        settings, template, began = self._settings, self._template, monotonic()
-        options = {**settings.options, **row.options}
+        settings, model = self._settings, self._pacing.model
+        options: dict[str, Any] = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools
-        whole, model = template.is_whole, self._pacing.model
-        try:
-            if settings.run_tools:
-                run = run_tools(
-                    template.model(model), row.messages, tools or (), tool_choice=row.tool_choice, **options
-                )
-                await run
-                reply, cost = run.reply, run.cost
-            else:
-                asked = template.options(model, options)
-                reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **asked)
-                cost = reply.cost
-        except StreamfoldError as error:
-            template.failed(error, whole=whole)
-            raise
-        template.succeeded(monotonic() - began)
-        return reply, cost
+        if settings.run_tools:
+            model = model if settings.stream else _WholeAnswers(model)
+            run = run_tools(model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
+            await run
+            return run.reply, run.cost
+        if not settings.stream and isinstance(model, BaseChatModel):  # models of other projects have no such option
+            options["stream"] = False
+        reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
+        return reply, reply.cost
 
     async def _reserve(self) -> Reservation | None:
         """Waits until a request may be sent. Returns its reservation, or None after `stop`.
@@ -366,68 +356,11 @@ class Pacing:
         return self._made
 
 
-# --- streamed, or in one piece ----------------------------------------------------------------------------------------
+class _WholeAnswers(BaseChatModel):
+    """A model whose answers are fetched in one piece, for `run_tools`, which requests streams."""
 
-
-_Timeouts: TypeAlias = Timeouts | TimeoutOptions | None
-_SHORT = 20.0  # seconds; proxies wait for a minute and longer
-_SHORT_ANSWERS = 20  # in a row, before answers are fetched in one piece
-_RELAPSE = 1000  # short streamed answers in a row before that is tried again after one was lost
-_PATIENCE = TimeoutOptions(first_event=120.0)  # for an answer in one piece that should be short
-
-
-class RequestTemplate:
-    """True if the next answer is requested as a stream or in one piece, which costs less to read.
-
-    A stream is safer for a long answer: a proxy may cut a connection on which nothing comes, and a provider that falls
-    silent is noticed sooner. So a job that isn't told otherwise streams until it has seen that its answers are short,
-    and again after one that was not, or was lost.
-
-    Args:
-        stream: whether answers are streamed; None: it depends on the answers so far.
-    """
-
-    def __init__(self, stream: bool | None) -> None:
-        self._stream = stream
-        self._short = 0  # short answers since the last long one
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the next answer is requested in one piece."""
-        return self._short >= _SHORT_ANSWERS if self._stream is None else not self._stream
-
-    def options(self, model: ChatModel, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the options for `model.chat`. Models of other projects have no option `stream`."""
-        if not self.is_whole or not isinstance(model, BaseChatModel):
-            return given
-        return {**given, "stream": False, "timeouts": self.timeouts(given.get("timeouts"))}
-
-    def model(self, model: ChatModel) -> ChatModel:
-        """Returns the model for code that reads its answers as streams."""
-        return _Whole(model, self) if self.is_whole else model
-
-    def timeouts(self, given: _Timeouts) -> _Timeouts:
-        """Returns the timeouts of an answer in one piece, which are shorter where it should be short."""
-        if self._stream is not None or isinstance(given, Timeouts):
-            return given
-        return {**_PATIENCE, **(given or {})}
-
-    def succeeded(self, seconds: float) -> None:
-        """Records how long an answer took."""
-        self._short = self._short + 1 if seconds < _SHORT else min(self._short, 0)
-
-    def failed(self, error: Exception, *, whole: bool) -> None:
-        """Records a failed request; `whole`: its answer was requested in one piece."""
-        if whole and isinstance(error, APIError) and error.retryable and not isinstance(error, RateLimitError):
-            self._short = -_RELAPSE
-
-
-class _Whole(BaseChatModel):
-    """A model whose answers are requested in one piece."""
-
-    def __init__(self, model: ChatModel, template: RequestTemplate) -> None:
+    def __init__(self, model: ChatModel) -> None:
         self._model = model
-        self._template = template
 
     @property
     def name(self) -> str:
@@ -437,8 +370,7 @@ class _Whole(BaseChatModel):
         return get_model_info(self._model)
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        request, timeouts = replace(arguments.request, stream=False), self._template.timeouts(arguments.timeouts)
-        return forward(self._model, replace(arguments, request=request, timeouts=timeouts))
+        return forward(self._model, replace(arguments, request=replace(arguments.request, stream=False)))
 
     async def aclose(self) -> None:
         await self._model.aclose()

@@ -28,14 +28,13 @@ class JobSettings:
     run_tools: bool
     check: Callable[[Reply], str | None] | None
     options: Mapping[str, Any] = field(default_factory=dict)
-    stream: bool | None = None
+    stream: bool = True
     retry_checks: bool = False
 
     def __post_init__(self) -> None:
         check_number("max_cost", self.max_cost)
-        stream = True if self.stream is None else self.stream
         # A wrong option would be an error of every row.
-        ChatParams.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=stream)
+        ChatParams.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=self.stream)
         first, count = self.shard
         if self.concurrency < 1 or self.tries < 1:
             raise ConfigError("concurrency and tries must be at least 1")

@@ -62,7 +62,7 @@ class Ask:
         tools: for all rows that don't have tools themselves. Calls are part of the answer; nothing is run.
         on_refused: a key or an account that is refused ends the job ("stop"), or is the error of each row ("error").
         config: the configuration file on the worker.
-        stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
+        stream: False fetches answers in one piece: for short ones, which cost less to read then.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
@@ -85,7 +85,7 @@ class Ask:
         tools: Sequence[ToolLike] = (),
         on_refused: Literal["stop", "error"] = "stop",
         config: str | None = None,
-        stream: bool | None = None,
+        stream: bool = True,
         **options: Any,
     ) -> None:
         self._set_up(AskSettings(
@@ -254,7 +254,7 @@ class AskSettings:
     tools: Sequence[ToolLike]
     on_refused: Literal["stop", "error"]
     config: str | None
-    stream: bool | None
+    stream: bool
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
