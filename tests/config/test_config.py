@@ -349,7 +349,10 @@ URL = 'base_url = "http://x/v1"\n'
         (PROVIDER + URL + "max_retries = -1", ":3: providers.a.max_retries: must not be less than 0"),
         (
             PROVIDER + URL + 'transport = "httpxx"',
-            (":3: providers.a.transport: can't be 'httpxx' (did you mean 'httpx'?). Allowed: httpx, aiohttp, httpx2"),
+            (
+                ":3: providers.a.transport: can't be 'httpxx' (did you mean 'httpx'?). Allowed: httpx, aiohttp, httpx2,"
+                " websocket"
+            ),
         ),
         (
             PROVIDER + URL + 'adapter = "chatt"',

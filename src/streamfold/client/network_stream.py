@@ -25,6 +25,7 @@ from ..errors import (
     IncompleteStreamError,
     ModelNotFoundError,
     NotFoundError,
+    ProtocolError,
     StreamError,
     StreamfoldError,
 )
@@ -108,6 +109,9 @@ class AnswerReader:
                     self._broke = error
                     return self._rest()
                 continue
+            except ProtocolError as error:  # of the connection, such as a message that is too large
+                error.partial, error.partial_tool_calls = decoder.partial(), decoder.partial_tool_calls
+                raise
             if data is None:
                 if exchange.closed:
                     return []

@@ -134,7 +134,7 @@ class ProviderConfig(TypedDict, total=False):
     max_retries: int | None
     max_continuations: int | None
     limits: Limits | Mapping[str, int] | None
-    transport: Literal["httpx", "aiohttp", "httpx2"] | None
+    transport: Literal["httpx", "aiohttp", "httpx2", "websocket"] | None
     http2: bool | None
     coalesce: bool | None
     rpm: float | None
@@ -263,8 +263,8 @@ class Profile(EndpointModels, Table):
         max_continuations: how many further requests an answer may take; see `ChatOptions`.
         limits: how much of an answer is accepted before it is an error.
         coalesce: whether text that arrived in one read of the network is one chunk; false: a chunk for each event.
-        transport: HTTP library that sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), or
-            "httpx2" (extra `httpx2`).
+        transport: what sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), "httpx2" (extra
+            `httpx2`), or "websocket": answers of the Responses API over WebSockets (extra `websocket`).
         http2: use HTTP/2 if the server offers it (extra `http2`; not with aiohttp). With httpx, a server isn't told
             that an answer was cancelled: it may continue to generate, and charge for it.
         rpm: requests per minute, evenly spread; see `RateLimiter`. The limits hold for all providers with the same base
@@ -346,7 +346,7 @@ class Profile(EndpointModels, Table):
     max_continuations: Count = 8
     limits: Annotated[Limits, table_field(Limits, POSITIVE)] = Limits()
     coalesce: Flag = True
-    transport: Literal["httpx", "aiohttp", "httpx2"] = "httpx"
+    transport: Literal["httpx", "aiohttp", "httpx2", "websocket"] = "httpx"
     http2: Flag = False
     rpm: PositiveNumber | None = None
     tpm: PositiveNumber | None = None
@@ -371,6 +371,15 @@ class Profile(EndpointModels, Table):
         if "adapter" in info.data:  # else that is the mistake
             read_quirks(info.data["adapter"], quirks)
         return quirks
+
+    @field_validator("transport")
+    @classmethod
+    def _has_websockets(cls, transport: str, info: ValidationInfo) -> str:
+        if transport == "websocket" and info.data.get("adapter", "responses") != "responses":
+            raise ValueError('only the Responses API has WebSockets: set adapter = "responses"')
+        if transport == "websocket" and info.data.get("auth") == "sigv4":
+            raise ValueError("AWS signs each request, and a WebSocket has many: use another transport")
+        return transport
 
     @field_validator("models")
     @classmethod

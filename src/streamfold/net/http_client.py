@@ -1,4 +1,4 @@
-"""The HTTP client of a provider: httpx over its own connections, aiohttp's or httpx2's, bound to one event loop."""
+"""The HTTP client of a provider: httpx over its own connections, aiohttp, httpx2 or WebSockets, of one event loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
 from urllib.request import getproxies, proxy_bypass
@@ -32,7 +32,7 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
     """Returns a client without cookies and without a limit on its connections: a full pool looks like a slow server.
 
     Args:
-        transport: "httpx", "httpx2" or "aiohttp".
+        transport: "httpx", "httpx2", "aiohttp" or "websocket".
         http2: offer HTTP/2 (not with aiohttp).
 
     Raises:
@@ -40,7 +40,7 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
     """
     if http2 and find_spec("h2") is None:
         raise ConfigError("http2 = true needs the extra: pip install 'streamfold[http2]'")
-    make = _aiohttp() if transport == "aiohttp" else _httpx(transport, http2)
+    make = {"aiohttp": _aiohttp, "websocket": _websocket}.get(transport, partial(_httpx, transport, http2))()
     return httpx.AsyncClient(
         transport=_ProxyTransport(make),
         timeout=None,
@@ -103,6 +103,20 @@ def _aiohttp() -> MakeTransport:
                 ' transport "httpx"'
             )
         return aiohttp_transport(verify=verify, proxy=proxy)
+
+    return make
+
+
+def _websocket() -> MakeTransport:
+    try:
+        from .websocket_transport import WebSocketTransport
+    except ImportError:
+        raise ConfigError("transport \"websocket\" needs the extra: pip install 'streamfold[websocket]'") from None
+
+    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+        unlimited = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        opener = httpx.AsyncHTTPTransport(verify=verify, proxy=proxy, limits=unlimited)
+        return WebSocketTransport(_httpx("httpx", http2=False)(verify, proxy), opener)
 
     return make
 

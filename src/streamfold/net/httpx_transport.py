@@ -63,6 +63,7 @@ def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Reque
     )
     request.stream = _RequestBody(wanted.body)
     request.extensions["streamfold.redactor"] = wanted.redactor
+    request.extensions["streamfold.limits"] = wanted.limits
     if wanted.own_client:
         request.url = _RedactedURL(request.url, wanted.shown_url)
     return request

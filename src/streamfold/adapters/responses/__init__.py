@@ -3,3 +3,4 @@
 from .adapter import ResponsesAdapter, ResponsesQuirks
 from .decode import TEXT_EVENTS, TextEvent
 from .output_items import as_object
+from .websocket import CONNECTION_EXPIRED, RESPONSE_FORGOTTEN, NewestResponse, SocketError, SocketTurn

@@ -244,7 +244,7 @@ def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] 
     if called != [call.id for call in message.tool_calls] or _text(items) != _said(message):
         return None
     calls = {call.id: call for call in message.tool_calls}
-    sent = ((item, _as_input(item, stored=stored)) for item in items)
+    sent = ((item, input_item(item, stored=stored)) for item in items)
     return [
         _call(sendable, calls[_call_id(item)]) if item.get("type") in _WRITTEN and _call_id(item) in calls else sendable
         for item, sendable in sent
@@ -259,7 +259,12 @@ def _call_id(item: Mapping[str, Any]) -> str:
     return str(item.get("call_id") or item.get("id"))
 
 
-def _as_input(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
+def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
+    """Returns an item of an answer as it is sent back; None if it isn't.
+
+    Args:
+        stored: the provider may look it up by its id.
+    """
     refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
     sent = {name: value for name, value in item.items() if name not in refused}
     if item.get("type") != "reasoning" or stored or item.get("encrypted_content") or item.get("content"):

@@ -1,0 +1,173 @@
+"""The Responses API over a WebSocket: requests as messages, messages as events, and the newest response.
+
+The client sends `{"type": "response.create", ...}` with the members of a request; each message of the server is one
+event of the stream. A connection takes one request after the other. The server keeps the newest response of each
+connection in memory, also if nothing is stored, so that the next request may name it and send only what is new.
+
+https://developers.openai.com/api/docs/guides/websocket-mode and
+https://docs.x.ai/developers/advanced-api-usage/websocket-mode describe it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from ...jsontext import int_or_none, str_or_none
+from .encode import input_item
+from .output_items import as_object
+
+CONNECTION_EXPIRED = "websocket_connection_limit_reached"
+"""The code of the error with which a server ends a connection that is too old."""
+
+RESPONSE_FORGOTTEN = "previous_response_not_found"
+"""The code of the error after `previous_response_id` if the server doesn't have that response."""
+
+_ENDS = frozenset(f"response.{end}" for end in ("completed", "incomplete", "failed", "cancelled", "done"))
+_HTTP_ONLY = ("stream", "stream_options", "background", "background_options")  # members that a message must not have
+_STATE = ("previous_response_id", "conversation")
+_HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # read beside an error
+_LINE_END = re.compile(b"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class NewestResponse:
+    """The response that a server remembers for a connection.
+
+    Attributes:
+        response_id: its id.
+        items: digests of all items of the conversation up to its end, as a client sends them back; None if they are
+            unknown, because the request named an earlier response.
+    """
+
+    response_id: str
+    items: tuple[bytes, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketError:
+    """An error that came instead of an answer.
+
+    Attributes:
+        status: the HTTP status that the request would have had over HTTP.
+        headers: what the server says beside it, such as `retry-after`.
+        body: the error object as JSON.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class SocketTurn:
+    """One request for an answer, and the messages of that answer.
+
+    Attributes:
+        names_response: whether the request itself names what it continues.
+        begun: whether an event of the answer has arrived.
+        ended: whether the last message of the answer has arrived.
+        error_code: the code of the error in which it ended; None if there is none.
+        newest: the response that the connection can continue from then on; None if there is none.
+    """
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self._body = {name: value for name, value in body.items() if name not in _HTTP_ONLY}
+        self.names_response = any(self._body.get(name) for name in _STATE)
+        given = self._body.get("input")
+        self._input = given if isinstance(given, list) and not self.names_response else None
+        self._digests = None if self._input is None else tuple(map(_digest, self._input))
+        self._output: list[Any] = []  # items that are done, for servers whose last event has none
+        self.begun = False
+        self.ended = False
+        self.error_code: str | None = None
+        self.newest: NewestResponse | None = None
+
+    @classmethod
+    def read(cls, body: bytes) -> SocketTurn | None:
+        """Returns the turn for the body of a POST; None if it is for HTTP: not streamed, or in the background."""
+        try:
+            read = json.loads(body)
+        except ValueError:
+            return None
+        if not isinstance(read, dict) or read.get("stream") is not True or read.get("background"):
+            return None
+        return cls(read)
+
+    def continues(self, newest: NewestResponse | None) -> bool:
+        """Returns whether this request continues a response, by its id or because its input begins with all of it."""
+        if newest is None:
+            return False
+        if self.names_response:
+            return self._body.get("previous_response_id") == newest.response_id
+        if self._digests is None or newest.items is None or len(self._digests) <= len(newest.items):
+            return False
+        return self._digests[: len(newest.items)] == newest.items
+
+    def message(self, newest: NewestResponse | None = None) -> str:
+        """Returns the message for the request.
+
+        Args:
+            newest: the response of the connection that it `continues`: then only new items are sent. None: all are.
+        """
+        self._output, self.begun, self.ended, self.error_code, self.newest = [], False, False, None, None
+        body = {"type": "response.create", **self._body}
+        if newest is not None and newest.items is not None and self._input is not None:
+            body |= {"previous_response_id": newest.response_id, "input": self._input[len(newest.items) :]}
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+    def feed(self, message: bytes) -> bytes | SocketError:
+        """Returns a message as a server-sent event; an error that has a status and came before any event as such."""
+        try:
+            payload = as_object(json.loads(message))
+        except ValueError:  # the decoder says what is wrong with it
+            payload = {}
+        kind = payload.get("type")
+        if kind == "error":
+            self.ended = True
+            return self._read_error(payload, message)
+        if isinstance(kind, str) and kind.startswith("response."):
+            self.begun = True
+            if kind == "response.output_item.done":
+                self._output.append(payload.get("item"))
+            elif kind in _ENDS:
+                self.ended = True
+                self._end(as_object(payload.get("response")))
+        return _event(message)
+
+    def _read_error(self, payload: dict[str, Any], message: bytes) -> bytes | SocketError:
+        error = as_object(payload.get("error")) or payload  # flat in the documentation of streams
+        self.error_code = str_or_none(error.get("code"))
+        status = int_or_none(payload.get("status", payload.get("status_code")))
+        if status is None or not 400 <= status < 600 or self.begun:
+            return _event(message)
+        # Codex reads the headers of HTTP here (openai/codex: codex-api/src/endpoint/responses_websocket.rs).
+        found = {name.lower(): str(value) for name, value in as_object(payload.get("headers")).items()}
+        headers = {name: value for name, value in found.items() if name.startswith(_HEADERS) and value.isascii()}
+        return SocketError(status, headers, message)
+
+    def _end(self, response: dict[str, Any]) -> None:
+        """Notes a response that can be continued. After any other, the history is not what the server remembers."""
+        error = as_object(response.get("error"))
+        self.error_code = str_or_none(error.get("code"))
+        response_id, output = response.get("id"), response.get("output") or self._output
+        if response.get("status") != "completed" or not isinstance(response_id, str) or not isinstance(output, list):
+            return
+        items = None
+        if self._digests is not None:
+            stored = self._body.get("store") is not False
+            sent_back = [input_item(item, stored=stored) for item in output if isinstance(item, Mapping)]
+            items = (*self._digests, *(_digest(item) for item in sent_back if item is not None))
+        self.newest = NewestResponse(response_id, items)
+
+
+def _event(message: bytes) -> bytes:
+    """Returns a message as a server-sent event."""
+    return b"".join(b"data: %b\n" % line for line in _LINE_END.split(message)) + b"\n"
+
+
+def _digest(item: Any) -> bytes:
+    return sha256(json.dumps(item, sort_keys=True, separators=(",", ":")).encode()).digest()

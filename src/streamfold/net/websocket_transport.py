@@ -1,0 +1,386 @@
+"""Sends requests for answers of the Responses API over WebSockets, and all other requests over HTTP.
+
+It is a transport of httpx like any other: a POST becomes a message, and the messages of its answer become the
+server-sent events of a response. So timeouts, retries, redaction, recordings and the decoder are those of HTTP.
+httpx opens the connections (TLS, proxies, the request with `Upgrade`), `websockets` reads and writes their frames.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha1, sha256
+from secrets import token_bytes
+from typing import Any, Self
+
+import anyio
+import httpcore
+import httpx
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Frame, Opcode
+from websockets.protocol import CLIENT, OPEN, Protocol
+
+from ..adapters.responses import CONNECTION_EXPIRED, RESPONSE_FORGOTTEN, NewestResponse, SocketError, SocketTurn
+from ..engine import error_body
+from ..errors import ProtocolError
+from ..types import Limits, Reply
+from .connection_reuse import is_readable
+from .httpx_transport import sent_url
+from .transport_errors import MalformedResponse, is_network_error
+
+_PATH = "/responses"
+_OLDEST = 55 * 60.0  # seconds: servers close a connection after 60 minutes, whatever it does then
+_MOST_IDLE = 16  # connections: the one that was idle longest gets the next conversation
+_READ = 2**16  # bytes
+_CLOSING = 1.0  # seconds to tell the server that a connection is closed
+_ARRIVED = 0.001  # seconds to read what the event loop has read of an idle connection
+_REPEATS = 2  # of a message that a server refuses because of what the connection was, or knew
+_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+# Headers of the POST that say nothing of a connection.
+_OF_POST = ("accept", "connection", "content-length", "content-type", "transfer-encoding")
+# Answers of servers that have no WebSocket at this place.
+_NO_WEBSOCKET = (200, 400, 404, 405, 426, 501)
+
+
+class WebSocketTransport(httpx.AsyncBaseTransport):
+    """Keeps one connection for each conversation.
+
+    A request that continues the newest response of an idle connection is sent on it, without what the server knows. Any
+    other gets a new connection, or one that belongs to no conversation any more.
+
+    Args:
+        http: sends the requests that aren't for a streamed answer of the Responses API.
+        opener: opens the connections.
+        now: returns the time in seconds; None: that of the event loop.
+    """
+
+    def __init__(
+        self,
+        http: httpx.AsyncBaseTransport,
+        opener: httpx.AsyncBaseTransport,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        self._http = http
+        self._opener = opener
+        self._now = now or anyio.current_time
+        self._idle: list[_Connection] = []  # the one that was used last is the last one
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "POST" or not request.url.path.endswith(_PATH):
+            return await self._http.handle_async_request(request)
+        turn = SocketTurn.read(await request.aread())
+        if turn is None:
+            return await self._http.handle_async_request(request)
+        head = _handshake(request)
+        connection = await self._idle_for(turn, _identity(head))
+        is_new = connection is None
+        for repeats in range(_REPEATS + 1):
+            if connection is None:
+                opened = await self._open(head, request)
+                if isinstance(opened, httpx.Response):
+                    return opened
+                connection = opened
+            try:
+                first = await connection.begin(turn)
+            except ConnectionClosedInOrder as exc:
+                if is_new or repeats == _REPEATS:
+                    raise httpx.RemoteProtocolError(str(exc)) from exc
+                connection, is_new = None, True  # it was closed while it was idle
+                continue
+            if repeats < _REPEATS and turn.error_code == CONNECTION_EXPIRED:
+                await connection.aclose()
+                connection, is_new = None, True
+            elif repeats < _REPEATS and turn.error_code == RESPONSE_FORGOTTEN and connection.sent_less:
+                connection.newest = None
+            else:
+                return self._response(connection, turn, first)
+        raise AssertionError("the last repeat returns or raises")
+
+    async def aclose(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.aclose()
+        await self._opener.aclose()
+        await self._http.aclose()
+
+    def release(self, connection: _Connection) -> None:
+        """Keeps a connection whose answer has ended for the next request."""
+        self._idle.append(connection)
+
+    def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:
+        body = _Body(self, connection, turn, [event for event in first if isinstance(event, bytes)])
+        extensions = {"streamfold.connection": connection}  # for its socket
+        if isinstance(error := first[-1], SocketError):
+            headers = {"content-type": "application/json", **error.headers}
+            body.pieces = [error.body]
+            return httpx.Response(error.status, headers=headers, stream=body, extensions=extensions)
+        headers = {"content-type": "text/event-stream", **connection.headers}
+        return httpx.Response(200, headers=headers, stream=body, extensions=extensions)
+
+    async def _idle_for(self, turn: SocketTurn, identity: bytes) -> _Connection | None:
+        """Returns the idle connection on which a request is sent; None if a new one is needed."""
+        while (connection := self._choice(turn, identity)) is not None:
+            self._idle.remove(connection)
+            if not turn.continues(connection.newest):
+                connection.newest = None
+            if self._now() - connection.opened_at < _OLDEST and await connection.is_silent():
+                return connection
+            await connection.aclose()
+        return None
+
+    def _choice(self, turn: SocketTurn, identity: bytes) -> _Connection | None:
+        same = [connection for connection in self._idle if connection.identity == identity]
+        found = [connection for connection in same if turn.continues(connection.newest)]
+        free = [connection for connection in same if connection.newest is None]
+        if found or free:
+            return (found or free)[-1]
+        return same[0] if len(same) >= _MOST_IDLE else None
+
+    async def _open(self, head: httpx.Request, request: httpx.Request) -> _Connection | httpx.Response:
+        """Opens a connection. Returns the response of a server that refuses it."""
+        for surplus in self._idle[: max(0, len(self._idle) - _MOST_IDLE + 1)]:  # of other keys or addresses
+            self._idle.remove(surplus)
+            await surplus.aclose()
+        key = b64encode(token_bytes(16))
+        head.headers["Sec-WebSocket-Key"] = key.decode()
+        response = await self._opener.handle_async_request(head)
+        if response.status_code != httpx.codes.SWITCHING_PROTOCOLS:
+            return await _refused(response) if response.status_code in _NO_WEBSOCKET else response
+        try:
+            accepted = b64encode(sha1(key + _MAGIC, usedforsecurity=False).digest()).decode()
+            headers = response.headers
+            if headers.get("upgrade", "").lower() != "websocket" or headers.get("sec-websocket-accept") != accepted:
+                raise MalformedResponse("the server switches to another protocol than WebSocket")
+            if "sec-websocket-extensions" in headers or "sec-websocket-protocol" in headers:
+                raise MalformedResponse("the server chose an extension of WebSocket that was not offered")
+        except MalformedResponse:
+            await response.aclose()
+            raise
+        limits: Limits = request.extensions.get("streamfold.limits", Limits())
+        return _Connection(response, _identity(head), self._now(), limits.event_bytes)
+
+
+class ConnectionClosedInOrder(Exception):
+    """The server closed a WebSocket before it said anything about the request."""
+
+
+class _Connection:
+    """One WebSocket.
+
+    Attributes:
+        identity: of the address and the headers with which it was opened.
+        opened_at: when.
+        headers: those of its first response that concern an answer.
+        newest: the response that the server remembers for it; None if no conversation can be continued on it.
+        sent_less: whether the last request was sent without what the server knows.
+    """
+
+    def __init__(self, response: httpx.Response, identity: bytes, opened_at: float, most: int) -> None:
+        self._response = response
+        self._stream: Any = response.extensions["network_stream"]
+        self._protocol = Protocol(CLIENT, state=OPEN, max_size=most)
+        self._most = most
+        self._begun = b""  # a message in several frames
+        self.identity = identity
+        self.opened_at = opened_at
+        self.headers = {name: response.headers[name] for name in ("x-request-id",) if name in response.headers}
+        self.newest: NewestResponse | None = None
+        self.sent_less = False
+
+    def get_extra_info(self, info: str) -> Any:
+        """Returns a fact about the connection, such as its socket."""
+        return self._stream.get_extra_info(info)
+
+    async def begin(self, turn: SocketTurn) -> list[bytes | SocketError]:
+        """Sends a request. Returns the events until the answer has begun or ended. Closes the connection if it fails.
+
+        Raises:
+            ConnectionClosedInOrder: the server closed it before any event.
+        """
+        try:
+            self.sent_less = self.newest is not None and not turn.names_response
+            self._protocol.send_text(turn.message(self.newest).encode())
+            await self._flush()
+            events: list[bytes | SocketError] = []
+            while not (turn.begun or turn.ended):
+                messages = await self.receive()
+                if not messages and not events and self._protocol.close_rcvd is not None:
+                    raise ConnectionClosedInOrder(self.how_it_ended())
+                if not messages:
+                    raise httpx.RemoteProtocolError(self.how_it_ended())
+                events += self.feed(turn, messages)
+            return events
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def feed(self, turn: SocketTurn, messages: list[bytes]) -> list[bytes | SocketError]:
+        """Returns the events of messages. A message behind the end of an answer ends the connection."""
+        events: list[bytes | SocketError] = []
+        for message in messages:
+            if turn.ended:
+                self._protocol.fail(1002, "a message that answers no request")
+                break
+            events.append(turn.feed(message))
+        return events
+
+    async def receive(self) -> list[bytes]:
+        """Waits for messages, and answers pings. Returns none at the end of the connection.
+
+        Raises:
+            ProtocolError: a message is too large.
+        """
+        while self.is_open:
+            if messages := await self._read(None):
+                return messages
+        if isinstance(self._protocol.parser_exc, PayloadTooBig):
+            raise ProtocolError(f"a message has more than {self._most} bytes (limits.event_bytes)", partial=Reply())
+        return []
+
+    async def is_silent(self) -> bool:
+        """Returns whether nothing has arrived on the idle connection, pings aside, which are answered."""
+        waiting = is_readable(self.get_extra_info("socket"))
+        try:
+            messages = await self._read(_CLOSING if waiting else _ARRIVED)
+        except httpcore.ReadTimeout:
+            return not waiting
+        except httpcore.NetworkError:
+            return False
+        return self.is_open and not messages and not self._begun
+
+    @property
+    def is_open(self) -> bool:
+        """False if one of both sides has closed it."""
+        return self._protocol.state is OPEN
+
+    def how_it_ended(self) -> str:
+        """Returns why the connection can't be read any more."""
+        if self._protocol.parser_exc is not None and not isinstance(self._protocol.parser_exc, EOFError):
+            return f"the server sent a malformed WebSocket frame: {self._protocol.parser_exc}"
+        closed = self._protocol.close_rcvd
+        if closed is None:
+            return "the WebSocket ended without a closing frame"
+        return f"the server closed the WebSocket: {closed.code} {closed.reason}".rstrip()
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        with anyio.CancelScope(shield=True):
+            try:
+                if self.is_open:
+                    self._protocol.send_close(1000)
+                with anyio.move_on_after(_CLOSING):
+                    await self._flush()
+            except Exception as exc:  # then it is closed already
+                if not is_network_error(exc):
+                    raise
+            finally:
+                with anyio.move_on_after(_CLOSING), suppress(anyio.BrokenResourceError):
+                    await self._response.aclose()
+
+    async def _read(self, seconds: float | None) -> list[bytes]:
+        data = await self._stream.read(_READ, timeout=seconds)
+        if data:
+            self._protocol.receive_data(data)
+        else:
+            self._protocol.receive_eof()
+        messages = [
+            message
+            for frame in self._protocol.events_received()
+            if isinstance(frame, Frame) and (message := self._joined(frame)) is not None
+        ]
+        with suppress(httpcore.NetworkError):  # of a pong: the next read says that the connection is lost
+            await self._flush()
+        return messages
+
+    def _joined(self, frame: Frame) -> bytes | None:
+        """Returns the message that a frame completes."""
+        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            return None
+        self._begun += bytes(frame.data)
+        if not frame.fin:
+            return None
+        message, self._begun = self._begun, b""
+        return message
+
+    async def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:  # else the end of what is sent, which closing says
+                await self._stream.write(data)
+
+
+class _Body(httpx.AsyncByteStream):
+    """The events of an answer. Not a generator, which the garbage collector would have to end.
+
+    Attributes:
+        pieces: what has arrived.
+    """
+
+    def __init__(
+        self, transport: WebSocketTransport, connection: _Connection, turn: SocketTurn, pieces: list[bytes]
+    ) -> None:
+        self.pieces = pieces
+        self._transport = transport
+        self._connection: _Connection | None = connection
+        self._turn = turn
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.pieces:
+            data, self.pieces = b"".join(self.pieces), []
+            return data
+        connection = self._connection
+        if self._turn.ended or connection is None:
+            raise StopAsyncIteration
+        messages = await connection.receive()
+        if not messages:
+            raise httpx.RemoteProtocolError(connection.how_it_ended())
+        return b"".join(event for event in connection.feed(self._turn, messages) if isinstance(event, bytes))
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._turn.ended and self._turn.error_code != CONNECTION_EXPIRED and connection.is_open:
+            connection.newest = self._turn.newest
+            self._transport.release(connection)
+        else:
+            await connection.aclose()
+
+
+def _handshake(request: httpx.Request) -> httpx.Request:
+    """Returns the request that opens a connection, with address and headers of a POST."""
+    headers = [(name, value) for name, value in request.headers.raw if name.lower().decode() not in _OF_POST]
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    headers += [(name.encode(), value.encode()) for name, value in upgrade.items()]
+    head = httpx.Request("GET", "http://localhost", headers=headers, extensions=request.extensions)
+    head.url = request.url  # as it is: its text may be another one, without secrets
+    return head
+
+
+def _identity(head: httpx.Request) -> bytes:
+    """Returns a digest of address and headers: only requests with the same ones share connections."""
+    headers = sorted((name.lower(), value) for name, value in head.headers.raw if name.lower() != b"sec-websocket-key")
+    return sha256(repr((sent_url(head.url), headers)).encode()).digest()
+
+
+async def _refused(response: httpx.Response) -> httpx.Response:
+    """Returns the response for a request whose WebSocket was refused."""
+    received = bytearray()
+    try:
+        async for piece in response.aiter_raw():
+            received += piece
+            if len(received) > _READ:
+                break
+    finally:
+        await response.aclose()
+    read = error_body(received.decode("utf-8", "replace").strip())
+    said = read.get("error", read) if isinstance(read, dict) else read
+    said = said.get("message", said) if isinstance(said, dict) else said
+    message = f"the server opens no WebSocket here (HTTP {response.status_code}): {said or 'no message'}"
+    status = response.status_code if response.status_code >= 400 else httpx.codes.UPGRADE_REQUIRED
+    body = json.dumps({"error": {"message": f'{message}; use transport = "httpx"', "type": "invalid_request_error"}})
+    return httpx.Response(status, headers={"content-type": "application/json"}, content=body.encode())
