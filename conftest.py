@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers for each core: a good part of the tests wait, for sockets, processes and clocks."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """No test reads the configuration of the person who runs it; property tests try as much as `scale` says."""
     config.addinivalue_line(

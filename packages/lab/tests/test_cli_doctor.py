@@ -73,6 +73,7 @@ class Chatty(Patient):
         return b"upstream busy\n\n" + super()._rewritten(event)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("patient", "verdict", "code"), [(Chatty(), "fault", 3), (Patient(ends_early=True), "unfaithful", 4)]
 )

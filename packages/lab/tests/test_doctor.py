@@ -159,6 +159,7 @@ def test_the_number_of_stop_texts_is_one_that_is_accepted(most: int) -> None:
     assert found == {9: 5, 17: None}.get(most, most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "times"), some([(name, times) for times in (1, None) for name in FAULTS], 7))
 def test_a_planted_fault_is_named(name: str, times: int | None, clean: ReportCard) -> None:
     """A fault is named whether it happens always or once, and no other one is."""
@@ -222,6 +223,7 @@ def test_the_written_profile_fits(name: str, tmp_path: Path) -> None:
     assert again.with_verdict("fault") == []
 
 
+@pytest.mark.slow
 def test_no_key_is_in_the_output(tmp_path: Path) -> None:
     """Cards, recordings and profiles have no key, also where the server echoes it."""
     patient = Patient(echo=KEY)
