@@ -107,11 +107,49 @@ async def test_gemini(form: str) -> None:
     assert sorted(body) == ["contents", "generationConfig", "systemInstruction", "tools"]
 
 
+async def catalogue_count(spec: str, reply: Any, **options: Any) -> tuple[int, str, Any]:
+    """The count of a provider of the catalogue, and the path and body of the request for it."""
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=reply)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handler)) as client:
+        provider = Provider.from_config(spec, api_key="k", http_client=client)
+        number = await provider.count_tokens(TALK, TOOLS, temperature=0.5, max_output_tokens=99, **options)
+    [request] = seen
+    return number, request.url.path, json.loads(request.content)
+
+
+async def test_responses() -> None:
+    """The prompt alone: what is read of it for a count, and neither limit nor stream nor sampling."""
+    reply = {"object": "response.input_tokens", "input_tokens": 31}
+    number, path, body = await catalogue_count("openai-responses:gpt-5.6", reply, reasoning_effort="low")
+    assert (number, path) == (31, "/v1/responses/input_tokens")
+    assert sorted(body) == ["input", "model", "reasoning", "tool_choice", "tools"]
+    assert body["input"][-1] == {"type": "message", "role": "user", "content": "Hi"}
+
+
+async def test_chat_completions_beside_responses() -> None:
+    """OpenAI counts by the Responses API alone, for models that are asked by Chat Completions too."""
+    number, path, body = await catalogue_count("openai:gpt-4.1", {"input_tokens": 31})
+    assert (number, path, body["model"]) == (31, "/v1/responses/input_tokens", "gpt-4.1")
+
+
+async def test_kimi() -> None:
+    """Messages and tools, as a request for an answer has them."""
+    number, path, body = await catalogue_count("kimi:kimi-k2.6", {"data": {"total_tokens": 80}})
+    assert (number, path) == (80, "/v1/tokenizers/estimate-token-count")
+    assert sorted(body) == ["messages", "model", "tools"]
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+
+
 @each_row("adapter", ["chat", "kimi", "responses"])
 async def test_an_api_that_can_not_count(adapter: str) -> None:
     """The error says which ones can; nothing is sent."""
     provider = Provider.from_config({"base_url": "http://127.0.0.1:9/v1", "adapter": adapter, "model": "m"})
-    with pytest.raises(ConfigError, match=rf"'{adapter}' can't count tokens\. Adapters that can: anthropic, gemini"):
+    with pytest.raises(ConfigError, match=rf"'{adapter}' can't count tokens here\. Those that can: anthropic, gemini"):
         await provider.count_tokens("Hi")
 
 

@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamfold.sync
-from streamfold import ConfigError, Message, Provider, ToolCall, assistant, system, tool_result, trim_history, user
+from streamfold import (
+    ConfigError,
+    Message,
+    ModelNotFoundError,
+    Provider,
+    ToolCall,
+    assistant,
+    system,
+    tool_result,
+    trim_history,
+    user,
+)
 from streamfold.requests import Request, estimated_tokens
 from streamfold.testing import ScriptedProvider
 
@@ -93,6 +104,24 @@ async def test_counts_of_the_provider() -> None:
     assert 3 < len(left) < len(talk)
     assert len(asked) < 6
     assert await trim_history(talk, 30, model=ScriptedProvider()) == talk[-1:]
+
+
+@pytest.mark.one_loop
+async def test_a_server_without_counts() -> None:
+    """A server that speaks the API, and doesn't have its request for counts, is no reason to fail: estimates decide."""
+    answers = {
+        "Unknown request URL": TALK[:1] + TALK[5:],
+        "The model 'gpt-5.6' does not exist": None,  # that one can be told, and no answer would come either
+    }
+    for message, left in answers.items():
+        reply = httpx.Response(404, json={"error": {"message": message, "code": left is None and "model_not_found"}})
+        async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _, reply=reply: reply)) as client:
+            model = Provider.from_config("openai-responses:gpt-5.6", api_key="k", http_client=client)
+            if left is not None:
+                assert await trim_history(TALK, tokens(TALK) - 1, model=model) == left
+                continue
+            with pytest.raises(ModelNotFoundError):
+                await trim_history(TALK, tokens(TALK) - 1, model=model)
 
 
 @pytest.mark.one_loop

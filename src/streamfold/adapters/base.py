@@ -109,7 +109,7 @@ class Adapter(ABC):
             vendor.
         sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
             one that a request has is dropped with a warning, or refused where the request would mean something else.
-        counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
+        counts_tokens: whether the endpoint counts the tokens of a prompt: see `encode_count` and `read_count`.
         drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
@@ -124,7 +124,7 @@ class Adapter(ABC):
     framing: type[Framing] | None = None
     maker: ClassVar[str | None] = None
     sends: ClassVar[Collection[str]] = ()
-    counts_tokens: ClassVar[bool] = False
+    counts_tokens: bool = False
     drops_bound_thinking: ClassVar[bool] = False
     refused: tuple[ReplyWarning, ...] = ()
     kind_follows_text: bool = False
@@ -270,8 +270,8 @@ class Adapter(ABC):
         Raises:
             ConfigError: the wire format has no such request.
         """
-        able = [name for name in _BUILT_IN if find_adapter(name).counts_tokens]
-        raise ConfigError(f"the API of adapter {self.name!r} can't count tokens. Adapters that can: {', '.join(able)}")
+        able = "anthropic, gemini; kimi and responses at providers with the quirk counts_tokens"
+        raise ConfigError(f"the API of adapter {self.name!r} can't count tokens here. Those that can: {able}")
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens, below the base URL."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigError
+from ..errors import ConfigError, ModelNotFoundError, NotFoundError
 from ..requests import Request, estimated_tokens, read_messages
 from ..types import Message, Messages
 from .chat_model import check_model
@@ -41,8 +41,13 @@ async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel 
     if info is None or info.count is None:
         return trim_by_estimate(messages, max_tokens)
     kept, groups = _read(messages, max_tokens)
-    while (tokens := await info.count(Request("", kept), None)) > max_tokens and groups:
-        kept = _without_oldest(kept, groups, tokens, max_tokens)
+    try:
+        while (tokens := await info.count(Request("", kept), None)) > max_tokens and groups:
+            kept = _without_oldest(kept, groups, tokens, max_tokens)
+    except NotFoundError as error:
+        if isinstance(error, ModelNotFoundError):
+            raise
+        return trim_by_estimate(messages, max_tokens)  # the server has the API, without the request for counts
     return list(kept)
 
 

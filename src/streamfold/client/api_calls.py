@@ -44,10 +44,26 @@ async def call_api(
     return await _send(endpoint, request, endpoint.request_info(call.path, Request(model, ())), read, max_retries)
 
 
+def counts_tokens(endpoint: Endpoint, model: str | None) -> bool:
+    """Returns whether the endpoint counts the tokens of a prompt, by any of its APIs."""
+    name = model or ""
+    return endpoint.model(name).adapter.counts_tokens or _counting_api(endpoint, name) is not None
+
+
+def _counting_api(endpoint: Endpoint, model: str) -> str | None:
+    """Returns the other API of the endpoint if that alone counts tokens, as OpenAI's Responses does; else None."""
+    adapter = endpoint.model(model).adapter
+    other = None if adapter.counts_tokens else endpoint.other_api(adapter.name)
+    return other if other is not None and endpoint.model(model, other).adapter.counts_tokens else None
+
+
 async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
     """Returns how many tokens a prompt has. See `Provider.count_tokens`."""
     request = endpoint.request(params.request)
-    adapter = endpoint.model(request.model).adapter
+    api = _counting_api(endpoint, request.model)
+    adapter = endpoint.model(request.model, api).adapter
+    if api is not None:
+        request = endpoint.request(params.request, api)
     ready = adapter.prepare_count(request, repair_history=params.repair_history, endpoint=endpoint.profile)
     http_request = endpoint.http_request(adapter, ready, params.timeouts, params.extra_headers)
     read = json_reader("a count of tokens", adapter.read_count, endpoint.profile.limits)

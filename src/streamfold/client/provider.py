@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from ..adapters import find_adapter
 from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, check_model, forward_source
 from ..config import Config, Profile, load_profiles
 from ..errors import ConfigError
@@ -22,7 +21,7 @@ from ..requests import Capabilities, ChatOptions, Request
 from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
 from ..types import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from ..urls import shown_url
-from .api_calls import count_tokens, fetch_file
+from .api_calls import count_tokens, counts_tokens, fetch_file
 from .batches import BatchClient
 from .costs import ModelPrices, ProfilePricing
 from .endpoint import Endpoint
@@ -282,7 +281,7 @@ class _OwnModel(BaseChatModel):
             profile.default_options().extra_body,
             partial(_output_limits, profile),
         )
-        return ModelInfo((backend,), count=self._count if find_adapter(adapter).counts_tokens else None)
+        return ModelInfo((backend,), count=self._count if counts_tokens(self._endpoint, profile.model) else None)
 
     async def _count(self, request: Request, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
         return await count_tokens(self._endpoint, ChatParams(request, timeouts=timeouts))

@@ -19,6 +19,7 @@ from ..chat import ChatAdapter, ChatQuirks
 from ..chat.quirks import ReasoningField
 from ..chat.reasoning import disable_reasoning, keep_only_tools, may_reason
 from ..encoding_report import EncodingReport
+from ..prepared_request import required_count
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -30,6 +31,7 @@ class KimiQuirks(ChatQuirks):
 
     Attributes:
         hosted: Moonshot's own API, with its limits on names, schemas and sampling; else another server, such as vLLM.
+        counts_tokens: it has `/tokenizers/estimate-token-count`.
         max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
         reasoning_field: Kimi wants its reasoning back.
         result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
@@ -39,6 +41,7 @@ class KimiQuirks(ChatQuirks):
     reasoning_field: ReasoningField | None = "reasoning_content"
     result_images: bool = True
     hosted: bool = True
+    counts_tokens: bool = False
 
 
 # What is assumed of a model without a family: thinking can be switched, and the hosted API fixes its sampling.
@@ -65,6 +68,7 @@ class KimiAdapter(ChatAdapter):
     def __init__(self, quirks: KimiQuirks | None = None) -> None:
         super().__init__(quirks or KimiQuirks())
         self.hosted = self.quirks.hosted
+        self.counts_tokens = self.quirks.counts_tokens
 
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
@@ -138,6 +142,21 @@ class KimiAdapter(ChatAdapter):
             body.update(self._thinking(effort, bool(request.family.efforts)))
         body.update(request.options.extra_body)  # once more: it wins over ours
         return body
+
+    def count_path(self, request: Request) -> str:
+        """Returns the path of a request for the number of tokens: https://platform.moonshot.ai/docs/api/estimate."""
+        return "/tokenizers/estimate-token-count"
+
+    def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens."""
+        if not self.counts_tokens:
+            return super().encode_count(request, report)
+        body = self.encode(request, report)
+        return {name: body[name] for name in ("model", "messages", "tools") if name in body}
+
+    def read_count(self, body: Any) -> int:
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        return required_count(body.get("data") if isinstance(body, Mapping) else None, "total_tokens")
 
     def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:
         """Returns the members for an effort: levels on K3, a switch on the models before it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_rules
@@ -18,8 +18,16 @@ from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
 from ..chat.reasoning import only_allowed_tools
+from ..encoding_report import EncodingReport
+from ..prepared_request import required_count
 from .decode import ResponsesEventReader
 from .encode import ResponsesQuirks, ResponsesRequestWriter
+
+# What a request for the number of tokens takes: `InputTokenCountParams` of https://github.com/openai/openai-python.
+_COUNTED = (
+    "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
+    "conversation", "previous_response_id",
+)  # fmt: skip
 
 
 class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
@@ -35,6 +43,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
 
     def __init__(self, quirks: ResponsesQuirks | None = None) -> None:
         self.quirks = quirks or ResponsesQuirks()
+        self.counts_tokens = self.quirks.counts_tokens
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this API demands of a conversation: ids alone connect calls and results."""
@@ -70,6 +79,24 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         if not (body.get("store") or body.get("background") or self.quirks.store):
             return None
         return f"{self.path}/{quote(answer_id, safe='')}?stream=true&starting_after={after}"
+
+    def count_path(self, request: Request) -> str:
+        """Returns the path of a request for the number of tokens.
+
+        https://platform.openai.com/docs/api-reference/responses/input-tokens
+        """
+        return f"{self.path}/input_tokens"
+
+    def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
+        if not self.counts_tokens:
+            return Adapter.encode_count(self, request, report)
+        body = self.encode(request, report)
+        return {name: body[name] for name in _COUNTED if name in body}
+
+    def read_count(self, body: Any) -> int:
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
         """Returns where a file is: in the container of the code that made it, or among all files."""

@@ -379,6 +379,7 @@ class ResponsesQuirks:
             for servers whose input has no other items (Perplexity, by the types of its SDK).
         format_member: the member of the request that says which format the answer has.
         added_tools: tools may stand inside the conversation (`additional_tools`). If not, they go to the others.
+        counts_tokens: it has `/responses/input_tokens`. Azure doesn't (learn.microsoft.com/answers/questions/5889782).
         tool_choice: whether `tool_choice` is sent. If not, tools that it excludes are left out.
     """
 
@@ -393,6 +394,7 @@ class ResponsesQuirks:
     format_member: Literal["text", "response_format"] = "text"
     tool_choice: bool = True
     added_tools: bool = False
+    counts_tokens: bool = False
 
 
 # Each of them lets the provider go on with what it has kept.
