@@ -149,7 +149,9 @@ async def test_kimi() -> None:
 async def test_an_api_that_can_not_count(adapter: str) -> None:
     """The error says which ones can; nothing is sent."""
     provider = Provider.from_config({"base_url": "http://127.0.0.1:9/v1", "adapter": adapter, "model": "m"})
-    with pytest.raises(ConfigError, match=rf"'{adapter}' can't count tokens here\. Those that can: anthropic, gemini"):
+    with pytest.raises(
+        ConfigError, match=rf"'{adapter}' can't count tokens here\. Adapters that can: anthropic, gemini"
+    ):
         await provider.count_tokens("Hi")
 
 

@@ -93,3 +93,21 @@ async def test_what_is_kept_nowhere_is_refused(member: str) -> None:
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(member)
     assert compact.status_code in (404, 405)
+
+
+@each_row(
+    ("responses", "quirks", "counted"),
+    [(True, {"counts_tokens": True}, True), (False, {"counts_tokens": True}, True), (True, {}, False)],
+)
+async def test_tokens_are_counted(responses: bool, quirks: dict[str, Any], counted: bool) -> None:
+    """By the provider where it can, else by an estimate that says so; whether responses are stored or not."""
+    body = {"model": "main", "input": [message("user", "a" * 400)], "tools": [TOOL]}
+    reply = b'{"object": "response.input_tokens", "input_tokens": 57}'
+    async with behind(reply, adapter="responses", quirks=quirks, responses=responses) as client:
+        answer = await client.post(f"{RESPONSES}/input_tokens", json=body)
+        paths = [request.url.path for request in client.upstream.requests]  # type: ignore[attr-defined]
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["object"] == "response.input_tokens"
+    assert paths == (["/v1/responses/input_tokens"] if counted else [])
+    assert ("x-streamfold-warnings" in answer.headers) is not counted
+    assert (answer.json()["input_tokens"] == 57) is counted

@@ -271,7 +271,7 @@ class Adapter(ABC):
             ConfigError: the wire format has no such request.
         """
         able = "anthropic, gemini; kimi and responses at providers with the quirk counts_tokens"
-        raise ConfigError(f"the API of adapter {self.name!r} can't count tokens here. Those that can: {able}")
+        raise ConfigError(f"the API of adapter {self.name!r} can't count tokens here. Adapters that can: {able}")
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens, below the base URL."""

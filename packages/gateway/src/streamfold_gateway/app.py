@@ -214,7 +214,7 @@ class Gateway:
             yield
 
     def _routes(self, api: ClientAPI, endpoint: APIEndpoint) -> list[Route]:
-        if self._responses is not None and api is RESPONSES_API:
+        if self._responses is not None and endpoint is RESPONSES_API.endpoints[0]:
             return StoredResponses(self._handler, self._background, self._responses).routes()
         return [Route(endpoint.path, APIRoute(partial(self._handler.answer, api, endpoint)), methods=["POST"])]
 

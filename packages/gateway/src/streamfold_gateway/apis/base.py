@@ -164,6 +164,10 @@ class ClientAPI(ABC):
             native: for providers of this API alone, which accept all its members.
         """
 
+    def count_body(self, member: str, number: int) -> dict[str, Any]:
+        """Returns the body of an answer that is a number of tokens."""
+        return {member: number}
+
     def counted_body(self, body: Any) -> Any:
         """Returns the body of a request whose tokens are counted as that of a request for an answer."""
         return body
@@ -338,9 +342,10 @@ async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest) ->
     why = "the provider's API can't count tokens"
     try:
         if (number := await route.count(parsed, {"total": _SECONDS})) is not None:
-            return ImmediateAnswer({member: number}, "counted by the provider")
+            return ImmediateAnswer(api.count_body(member, number), "counted by the provider")
     except BadRequestError as error:
         raise from_provider_error(error) from error
     except (APIError, ConfigError) as error:
         why = f"the provider could not count ({type(error).__name__})"
-    return ImmediateAnswer({member: estimated_tokens(request.parsed)}, f"estimated: {why}", exact=False)
+    estimate = api.count_body(member, estimated_tokens(request.parsed))
+    return ImmediateAnswer(estimate, f"estimated: {why}", exact=False)

@@ -90,13 +90,19 @@ _GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary
 class ResponsesAPI(ClientAPI):
     """The Responses API."""
 
-    endpoints = (APIEndpoint("/v1/responses", "resp_"),)
+    endpoints = (
+        APIEndpoint("/v1/responses", "resp_"),
+        APIEndpoint("/v1/responses/input_tokens", "count_", count_member="input_tokens"),
+    )
     adapter = "responses"
     client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
     members = RESPONSES_MEMBERS
 
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
         return parse_responses_request(body)
+
+    def count_body(self, member: str, number: int) -> dict[str, Any]:
+        return {"object": "response.input_tokens", member: number}
 
     def serializer(
         self,
