@@ -96,6 +96,7 @@ class StreamDecoder:
 
     Attributes:
         events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
+        done: whether further data can't matter: the answer or its part has ended, or an error waits to be raised.
 
     >>> decoder = StreamDecoder("chat")
     >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\\n\\n')
@@ -157,6 +158,7 @@ class StreamDecoder:
         self._transcript: list[str] = []  # the payloads of the last events
         self._coalesce = coalesce
         self.events = 0
+        self.done = False
         self._error: StreamError | None = None
         self._closed = False
 
@@ -169,11 +171,6 @@ class StreamDecoder:
     def stopped(self) -> bool:
         """True if the answer was ended at one of the texts of `stop`: more may be on its way."""
         return self._accumulator.stopped
-
-    @property
-    def done(self) -> bool:
-        """True if further data can't matter: the answer or its part has ended, or an error waits to be raised."""
-        return self._accumulator.finished or self._accumulator.part_ended or self._error is not None
 
     @property
     def part_ended(self) -> bool:
@@ -229,7 +226,7 @@ class StreamDecoder:
         chunks: list[StreamChunk] = []
         self._pipeline.next_part(chunks)
         self.resume()
-        self._closed = False
+        self._closed = self.done = False
         return chunks
 
     def end_answer(self) -> list[StreamChunk]:
@@ -240,6 +237,7 @@ class StreamDecoder:
             self._pipeline.end(chunks)
             if (chunk := self._accumulator.finish()) is not None:
                 chunks.append(chunk)
+            self.done = True
         except StreamError as error:
             self._fail(error, chunks)
         self._raise_pending()
@@ -316,6 +314,7 @@ class StreamDecoder:
                 self._finish(interrupted, chunks)
             except StreamError as error:
                 self._fail(error, chunks)
+            self.done |= self._accumulator.finished or self._accumulator.part_ended
         self._closed = True
         return chunks
 
@@ -354,6 +353,7 @@ class StreamDecoder:
                 self.events += 1
             feed(deltas, payload, chunks)
             if accumulator.finished or accumulator.part_ended:
+                self.done = True
                 return
 
     def _begin(self, data: bytes) -> bytes:
@@ -442,7 +442,7 @@ class StreamDecoder:
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
         """Keeps an error to be raised later, and adds the text that was held back."""
-        self._error = error
+        self._error, self.done = error, True
         with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
             self._pipeline.give_up(chunks)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import ProtocolError
@@ -139,7 +140,6 @@ class SSEDecoder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._event_type = event_type()
-        self._plain = _PLAIN_EVENT.match
         self._limit = (limits or Limits()).event_bytes
         self._head: bytes | None = b""  # the first bytes, as long as they may be a byte-order mark
         self._after_cr = False  # the last byte was a CR: an LF that follows belongs to it
@@ -153,19 +153,19 @@ class SSEDecoder:
         self.invalid_utf8 = 0
         self.foreign = ""
 
-    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """Yields the events that `data` completes. Exhaust the iterator before the next call.
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
+        """Returns the events that `data` completes. Exhaust the iterable before the next call.
 
         Raises:
             ProtocolError: an event is larger than the limit.
         """
         if not data:
-            return
+            return ()
         if self._head is not None:
             data = self._head + data
             if len(data) < len(_BOM) and _BOM.startswith(data):
                 self._head = data
-                return
+                return ()
             self._head = None
             data = data.removeprefix(_BOM)
         if self._after_cr:
@@ -176,19 +176,20 @@ class SSEDecoder:
             data = data.replace(b"\r\n", b"\n")
             if b"\r" in data:
                 data = data.replace(b"\r", b"\n")
-        if not (self._size or self._data or self._event) and self._retry is None:
-            at, size_of, match = 0, len(data), self._plain
-            while at < size_of and (found := match(data, at)) is not None and (end := found.end()) - at <= self._limit:
-                name, payload = found.groups()
-                try:
-                    text = payload.decode()
-                except UnicodeDecodeError:
-                    text = self._decode(payload)
-                yield self._event_type(name.decode() if name else "", text, self._id)
-                at = end
-            if at == size_of:
-                return
-            data = data[at:]
+        if self._size or self._data or self._event or self._retry is not None:
+            return self._read_lines(data)
+        events: list[ServerSentEvent] = []
+        at = 0
+        while (found := _PLAIN_EVENT.match(data, at)) is not None and found.end() - at <= self._limit:
+            try:
+                name, text = (found[1] or b"").decode(), found[2].decode()
+            except UnicodeDecodeError:
+                break
+            events.append(self._event_type(name, text, self._id))
+            at = found.end()
+        return events if at == len(data) else chain(events, self._read_lines(data[at:]))
+
+    def _read_lines(self, data: bytes) -> Iterator[ServerSentEvent]:
         lines = data.split(b"\n")
         rest = lines.pop()
         if lines and self._tail:

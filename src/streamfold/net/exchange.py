@@ -28,7 +28,7 @@ from .error_redaction import clear_frames
 from .httpx_transport import ConnectCleanup, HTTPRequest, aclose_generators, build_request, sent_url
 from .rate_limit_headers import read_rate_limit, read_retry_after
 from .redaction import secrets_in_headers
-from .timeouts import Interrupted, ReadTimer, StreamTimeouts, make_steps, shut_down
+from .timeouts import Interrupted, ReadTimer, StreamTimeouts, make_steps, next_or_none, shut_down
 from .transport_errors import describe, has_cause, is_malformed, is_network_error, is_timeout
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class Exchange:
             APITimeoutError: a timeout ran out. Earlier reads returned all data that had arrived.
             APIConnectionError: the connection broke, perhaps because it was closed here.
         """
-        if self._body is None:
+        if (body := self._body) is None:
             return None
         now = self.now()
         due = self._timeouts.start_read(now, made_progress=events != self._events)
@@ -151,9 +151,11 @@ class Exchange:
         try:
             if self._timer is not None:
                 with self._timer.until(due):
-                    data = await self._next_piece()
+                    data = await next_or_none(body)
+                self._at_end = data is None
             elif self._timeout_error is None:
-                data = await self._steps.run(self._next_piece, due)
+                data = await self._steps.run(partial(next_or_none, body), due)
+                self._at_end = data is None
             else:
                 data = None
         except Interrupted:
@@ -265,14 +267,6 @@ class Exchange:
         if self._timer is not None:
             self._timer.close()
             shut_down(self._socket)
-
-    async def _next_piece(self) -> bytes | None:
-        assert self._body is not None  # noqa: S101 - for the type checker
-        try:
-            return await anext(self._body)
-        except StopAsyncIteration:
-            self._at_end = True
-            return None
 
     async def _run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float = inf) -> T | None:
         """Runs a step before the first bytes of the body; None if `aclose` ended it."""

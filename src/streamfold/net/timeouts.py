@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -135,6 +135,14 @@ def make_steps(loop: asyncio.AbstractEventLoop | None) -> _TaskSteps | _ScopedSt
         loop: the running event loop of asyncio; None on trio.
     """
     return _ScopedSteps() if loop is None else _TaskSteps(loop)
+
+
+async def next_or_none(pieces: AsyncIterator[T]) -> T | None:
+    """Returns the next piece of a body; None at its end."""
+    try:
+        return await anext(pieces)
+    except StopAsyncIteration:
+        return None
 
 
 async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
