@@ -39,8 +39,8 @@ from streamfold import (
     user,
 )
 from streamfold.adapters.batches import BatchResult
-from streamfold.client import retrying
-from streamfold.client.retrying import Backoff
+from streamfold.client import retry_backoff
+from streamfold.client.retry_backoff import Backoff
 from streamfold.limits import BudgetExceededError, MemoryLimitStore
 from streamfold.limits.limit_state import Batch
 from streamfold.recording import Recording, ReplayTransport, recording_client
@@ -53,7 +53,7 @@ PAY = Tool("pay", "Pays.", {"type": "object", "properties": {"amount": {"type": 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retry_backoff, "_BACKOFF", Backoff(first=0.001))
 
 
 def text(said: str) -> Step:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from scale import pick, some
 from streamfold import APIError, Fallback, IncompleteStreamError, Provider, Reply, ServerError, StreamError, run_tools
-from streamfold.client import retrying
-from streamfold.client.retrying import Backoff
+from streamfold.client import retry_backoff
+from streamfold.client.retry_backoff import Backoff
 from streamfold.testing import ScriptedProvider
 from tables import each_row
 
@@ -25,7 +25,7 @@ TEXT = "The quick brown fox jumps over the lazy dog."
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retry_backoff, "_BACKOFF", Backoff(first=0.001))
 
 
 def chunk(finish: str | None = None, **delta: Any) -> bytes:

@@ -27,7 +27,7 @@ from http2_servers import begun, whole
 from http2_servers import serving as serving_http2
 from servers import STREAM, Connection, answer, certificate, falls_silent, framed, serving
 from streamfold import APITimeoutError, Provider, turn_cache
-from streamfold.net.timeouts import Interrupted, make_steps
+from streamfold.net.timeouts_and_cancellation import Interrupted, make_steps
 from streamfold.stores import StoreError, ThreadedCalls, persistent, threaded
 from streamfold.stores.persistent import WriteBehindStore
 from tables import each_row

@@ -14,7 +14,7 @@ import pytest
 from folding import DONE, fin, text
 from http2_servers import Peer, begun, serving, whole
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
-from streamfold.client import Backoff, retrying
+from streamfold.client import Backoff, retry_backoff
 from streamfold.net import http_client
 from streamfold.net.http_client import make_client
 from tables import each_row
@@ -151,7 +151,7 @@ async def test_a_stream_that_ends_early_leaves_the_others_alone(how: str) -> Non
 @pytest.mark.slow
 def test_a_connection_whose_first_request_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far it had come: the next request is answered, and nothing stays open."""
-    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retry_backoff, "_BACKOFF", Backoff(first=0.001))
 
     async def main() -> None:
         async with serving(whole) as server:

@@ -12,9 +12,9 @@ import pytest
 from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
-from streamfold.client import Backoff, retry_delay, retrying
+from streamfold.client import Backoff, retry_backoff, retry_delay
 from streamfold.errors import APIConnectionError, QuotaExceededError, error_info, status_error
-from streamfold.net.timeouts import StreamTimeouts
+from streamfold.net.timeouts_and_cancellation import StreamTimeouts
 from streamfold.types import Attempt
 from streamfold.types.limits_and_timeouts import Timeouts
 from tables import each_row
@@ -136,7 +136,7 @@ async def test_attempts_are_on_the_reply() -> None:
 
 async def test_l9_one_budget_for_every_kind_of_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused connections, statuses and errors inside a 200 are counted together, and are all in the error."""
-    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retry_backoff, "_BACKOFF", Backoff(first=0.001))
     inside = answer("200 OK", b'data: {"error":{"message":"full","code":503}}\n\n')
 
     async def script(peer: Connection) -> None:

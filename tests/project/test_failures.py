@@ -16,7 +16,7 @@ import pytest
 import streamfold
 from folding import DONE, call, entry, event, fin, text
 from streamfold import APIError, Fallback, Provider
-from streamfold.client import Backoff, retrying
+from streamfold.client import Backoff, retry_backoff
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "failures.md"
@@ -109,7 +109,7 @@ async def test_the_table_is_true(row: str, monkeypatch: pytest.MonkeyPatch) -> N
     """Class, phase, whether it is retryable, was sent again, went to the next provider, and has the partial answer."""
     error, retryable, again, following, partial, _ = FAILURES[row]
     handler, clocks = scenario(row)
-    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retry_backoff, "_BACKOFF", Backoff(first=0.001))
     asked: list[str] = []
 
     async def answer(request: httpx.Request) -> httpx.Response:

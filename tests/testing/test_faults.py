@@ -26,7 +26,7 @@ from streamfold import (
     StreamError,
     Timeouts,
 )
-from streamfold.client import Backoff, retrying
+from streamfold.client import Backoff, retry_backoff
 from streamfold.engine import event_ranges
 from streamfold.engine.sse import SSEDecoder
 from streamfold.faults import (
@@ -398,7 +398,7 @@ async def test_retries_get_the_recording_in_the_end(
     answering: Answering, faults: list[Fault], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is sent again is answered by the recording that the fault kept back."""
-    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retry_backoff, "_BACKOFF", Backoff(first=0.001))
     clocks = Timeouts(first_event=0.3) if stall(times=1) in faults else Timeouts()
     async with answering(HELLO, *faults, max_retries=2, timeouts=clocks) as provider:
         reply = await outcome(provider)

@@ -12,7 +12,7 @@ from .hooks import Hooks, RequestInfo, read_hooks
 from .prepared_call import Preview
 from .provider import Provider
 from .rejected_options import OptionRestriction, option_restriction, requests_of, with_restrictions
-from .retrying import Backoff, retry_delay
+from .retry_backoff import Backoff, retry_delay
 
 __all__ = ["Backoff", "Endpoint", "call_api", "json_reader", "read_hooks", "requests_of", "retry_delay"]
 

@@ -14,7 +14,7 @@ from ..requests import Request
 from ..types import GeneratedFile, Limits, Reply, Timeouts
 from .endpoint import Endpoint
 from .hooks import Notifier, RequestInfo
-from .retrying import RetryLoop
+from .retry_backoff import RetryLoop
 
 T = TypeVar("T")
 

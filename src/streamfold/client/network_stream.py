@@ -36,7 +36,7 @@ from ..types import Message, PartialToolCall, Reply, ReplyWarning, StreamChunk, 
 from .endpoint import Endpoint
 from .hooks import Notifier
 from .prepared_call import PreparedCall
-from .retrying import RetryLoop
+from .retry_backoff import RetryLoop
 
 
 class AnswerReader:

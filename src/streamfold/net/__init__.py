@@ -23,7 +23,7 @@ from .redaction import (
     secrets_in_json,
     secrets_in_url,
 )
-from .timeouts import Interrupted, StreamTimeouts, event_loop, run_within, whole_answer_timeouts
+from .timeouts_and_cancellation import Interrupted, StreamTimeouts, event_loop, run_within, whole_answer_timeouts
 
 __all__ = ["Redactor", "is_loopback", "make_client", "secrets_in_headers"]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 
-from .timeouts import event_loop, shut_down
+from .timeouts_and_cancellation import event_loop, shut_down
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")

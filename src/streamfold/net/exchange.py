@@ -28,7 +28,7 @@ from .error_redaction import clear_frames
 from .httpx_transport import ConnectCleanup, HTTPRequest, aclose_generators, build_request, sent_url
 from .rate_limit_headers import read_rate_limit, read_retry_after
 from .redaction import secrets_in_headers
-from .timeouts import Interrupted, ReadTimer, StreamTimeouts, make_steps, next_or_none, shut_down
+from .timeouts_and_cancellation import Interrupted, ReadTimer, StreamTimeouts, make_steps, next_or_none, shut_down
 from .transport_errors import describe, has_cause, is_malformed, is_network_error, is_timeout
 
 T = TypeVar("T")

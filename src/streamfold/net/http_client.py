@@ -20,7 +20,7 @@ from ..errors import ConfigError, StreamfoldError
 from ..urls import shown_url
 from .connection_reuse import guard_connections
 from .redaction import Redactor, secrets_in_url
-from .timeouts import event_loop
+from .timeouts_and_cancellation import event_loop
 
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
 _OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml

@@ -1,4 +1,4 @@
-"""The timeouts of a stream, and the waits that they end (asyncio timer and task, trio cancel scope)."""
+"""The timeouts of a stream, and how a wait is cancelled (asyncio timer and task, trio cancel scope)."""
 
 from __future__ import annotations
 
