@@ -28,10 +28,11 @@ from ..requests import (
     fit_sampling,
     missing_capabilities,
     offer_added_tools,
+    report_unsent_options,
 )
 from ..types import ReplyWarning
 from .encoding_report import EncodingReport
-from .prepared_request import PreparedRequest, encode_utf8, rename_members, report_unsent, write_body
+from .prepared_request import PreparedRequest, encode_utf8, rename_members, write_body
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -151,7 +152,7 @@ class Adapter(ABC):
             ConfigError: the request can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair_history, endpoint)
-        changes += report_unsent(ready, self.sends, self.name)
+        changes += report_unsent_options(ready, self.sends, self.name)
         report = EncodingReport()
         members = rename_members(self.encode(ready, report), ready.renames)
         body, replaced = encode_utf8(write_body(members, ready.options.extra_body))

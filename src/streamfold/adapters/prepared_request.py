@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 from ..jsontext import as_count, join_surrogates
-from ..requests import refuse_if_strict
 from ..types import ReplyWarning
 
 if TYPE_CHECKING:
     from ..requests import Request
 
-# Without one of the first the answer is worse, or another one, and still what was wanted. Without the others it is not.
-_DISPENSABLE = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
-_ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -40,37 +36,6 @@ class PreparedRequest:
     body: bytes
     warnings: tuple[ReplyWarning, ...] = ()
     prefix: str | None = None
-
-
-def report_unsent(request: Request, sends: Collection[str], adapter: str) -> list[ReplyWarning]:
-    """Returns a warning for each option of a request that its adapter does not send.
-
-    Args:
-        sends: see `Adapter.sends`.
-
-    Raises:
-        ConfigError: the request would mean something else without the option, or nothing may be changed in it.
-    """
-    warnings = []
-    for name in (*_DISPENSABLE, *_ESSENTIAL):
-        if name in sends or getattr(request.options, name) is None:
-            continue
-        if name == "parallel_tool_calls" and not request.tools:
-            continue  # it means nothing then
-        if name in _ESSENTIAL:
-            raise _not_sent(name, adapter)
-        warnings.append(ReplyWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
-    if request.tools and "tools" not in sends:
-        raise _not_sent("tools", adapter)
-    if request.tools and "tool_choice" not in sends and request.tool_choice not in ("auto", "none"):
-        detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
-        warnings.append(ReplyWarning("forced_choice_dropped", detail))
-    refuse_if_strict(request.options, warnings)
-    return warnings
-
-
-def _not_sent(name: str, adapter: str) -> ConfigError:
-    return ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
 
 
 def rename_members(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Endpoint:
 
     def resolved(self) -> ResolvedEndpoint:
         """Returns address, headers and key; anew when an environment variable has changed."""
-        if not self._resolved.is_current:
+        if self._resolved.environment and not self._resolved.is_current:
             self._resolved = self.profile.resolve()
         return self._resolved
 

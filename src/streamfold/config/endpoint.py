@@ -94,7 +94,7 @@ class ResolvedEndpoint:
     @property
     def is_current(self) -> bool:
         """True if all variables still have these values."""
-        return not self.environment or read_environment(self.environment) == self.environment
+        return read_environment(self.environment) == self.environment
 
     @cached_property
     def key(self) -> str | None:

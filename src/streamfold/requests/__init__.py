@@ -23,7 +23,14 @@ from .model_facts import (
     retirement_notice,
 )
 from .object_reader import ObjectReader, kind_of
-from .option_fitting import OptionRules, fit_options, fit_sampling, nearest_effort, refuse_if_strict
+from .option_fitting import (
+    OptionRules,
+    fit_options,
+    fit_sampling,
+    nearest_effort,
+    refuse_if_strict,
+    report_unsent_options,
+)
 from .options import (
     HEADER_NAME,
     NO_OPTIONS,

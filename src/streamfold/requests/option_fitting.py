@@ -1,4 +1,4 @@
-"""Adapts options that a model or its endpoint does not take: one policy for every wire format.
+"""Adapts options that a model, its endpoint or the wire format does not take: one policy for all of them.
 
 It is renamed (by the adapter), clamped, emulated, or left out, each with a warning; or it is an error, because without
 it the request would mean something else. With `unsupported_options = "strict"`, each change is an error.
@@ -7,7 +7,7 @@ docs/guides/options.md has the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,12 @@ from .reasoning_state import is_reasoning_enabled
 
 if TYPE_CHECKING:
     from ..types import WarningCode
+    from .request import Request
+
+
+# Without one of the first the answer is worse, or another one, and still what was wanted. Without the others it is not.
+_DISPENSABLE = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
+_ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,37 @@ def fit_sampling(
     options = _sampling(options, fitting)
     refuse_if_strict(options, fitting.warnings)
     return options, fitting.warnings
+
+
+def report_unsent_options(request: Request, sends: Collection[str], adapter: str) -> list[ReplyWarning]:
+    """Returns a warning for each option of a request that its adapter does not send.
+
+    Args:
+        sends: see `Adapter.sends`.
+
+    Raises:
+        ConfigError: the request would mean something else without the option, or nothing may be changed in it.
+    """
+    warnings = []
+    for name in (*_DISPENSABLE, *_ESSENTIAL):
+        if name in sends or getattr(request.options, name) is None:
+            continue
+        if name == "parallel_tool_calls" and not request.tools:
+            continue  # it means nothing then
+        if name in _ESSENTIAL:
+            raise _not_sent(name, adapter)
+        warnings.append(ReplyWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
+    if request.tools and "tools" not in sends:
+        raise _not_sent("tools", adapter)
+    if request.tools and "tool_choice" not in sends and request.tool_choice not in ("auto", "none"):
+        detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
+        warnings.append(ReplyWarning("forced_choice_dropped", detail))
+    refuse_if_strict(request.options, warnings)
+    return warnings
+
+
+def _not_sent(name: str, adapter: str) -> ConfigError:
+    return ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
 
 
 def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
