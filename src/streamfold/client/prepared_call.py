@@ -20,7 +20,6 @@ from .endpoint import Endpoint
 from .rejected_options import (
     NO_RESTRICTIONS,
     Restrictions,
-    combination_of,
     restrictions_from_error,
     with_refused_turns,
     with_restrictions,
@@ -180,13 +179,7 @@ class PreparedCall:
             return None
         other_api = None if self.learned.api else self.endpoint.other_api(self.adapter.name)
         new = restrictions_from_error(error, self.adapter, self.sent, self.request, other_api)
-        if new is None or any(
-            restriction.option == known.option for restriction in new.options for known in self.learned.options
-        ):
-            return None
-        if new.schemas and new.schemas <= self.learned.schemas | self.known.schemas:
-            return None
-        if new.turns and new.turns.items() <= {**self.known.turns, **self.learned.turns}.items():
+        if new is None or new.repeats(self.known, self.learned):
             return None
         learned = self.learned + new
         try:
@@ -201,25 +194,9 @@ class PreparedCall:
 
     def accepted(self) -> None:
         """Notes that the server accepted this form of the call, for the calls after it."""
-        endpoint, learned, model = self.endpoint, self.learned, self.request.model
-        if learned.adapter is not None:  # what no option asked for is refused whatever the options are
-            endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(adapter=learned.adapter))
-        if learned.api is not None:
-            served = Restrictions(api=learned.api, api_reason=learned.api_reason)
-            endpoint.restrictions.add(model, self.owner, frozenset(), served)
-        if learned.schemas:  # whatever else a request asks for
-            endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(schemas=learned.schemas))
-        if learned.turns or learned.binds_thinking:
-            bound = Restrictions(turns=learned.turns, binds_thinking=learned.binds_thinking)
-            endpoint.restrictions.add(model, self.owner, frozenset(), bound)
-        if histories := tuple(restriction for restriction in learned.options if restriction.history is not None):
-            endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(histories))
-        others = tuple(restriction for restriction in learned.options if restriction.history is None)
-        if others or learned.only_streams:
-            options = Restrictions(others, only_streams=learned.only_streams)
-            endpoint.restrictions.add(model, self.owner, combination_of(self.request), options)
+        self.endpoint.restrictions.add_learned(self.request, self.owner, self.learned)
         if not self.params.many_conversations and has_cache_marks(self.request):
-            endpoint.prompt_cache.remember(self.request)
+            self.endpoint.prompt_cache.remember(self.request)
 
     def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
         """Adds provider, origin, pricing and warnings to a reply."""

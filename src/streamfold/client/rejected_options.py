@@ -1,4 +1,10 @@
-"""Options that a server rejected: sends the request without them, and remembers the restriction."""
+"""Options that a server rejected: sends the request without them, and remembers the restriction.
+
+1. `RetryLoop` (retry_backoff.py) asks the call for a request without what the error names: `PreparedCall.without`.
+2. `restrictions_from_error` reads from the error how the request may be sent: `Restrictions`.
+3. `with_restrictions` changes the request, with a warning, before its adapter writes it again.
+4. Once that was accepted, `RestrictionCache` remembers it for later calls, which begin at step 3.
+"""
 
 from __future__ import annotations
 
@@ -317,6 +323,19 @@ class Restrictions:
         binds = self.binds_thinking or other.binds_thinking
         return Restrictions((*kept, *other.options), adapter, only_streams, schemas, *api, turns, binds)
 
+    def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
+        """Returns whether the rejected request already had these restrictions, so that it is not sent again.
+
+        Args:
+            known: those that earlier calls had brought.
+            learned: those that rejections of this call had brought.
+        """
+        if any(one.option == other.option for one in self.options for other in learned.options):
+            return True
+        if self.schemas and self.schemas <= learned.schemas | known.schemas:
+            return True
+        return bool(self.turns) and self.turns.items() <= {**known.turns, **learned.turns}.items()
+
 
 NO_RESTRICTIONS = Restrictions()
 
@@ -344,6 +363,25 @@ class RestrictionCache:
         now, asked = self._clock(), combination_of(request)
         fitting = [found for refused, (until, found) in kept if refused <= asked and now < until]
         return sum(fitting, NO_RESTRICTIONS)
+
+    def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
+        """Remembers the restrictions with which a request was accepted.
+
+        Rejected options hold for their combination, the rest for all requests of the model.
+
+        Args:
+            request: before anything was left out.
+        """
+        if learned == NO_RESTRICTIONS:
+            return
+        options = tuple(each for each in learned.options if each.history is None)
+        histories = tuple(each for each in learned.options if each.history is not None)
+        if options or learned.only_streams:
+            rejected = Restrictions(options, only_streams=learned.only_streams)
+            self.add(request.model, owner, combination_of(request), rejected)
+        always = replace(learned, options=histories, only_streams=False)
+        if always != NO_RESTRICTIONS:
+            self.add(request.model, owner, frozenset(), always)
 
     def add(self, model: str, owner: str, refused: Combination, restrictions: Restrictions) -> None:
         """Remembers restrictions of a combination. They replace earlier ones about the same option."""
