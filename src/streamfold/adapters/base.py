@@ -17,6 +17,7 @@ from ..errors import APIError, ConfigError, ErrorInfo, allowed_values_hint, erro
 from ..requests import (
     NO_FAMILY,
     HistoryRules,
+    HostedEndpoint,
     OptionRules,
     Rules,
     apply_rules,
@@ -74,22 +75,8 @@ class Framing(Protocol):
         ...
 
 
-class EndpointInfo(Protocol):
+class EndpointInfo(HostedEndpoint, Protocol):
     """Facts about a provider that errors mention. A `Profile` is one."""
-
-    @property
-    def name(self) -> str:
-        """The provider's configured name."""
-        ...
-
-    @property
-    def hosted(self) -> Collection[str] | None:
-        """The kinds of tools that it runs itself; None: that is not known."""
-        ...
-
-    def api_with_tool(self, kind: str) -> str | None:
-        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
-        ...
 
     def models_with(self, capability: str) -> Collection[str]:
         """Returns some models of this provider that have a capability."""

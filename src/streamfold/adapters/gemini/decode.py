@@ -31,8 +31,6 @@ from ...deltas import (
 from ...errors import ErrorInfo
 from ...jsontext import (
     PathValue,
-    count_or_none,
-    count_or_zero,
     dump_compact,
     int_or_none,
     is_done,
@@ -40,8 +38,9 @@ from ...jsontext import (
     parse_event,
     str_or_none,
 )
-from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, Usage, guess_finish_reason
+from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, guess_finish_reason
 from ..content_blocks import arguments_object
+from ..google_usage import GEMINI_USAGE
 from ..thought_signatures import SIGNATURE
 from .errors import read_google_error
 
@@ -121,7 +120,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
             read = True
             _candidate(candidate, out, ends)
     if isinstance(usage := get("usageMetadata"), dict):
-        out.append(UsageUpdate(usage, _read_usage, whole=True))
+        out.append(UsageUpdate(usage, GEMINI_USAGE.read, whole=True))
     feedback = get("promptFeedback")
     if isinstance(feedback, dict) and (blocked := str_or_none(feedback.get("blockReason"))):
         out.append(ExtraPart("promptFeedback", [non_empty(feedback)], whole=True))
@@ -257,46 +256,3 @@ def _path_value(piece: dict[str, Any]) -> PathValue:
         if name in piece:
             return PathValue(path, piece[name], name == "stringValue" and piece.get("willContinue") is True)
     return PathValue(path, None)
-
-
-def _read_usage(numbers: dict[str, Any]) -> Usage:
-    """Counts as a running total: https://ai.google.dev/api/generate-content#UsageMetadata.
-
-    The candidates' count is without the thoughts, and the prompt's without what built-in tools put into it. Counts that
-    are absent are 0 where there are any: Google leaves zeros out.
-    """
-    names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
-    total, cached = count_or_none(numbers, "totalTokenCount"), count_or_zero(numbers, "cachedContentTokenCount")
-    if total is None and all(count_or_none(numbers, name) is None for name in (*names, "cachedContentTokenCount")):
-        return Usage(raw=numbers)
-    prompt, tools, answer, thoughts = (count_or_zero(numbers, name) for name in names)
-    return Usage(
-        input_tokens=None if prompt is None or tools is None else prompt + tools,
-        output_tokens=None if answer is None or thoughts is None else answer + thoughts,
-        total_tokens=total,
-        cached_tokens=cached,
-        reasoning_tokens=thoughts,
-        raw=numbers,
-        details=_details(numbers),
-    )
-
-
-_DETAILS = {
-    "promptTokensDetails": "input",
-    "toolUsePromptTokensDetails": "input",
-    "candidatesTokensDetails": "output",
-    "cacheTokensDetails": "cached",
-}
-
-
-def _details(numbers: dict[str, Any]) -> dict[str, int]:
-    """Returns the parts of the sums, by modality, and the part of the input that tools put into it."""
-    found: dict[str, int] = {}
-    for member, side in _DETAILS.items():
-        parts = numbers.get(member)
-        for part in parts if isinstance(parts, list) else ():
-            if isinstance(part, dict) and isinstance(part.get("modality"), str):
-                name = f"{side}_{part['modality'].lower()}_tokens"
-                found[name] = found.get(name, 0) + (count_or_none(part, "tokenCount") or 0)
-    tools = count_or_none(numbers, "toolUsePromptTokenCount")
-    return found if tools is None else {**found, "tool_use_input_tokens": tools}

@@ -7,7 +7,7 @@ unchanged, with its signature. The revision before May 2026 has contents instead
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,6 @@ from ...deltas import (
 )
 from ...jsontext import (
     as_count,
-    count_or_none,
-    count_or_zero,
     dump_compact,
     int_or_none,
     is_done,
@@ -47,12 +45,12 @@ from ...types import (
     FinishReason,
     ToolCall,
     ToolCallDelta,
-    Usage,
     from_base64,
     guess_finish_reason,
     to_base64,
 )
 from ..content_blocks import arguments_object
+from ..google_usage import INTERACTIONS_USAGE
 from .errors import failed_interaction, read_interactions_error
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def _created(payload: dict[str, Any], out: list[Delta]) -> None:
 def _status(payload: dict[str, Any], out: list[Delta]) -> None:
     out.append(Meta(str_or_none(payload.get("interaction_id"))))
     if isinstance(usage := payload.get("usage"), dict):
-        out.append(UsageUpdate(usage, read_usage, whole=True))
+        out.append(UsageUpdate(usage, INTERACTIONS_USAGE.read, whole=True))
 
 
 def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -196,12 +194,12 @@ def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):
-        out.insert(0, UsageUpdate(usage, read_usage, whole=True))
+        out.insert(0, UsageUpdate(usage, INTERACTIONS_USAGE.read, whole=True))
 
 
 def _end(interaction: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(usage := interaction.get("usage"), dict):
-        out.append(UsageUpdate(usage, read_usage, whole=True))
+        out.append(UsageUpdate(usage, INTERACTIONS_USAGE.read, whole=True))
         _tool_requests(usage.get("grounding_tool_count"), out)
     for name, extra in (("id", "interaction_id"), ("continuation_token", "continuation_token")):
         if value := str_or_none(interaction.get(name)):
@@ -477,43 +475,3 @@ def _join_thought(step: dict[str, Any]) -> dict[str, Any]:
         else:
             contents.append(piece)
     return {**step, "summary": contents} if "summary" in step else step
-
-
-# --- usage ------------------------------------------------------------------------------------------------------------
-
-_DETAILS = {
-    "input_tokens_by_modality": "input",
-    "tool_use_tokens_by_modality": "input",
-    "output_tokens_by_modality": "output",
-    "cached_tokens_by_modality": "cached",
-}
-
-
-def read_usage(numbers: dict[str, Any]) -> Usage:
-    """Counts as running totals; what tools put into the prompt, and thoughts, are counted beside the others."""
-    names = "total_input_tokens", "total_tool_use_tokens", "total_output_tokens", "total_thought_tokens"
-    total, cached = count_or_none(numbers, "total_tokens"), count_or_zero(numbers, "total_cached_tokens")
-    if total is None and all(count_or_none(numbers, name) is None for name in (*names, "total_cached_tokens")):
-        return Usage(raw=numbers)
-    prompt, tools, answer, thoughts = (count_or_zero(numbers, name) for name in names)
-    return Usage(
-        input_tokens=None if prompt is None or tools is None else prompt + tools,
-        output_tokens=None if answer is None or thoughts is None else answer + thoughts,
-        total_tokens=total,
-        cached_tokens=cached,
-        reasoning_tokens=thoughts,
-        raw=numbers,
-        details=_details(numbers),
-    )
-
-
-def _details(numbers: dict[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for member, side in _DETAILS.items():
-        parts: Iterable[Any] = numbers[member] if isinstance(numbers.get(member), list) else ()
-        for part in parts:
-            if isinstance(part, dict) and isinstance(part.get("modality"), str):
-                name = f"{side}_{part['modality'].lower()}_tokens"
-                found[name] = found.get(name, 0) + (count_or_none(part, "tokens") or 0)
-    tools = count_or_none(numbers, "total_tool_use_tokens")
-    return found if tools is None else {**found, "tool_use_input_tokens": tools}

@@ -1,0 +1,95 @@
+"""Token counts of Google's two APIs, which differ in the names of the members alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..jsontext import count_or_none, count_or_zero
+from ..types import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class UsageNames:
+    """The names of the counts: of the prompt, what tools put into it, the answer, its thoughts, the sum, cached tokens.
+
+    Attributes:
+        details: the lists of counts by modality, and the side that each is part of.
+        detail: the count in an entry of such a list.
+    """
+
+    prompt: str
+    tools: str
+    answer: str
+    thoughts: str
+    total: str
+    cached: str
+    details: Mapping[str, str]
+    detail: str
+
+    def read(self, numbers: Mapping[str, Any]) -> Usage:
+        """Returns the counts, which are running totals.
+
+        The count of the answer is without the thoughts, and that of the prompt without what built-in tools put into it.
+        Counts that are absent are 0 where there are any: Google leaves zeros out.
+        """
+        names = self.prompt, self.tools, self.answer, self.thoughts
+        total, cached = count_or_none(numbers, self.total), count_or_zero(numbers, self.cached)
+        if total is None and all(count_or_none(numbers, name) is None for name in (*names, self.cached)):
+            return Usage(raw=numbers)
+        prompt, tools, answer, thoughts = (count_or_zero(numbers, name) for name in names)
+        return Usage(
+            input_tokens=None if prompt is None or tools is None else prompt + tools,
+            output_tokens=None if answer is None or thoughts is None else answer + thoughts,
+            total_tokens=total,
+            cached_tokens=cached,
+            reasoning_tokens=thoughts,
+            raw=numbers,
+            details=self._details(numbers),
+        )
+
+    def _details(self, numbers: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the parts of the sums, by modality, and the part of the input that tools put into it."""
+        found: dict[str, int] = {}
+        for member, side in self.details.items():
+            parts = numbers.get(member)
+            for part in parts if isinstance(parts, list) else ():
+                if isinstance(part, dict) and isinstance(part.get("modality"), str):
+                    name = f"{side}_{part['modality'].lower()}_tokens"
+                    found[name] = found.get(name, 0) + (count_or_none(part, self.detail) or 0)
+        tools = count_or_none(numbers, self.tools)
+        return found if tools is None else {**found, "tool_use_input_tokens": tools}
+
+
+# https://ai.google.dev/api/generate-content#UsageMetadata
+GEMINI_USAGE = UsageNames(
+    prompt="promptTokenCount",
+    tools="toolUsePromptTokenCount",
+    answer="candidatesTokenCount",
+    thoughts="thoughtsTokenCount",
+    total="totalTokenCount",
+    cached="cachedContentTokenCount",
+    details={
+        "promptTokensDetails": "input",
+        "toolUsePromptTokensDetails": "input",
+        "candidatesTokensDetails": "output",
+        "cacheTokensDetails": "cached",
+    },
+    detail="tokenCount",
+)
+INTERACTIONS_USAGE = UsageNames(
+    prompt="total_input_tokens",
+    tools="total_tool_use_tokens",
+    answer="total_output_tokens",
+    thoughts="total_thought_tokens",
+    total="total_tokens",
+    cached="total_cached_tokens",
+    details={
+        "input_tokens_by_modality": "input",
+        "tool_use_tokens_by_modality": "input",
+        "output_tokens_by_modality": "output",
+        "cached_tokens_by_modality": "cached",
+    },
+    detail="tokens",
+)
