@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from ..errors import APIError, ConfigError, ErrorInfo, allowed_values_hint, error_info
+from ..errors import ConfigError, ErrorInfo, allowed_values_hint, error_info
 from ..requests import (
     NO_FAMILY,
     HistoryRules,
@@ -99,8 +99,6 @@ class Adapter(ABC):
             one that a request has is dropped with a warning, or refused where the request would mean something else.
         counts_tokens: whether the endpoint counts the tokens of a prompt: see `encode_count` and `read_count`.
         drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
-        refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
-            They are added to every request; see `retry_without`.
         kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
         blocks_name: the extra in which an answer that is a list of blocks goes back.
     """
@@ -114,7 +112,6 @@ class Adapter(ABC):
     sends: ClassVar[Collection[str]] = ()
     counts_tokens: bool = False
     drops_bound_thinking: ClassVar[bool] = False
-    refused: tuple[ReplyWarning, ...] = ()
     kind_follows_text: bool = False
     blocks_name: str = "blocks"
 
@@ -144,7 +141,7 @@ class Adapter(ABC):
         members = rename_members(self.encode(ready, report), ready.renames)
         body, replaced = encode_utf8(write_body(members, ready.options.extra_body))
         path, headers = self.request_path(ready), self.headers(ready)
-        warnings = (*changes, *report.warnings(), *replaced, *self.refused)
+        warnings = (*changes, *report.warnings(), *replaced)
         return PreparedRequest(ready, self.method, path, headers, body, warnings, report.prefix)
 
     def prepare_count(
@@ -323,17 +320,6 @@ class Adapter(ABC):
     def handles_path(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
         return bool(self.path) and path.endswith(self.path)
-
-    def retry_without(self, error: APIError) -> Adapter | None:
-        """Returns an adapter that leaves out the part of the request that the server refused with `error`.
-
-        Its `refused` must have a warning about that part. The failed request is sent again with the new adapter, and so
-        are all later requests of the same provider.
-
-        Returns:
-            None if the error has another cause, or nothing can be left out.
-        """
-        return None
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
         """Reads the error object of a response whose status is not 2xx. Always has a message."""

@@ -38,9 +38,10 @@ class PreparedRequest:
     prefix: str | None = None
 
 
-def rename_members(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a body with other names for some of its members, in their places."""
-    return {names.get(name, name): value for name, value in body.items()} if names else body
+def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
+    """Returns a body with other names for some of its members, in their places. None: the member is left out."""
+    renamed = ((names.get(name, name), value) for name, value in body.items())
+    return {name: value for name, value in renamed if name is not None} if names else body
 
 
 def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

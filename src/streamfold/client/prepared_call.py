@@ -23,6 +23,7 @@ from .rejected_options import (
     restrictions_from_error,
     with_refused_turns,
     with_restrictions,
+    without_stream_options,
 )
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
@@ -246,14 +247,16 @@ def _prepared(
         changes += more
     if restrictions.schemas and request.options.unsupported_options != "strict":
         request = replace(request, refused_schemas=restrictions.schemas)
-    adapter = restrictions.adapter or served.adapter
+    if restrictions.usage_refused:
+        request, dropped = without_stream_options(request, restrictions.usage_refused)
+        changes.append(dropped)
     if restrictions.turns and request.options.unsupported_options != "strict":
         request, more = with_refused_turns(request, restrictions.turns)
         changes += more
     if restrictions.binds_thinking and request.family.binds_thinking:
         request = replace(request, family=request.family.over({"binds_thinking": "always"}))
-    sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
-    return adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
+    sent = served.adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
+    return served.adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
 
 
 def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:

@@ -289,7 +289,7 @@ class Restrictions:
 
     Attributes:
         options: options that are left out or changed, and rules for conversations.
-        adapter: leaves out a part that no option set; None: the usual adapter.
+        usage_refused: why streams are not asked for their usage; "" if they may be.
         only_streams: whole answers are rejected, so that they are streamed.
         schemas: digests of schemas that are rejected, and are sent in fewer words, or not as schemas.
         api: the wire format on which the model is served; None: the usual one.
@@ -299,7 +299,7 @@ class Restrictions:
     """
 
     options: tuple[OptionRestriction, ...] = ()
-    adapter: Adapter | None = None
+    usage_refused: str = ""
     only_streams: bool = False
     schemas: frozenset[str] = frozenset()
     api: str | None = None
@@ -315,13 +315,14 @@ class Restrictions:
             for restriction in self.options
             if (restriction.option, restriction.instead is None) not in replaced
         ]
-        adapter, only_streams = other.adapter or self.adapter, self.only_streams or other.only_streams
+        usage_refused = other.usage_refused or self.usage_refused
+        only_streams = self.only_streams or other.only_streams
         schemas = self.schemas | other.schemas
         schemas = schemas if len(schemas) <= _MOST_SCHEMAS else other.schemas
         api = (other.api, other.api_reason) if other.api is not None else (self.api, self.api_reason)
         turns = dict(list({**self.turns, **other.turns}.items())[-_MOST_TURNS:])
         binds = self.binds_thinking or other.binds_thinking
-        return Restrictions((*kept, *other.options), adapter, only_streams, schemas, *api, turns, binds)
+        return Restrictions((*kept, *other.options), usage_refused, only_streams, schemas, *api, turns, binds)
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
         """Returns whether the rejected request already had these restrictions, so that it is not sent again.
@@ -398,6 +399,7 @@ class RestrictionCache:
 
 # How servers say that an answer can only be streamed: "must be set to false for non-streaming calls" (DashScope,
 # alibaba/spring-ai-alibaba#867, in Chinese too), "only support stream mode", "when `stream=False`".
+_STREAM_OPTIONS = "stream_options"
 _STREAM = re.compile(r"\bstream|流式", re.IGNORECASE)
 
 
@@ -460,6 +462,15 @@ def _refused_turns(
     return Restrictions(turns=turns, binds_thinking=bound) if turns else None
 
 
+def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWarning]:
+    """Returns the request without the member that asks a stream for its usage, and a warning."""
+    detail = (
+        f"the server refuses stream_options, so that it was not asked for its usage: set stream_usage = false ({why})"
+    )
+    renames = {**request.renames, _STREAM_OPTIONS: None}
+    return replace(request, renames=renames), ReplyWarning("option_dropped", f"{detail} ({why})")
+
+
 def with_refused_turns(request: Request, refused: Mapping[str, RefusedTurn]) -> tuple[Request, list[ReplyWarning]]:
     """Returns a request with turns whose reasoning was refused, as the provider accepts them, and a warning."""
     digests = enumerate(map(signed_turn, request.messages))
@@ -504,8 +515,10 @@ def restrictions_from_error(
         return Restrictions(api=other_api, api_reason=_shortened(error.message))
     if isinstance(error, BadRequestError) and not sent.request.stream and _STREAM.search(error.message):
         return Restrictions(only_streams=True)
-    if (other := adapter.retry_without(error)) is not None:
-        return Restrictions(adapter=other)
+    if isinstance(error, BadRequestError) and _STREAM_OPTIONS in f"{error.message} {error.body}":
+        asked_by_adapter = _STREAM_OPTIONS not in sent.request.options.extra_body
+        if asked_by_adapter and _STREAM_OPTIONS in json.loads(sent.body):  # older vLLM, LM Studio, Azure
+            return Restrictions(usage_refused=str(error))
     if sent.request.options.unsupported_options == "strict":
         return None
     if isinstance(error, BadRequestError) and (turns := _refused_turns(error, adapter, sent, asked)) is not None:

@@ -35,7 +35,7 @@ class Request:
         refused_schemas: digests of schemas that the endpoint has refused (`schema_digest`).
         drop_bound_thinking: the provider is asked to leave out thinking that it would refuse, because what was sent
             before it has changed.
-        renames: names of members of the body, and what this model calls them instead.
+        renames: names of members of the body, and what this model calls them instead; None: they are left out.
         capabilities: what the model can do at this endpoint.
         family: what else is known of it there.
         stream: False: the answer comes in one piece, where the wire format has that.
@@ -51,7 +51,7 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
     refused_schemas: frozenset[str] = frozenset()
-    renames: Mapping[str, str] = field(default_factory=dict)
+    renames: Mapping[str, str | None] = field(default_factory=dict)
     capabilities: Capabilities = field(default_factory=lambda: NO_FAMILY.capabilities)
     family: Family = NO_FAMILY
     stream: bool = True

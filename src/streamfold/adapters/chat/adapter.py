@@ -7,12 +7,9 @@ for everybody else, each have a comment with the server they come from. Deviatio
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import quote
 
-from ...errors import APIError, BadRequestError
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes, schema_rules
 from ...types import Message, ReplyWarning
 from ..base import Adapter
@@ -110,17 +107,3 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         return fit_forced_choice(request, self.quirks)
-
-    def retry_without(self, error: APIError) -> Self | None:
-        """Leaves out `stream_options` if the server refused the request and named it (older vLLM, LM Studio, Azure)."""
-        refused = isinstance(error, BadRequestError) and "stream_options" in f"{error.message} {error.body}"
-        if not (refused and self.quirks.stream_usage):
-            return None
-        detail = (
-            "the server refuses stream_options, so that it was not asked for its usage: set stream_usage = false"
-            f" ({error})"
-        )
-        milder = copy(self)
-        milder.quirks = replace(self.quirks, stream_usage=False)
-        milder.refused = (*self.refused, ReplyWarning("option_dropped", detail))
-        return milder
