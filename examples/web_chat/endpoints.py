@@ -19,7 +19,7 @@ MAX_BODY = 10_000_000  # bytes
 
 
 async def read_body(request: Request) -> Any:
-    """Returns the JSON of a request. Raises ValueError if it is none, or nested too deeply."""
+    """Returns the parsed JSON of a request. Raises ValueError if it is invalid or nested too deeply."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the content type must be application/json")  # a form of another site can't send it
     body = bytearray()
@@ -44,18 +44,18 @@ def chat_router(
     Args:
         current_user: a dependency of FastAPI that returns the user's id: from the session or a token, never from the
             body.
-        states: the state of the last run of each chat, by user and chat, until it ends. The client sees none of them.
-        journal: records which calls were started: an approval that is sent twice runs its call once.
+        states: the state of the last run of each chat, by user and chat, until the run ends. Never send it to a client.
+        journal: records which tool calls were started: an approval that is sent twice runs its tool once.
     """
     router = APIRouter()
 
     def known_user(user: str = Depends(current_user)) -> str:
-        if not user:  # the empty owner is everybody's
+        if not user:  # all users share the empty owner
             raise HTTPException(401)
         return user
 
     def start(asked: aisdk.ChatRequest | agui.AgentRequest, external: Sequence[Tool] = ()) -> ToolRun:
-        chat = (asked.owner, asked.id)  # the client chose the chat's id: it is unique for one user only
+        chat = (asked.owner, asked.id)  # the client chose the chat's id, which another user may have, too
         run = asked.run(
             model,
             tools,
@@ -65,16 +65,16 @@ def chat_router(
             instructions="Be brief.",
         )
         if not is_last(run):
-            states[chat] = run.dump()  # the person went on: what was to be approved is void
+            states[chat] = run.dump()  # the user continued: open approvals are void
         return run
 
     def is_last(run: ToolRun) -> bool:
         state = states.get((run.owner, run.chat_id))
         return state is not None and json.loads(state)["run_id"] == run.id
 
-    def save(run: ToolRun) -> None:  # of a database: compare and write in one transaction
+    def save(run: ToolRun) -> None:  # in a database: compare and write in one transaction
         if not is_last(run):
-            raise StreamfoldError("the person went on without this run, which is not saved")
+            raise StreamfoldError("the user sent a new message, so this run is not saved")
         states[run.owner, run.chat_id] = run.dump()
 
     def forget(run: ToolRun) -> None:
