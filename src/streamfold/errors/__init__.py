@@ -1,4 +1,4 @@
-"""Exceptions, and what the error of a provider means."""
+"""Exceptions, and the classification of providers' errors."""
 
 from .classification import ErrorClassification, ErrorInfo, error_info, wrapped_error
 from .exceptions import (

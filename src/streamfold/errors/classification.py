@@ -1,4 +1,5 @@
-"""From a provider's error object to what it means: message, retryable, context length, quota."""
+"""Classifies a provider's error object: its message, its cause (context length, quota, ...), and whether a retry may
+help."""
 
 from __future__ import annotations
 
@@ -85,10 +86,10 @@ class _Row:
 def classify_error(
     words: Sequence[str], message: str, *, param: str | None = None, status: int | None = None, body: Any = None
 ) -> ErrorClassification | None:
-    """Classifies an error by its words. Returns None if they are about something else.
+    """Classifies an error by its code, type and message. Returns None if the cause is unknown.
 
     Args:
-        words: the code and the type, in this order.
+        words: the error's code and type, in this order.
         param: the member of the request that the server names.
         body: the whole error body.
 
@@ -165,7 +166,7 @@ def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
 
 
 def _categories(body: Any) -> Iterator[str]:
-    """Yields the categories that Azure marks, and the reasons of OpenRouter."""
+    """Yields the content-filter categories of Azure and of OpenRouter."""
     for path, value in _members(body):
         if path.endswith("metadata.reasons") and isinstance(value, list):
             yield from (reason for reason in value if isinstance(reason, str))
@@ -196,7 +197,8 @@ def _underscored(name: str) -> str:
 
 
 def is_transient(word: str) -> bool | None:
-    """Returns whether an error with this lower-case code or type is transient; None if the word is unknown."""
+    """Returns whether an error with this code or type (in lower case) is transient; None if the code or type is
+    unknown."""
     return True if word in _table()["transient"] else False if word in _table()["final"] else None
 
 
@@ -255,10 +257,10 @@ class ErrorInfo:
     """An error object of a server.
 
     Attributes:
-        type, code: the words that classify the error.
-        param: the member of the request that it is about.
-        retry: whether a retry is worthwhile, if known otherwise than by the words.
-        retry_after: seconds to wait before it.
+        type, code: the server's classification of the error.
+        param: the member of the request that caused the error.
+        retry: whether a retry may help, if the server reported that separately.
+        retry_after: seconds to wait before a retry.
     """
 
     message: str
@@ -270,7 +272,8 @@ class ErrorInfo:
     retry_after: float | None = None
 
     def meaning(self, body: Any = None) -> ErrorClassification | None:
-        """Classifies the error; None if it isn't a rejection. Some servers say more in `body`, the whole error body."""
+        """Classifies the error; None if the error isn't a rejection. Some servers give more details in the whole error
+        `body`."""
         if self.status == 402:
             return ErrorClassification("quota")
         found = classify_error(self._words(), self.message, param=self.param, status=self.status, body=body)
@@ -279,7 +282,7 @@ class ErrorInfo:
         return found
 
     def required_api(self, called: str) -> str | None:
-        """Returns the API that serves the model, if the server says that it isn't the one that was called.
+        """Returns the API that serves the model, if the server reports that another API does.
 
         Args:
             called: the adapter's name.
@@ -302,7 +305,7 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """True if the same request may succeed later: by meaning, code, type, then status."""
+        """True if the same request may succeed later, by the error's cause, code, type or status, in this order."""
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
@@ -311,13 +314,13 @@ class ErrorInfo:
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:
-        """Returns type and code together, because the codes of several makers collide, then the code, then the type."""
+        """Returns "type:code", because codes of several providers collide, then the code, then the type."""
         both = f"{self.type}:{self.code}" if self.type and self.code else None
         return [word.lower() for word in (both, self.code, self.type) if word]
 
 
 def error_info(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error object in any known form, down to a bare string. The result has a message.
+    """Parses an error object of any known form, also a bare string. The result always has a message.
 
     >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
     'slow down'
@@ -348,7 +351,7 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
 def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns an error object that isn't under `error`.
 
-    MiniMax has a status in `base_resp` beside the choices, 0 when all is well
+    MiniMax sends a status in `base_resp` beside the choices, which is 0 for success
     (https://platform.minimax.io/docs/api-reference/errorcode), Tencent Cloud has `Response.Error`
     (https://cloud.tencent.com/document/api/1729/101843).
     """

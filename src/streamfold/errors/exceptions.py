@@ -17,7 +17,7 @@ _MOST = 20  # items of a list
 
 
 def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
-    """Joins a list of at most twenty items, and says how many more there are.
+    """Joins the first twenty items of a list, and appends the number of the remaining ones.
 
     >>> join_limited([f"tools[{at}]" for at in range(22)])[-21:]
     'tools[19], and 2 more'
@@ -44,7 +44,7 @@ _FEW = 8  # words that are all listed beside a guess
 
 
 def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
-    """Returns the end of a message about a word that is not one of these: a guess, and the list unless it is long.
+    """Returns a hint for an unknown word: the most similar allowed word, and the list of allowed words if it is short.
 
     >>> allowed_values_hint("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?). Allowed: chat, kimi"
@@ -57,14 +57,14 @@ def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed")
 
 
 class StreamfoldError(PicklableError, Exception):
-    """Base class of all errors of this library. They and their subclasses can be pickled and copied."""
+    """Base class of all errors of streamfold. Every error can be pickled and copied."""
 
 
 class ConfigError(StreamfoldError):
-    """A setting or an argument is wrong. The message says which one, where it is, and what is allowed.
+    """A setting or an argument is wrong. The message names the setting, its place and the allowed values.
 
     Attributes:
-        hint: what to change in the program; the end of the message.
+        hint: what to change in the program; it is the end of the message.
     """
 
     hint: str = ""
@@ -79,7 +79,7 @@ class ConfigError(StreamfoldError):
 
 
 class NotConfiguredError(ConfigError):
-    """An API key, or another environment variable of the configuration, is not set."""
+    """An API key or another environment variable of the configuration is not set."""
 
 
 # The tree of errors. `LimitReachedError`, `BudgetExceededError` and `LimitStoreError` are in `limits`.
@@ -110,19 +110,20 @@ class APIError(StreamfoldError):
     """A request did not get a complete answer.
 
     Attributes:
-        message: what happened, in the server's own words if it sent any.
+        message: the server's error message, or a description of the failure.
         request_id: the server's id for the request, for support.
-        retryable: whether the same request may succeed later. No tool call was delivered, so nothing runs twice.
-        body: what the server sent, parsed if it is JSON, up to the configured limit.
+        retryable: whether the same request may succeed later. A retry runs no tool twice, because no tool call was
+            delivered.
+        body: the response body, parsed if it is JSON, up to the configured limit.
         info: the server's error object, if it sent one.
-        partial: what had arrived, without tool calls; None before the first chunk.
-        partial_tool_calls: the tool calls that the model was writing, for showing.
+        partial: the part of the answer that had arrived, without tool calls; None before the first chunk.
+        partial_tool_calls: the unfinished tool calls, for display only.
         attempts: earlier failed attempts, and skipped providers.
-        retry_after: seconds to wait before the next try, if the server says so.
+        retry_after: seconds to wait before a retry, if the server sent them.
         rate_limit: the provider's rate limits, from the response headers.
-        warnings: changes of the request and oddities of the answer.
+        warnings: changes of the request and mistakes in the answer.
         url: the address of the request, without secrets, if one was sent.
-        hint: what to check; shown with the address at the end of the text.
+        hint: what to check; shown with the address at the end of the error's text.
     """
 
     attempts: Sequence[Attempt] = ()
@@ -161,8 +162,8 @@ class APIError(StreamfoldError):
             except StreamError as error:
                 async with error.resume() as stream: ...
 
-        The request is sent when the first chunk is read. Chunks continue after those that were read; the final reply is
-        the whole answer, with the usage of its last part. Errors can be resumed again.
+        The request is sent when the first chunk is read. The new chunks continue the ones already read. The final reply
+        has the whole answer, and the usage of the last request. If the new stream fails, its error can be resumed, too.
 
         Returns:
             A `ChatStream`, or one of `streamfold.sync` for an answer of that API.
@@ -172,7 +173,7 @@ class APIError(StreamfoldError):
                 doesn't support it, or the error was pickled.
         """
         if self.partial is None:
-            raise StreamfoldError("resume(): nothing of the answer had arrived: send the request again")
+            raise StreamfoldError("resume(): no part of the answer had arrived: send the request again")
         if self.continuation is None:
             raise StreamfoldError(
                 "resume(): this error has no provider to continue with; it was pickled, or comes from a bare"
@@ -188,7 +189,7 @@ class APIError(StreamfoldError):
 
 
 class APIStatusError(APIError):
-    """The server refused the request.
+    """The server answered with an error status.
 
     Attributes:
         code: the server's code for the error, else its type.
@@ -212,21 +213,21 @@ class APIStatusError(APIError):
 
 
 class AuthenticationError(APIStatusError):
-    """Status 401: the key is missing, wrong, or belongs to another platform."""
+    """Status 401: the API key is missing, wrong, or belongs to another platform."""
 
 
 class PermissionDeniedError(APIStatusError):
-    """Status 403: the key is valid, but not allowed to do this."""
+    """Status 403: the API key is valid, but isn't allowed to make this request."""
 
 
 class NotFoundError(APIStatusError):
-    """Status 404: there is no such model or path."""
+    """Status 404: the model or the path doesn't exist."""
 
     hint = "check base_url and the model"
 
 
 class BadRequestError(APIStatusError):
-    """Another 4xx status: the request itself is wrong. Sending it again will not help."""
+    """Another 4xx status: the request is wrong, and would fail again."""
 
 
 class RateLimitError(APIStatusError):
@@ -242,11 +243,11 @@ class ServerError(APIStatusError):
 
 
 class APIConnectionError(APIError):
-    """There was no answer: name resolution, TCP or TLS failed, or the connection broke before it."""
+    """Name resolution, TCP or TLS failed, or the connection broke before the response."""
 
 
 class APITimeoutError(APIConnectionError):
-    """A timeout ran out. `phase` says which: connect, first_event, read (no bytes), stall (no events) or total."""
+    """A timeout expired. `phase` names it: connect, first_event, read (no bytes), stall (no events) or total."""
 
     def __init__(self, message: str, *, phase: TimeoutPhase, **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -257,7 +258,7 @@ class StreamError(APIError):
     """The answer began and failed.
 
     Attributes:
-        partial: what had arrived, without tool calls; never None.
+        partial: the part of the answer that had arrived, without tool calls; never None.
         transcript: the last events as received, without secrets.
     """
 
@@ -269,7 +270,8 @@ class IncompleteStreamError(StreamError):
 
 
 class UpstreamError(StreamError):
-    """The server reported an error inside an answer with status 200. Attributes are None where it named none."""
+    """The server reported an error inside a response with status 200. Attributes that the server didn't send are
+    None."""
 
     def __init__(
         self,
@@ -310,7 +312,7 @@ class ContextLengthError(APIError):
 
 
 class ContentFilterError(APIError):
-    """A filter of the provider stopped the prompt or the answer. `categories` are the server's own words."""
+    """A filter of the provider stopped the prompt or the answer. `categories` are the names that the server sent."""
 
     def __init__(self, message: str, *, categories: tuple[str, ...] = (), **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -330,15 +332,17 @@ class UnsupportedOptionError(APIError):
 
 
 class ModelNotFoundError(APIError):
-    """The model doesn't exist, or the key has no access to it. A wrong path is only a `NotFoundError`."""
+    """The model doesn't exist, or the API key has no access to the model. A wrong URL raises only a `NotFoundError`."""
 
 
 class TurnLimitError(StreamfoldError):
-    """The model still called tools in the last turn of `run_tools`. The run has the conversation so far."""
+    """The model still called tools in the last allowed turn of `run_tools`. The run object has the conversation so
+    far."""
 
 
 def failed_before_answer(error: APIError) -> bool:
-    """Returns whether the model can't have run, so that nothing is billed. After a timeout that is unknown."""
+    """Returns whether the request failed before the model can have run, so that it isn't billed. Unknown after a
+    timeout."""
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"
     return isinstance(error, APIStatusError | APIConnectionError) and not isinstance(error, StreamError)
@@ -349,7 +353,7 @@ def failed_before_answer(error: APIError) -> bool:
 
 
 class RejectedRequest:
-    """Maps the meaning of a refusal with an error status to its class."""
+    """Errors of requests that were refused with an error status, by cause."""
 
     class ContextLengthError(ContextLengthError, BadRequestError):
         """The prompt is too long."""
@@ -365,14 +369,14 @@ class RejectedRequest:
 
 
 class RejectedPermission:
-    """Maps the meaning of a refusal with status 403 to its class."""
+    """Errors of requests that were refused with status 403, by cause."""
 
     class ContentFilterError(ContentFilterError, PermissionDeniedError):
         """A filter stopped the prompt: the key is not the problem."""
 
 
 class RejectedInStream:
-    """Maps the meaning of a refusal inside an answer to its class."""
+    """Errors that were reported inside a stream, by cause."""
 
     class ContextLengthError(ContextLengthError, UpstreamError):
         """The prompt is too long."""

@@ -1,7 +1,7 @@
 """Exceptions that can be pickled and copied, for example to return them from a worker process.
 
 Python pickles an exception as its class and the positional arguments of its `__init__`, which fails for keyword
-arguments. Ours are made without `__init__` and given back their attributes, notes and cause.
+arguments. Errors of streamfold are unpickled without `__init__`, with their attributes, notes and cause.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _ATOMS = (str, bytes, int, float, complex, type(None))
 
 
 class PicklableError(Exception):
-    """An exception that survives pickle, copy and deepcopy with its attributes, whatever its `__init__` takes.
+    """An exception that can be pickled and copied with its attributes, whatever the arguments of its `__init__`.
 
-    Attributes that can't be pickled are dropped; a note on the error lists them. The cause is kept if it can be rebuilt
-    from plain data, without the requests, connections and secrets in exceptions of other libraries; else as a note.
+    Attributes that can't be pickled are dropped; a note on the error lists them. The cause is pickled if it consists of
+    plain data. Otherwise a note describes the cause, because exceptions of other libraries may hold connections and
+    secrets.
     """
 
     _local: ClassVar[frozenset[str]] = frozenset()  # attributes that are shared by copies, and not pickled
@@ -80,7 +81,7 @@ def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Returns the attributes, in slots too. Last is the one that setting a cause changes."""
+    """Returns the attributes, also those in slots. The attribute that setting a cause changes comes last."""
     state: Any = object.__getstate__(error)
     plain, slots = state if isinstance(state, tuple) else (state, None)
     attributes = {**(plain or {}), **(slots or {})}

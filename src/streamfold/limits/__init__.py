@@ -1,7 +1,7 @@
-"""Rate limits: requests and tokens per minute, requests at once and money per day, for one process or for many.
+"""Rate limits: requests and tokens per minute, parallel requests and money per day, for one process or many.
 
-limit_state    the arithmetic: what is reserved and charged
-adaptive_rate  finds a rate that isn't configured, and reads those in response headers
+limit_state    computes reservations and charges adaptive_rate  finds a rate that isn't configured, and reads those in
+response headers
 stores         where limits are counted: in memory, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
 store_session  sends the operations of a limiter to its store, once; counts locally while the store is down
 rate_limiter   waits for reservations, and charges them

@@ -1,4 +1,4 @@
-"""A rate that isn't known: additive increase and multiplicative decrease, and the rates that response headers state."""
+"""Finds an unknown rate by additive increase and multiplicative decrease, and reads rates from response headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not sprea
 
 
 def current_rate(state: State, stated: float, start: float, accepted: int) -> float:
-    """Returns the rate of the next request, after it was raised by requests that the server accepted; 0: any."""
+    """Returns the rate for the next request, raised for each accepted request; 0 means unlimited."""
     if "rate" in state and state.get("stated", 0) != stated:
         forget_rate(state)  # the stated rate has changed
     if "rate" not in state:
@@ -39,7 +39,7 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
 
 
 def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, rests: bool) -> None:
-    """Lowers the rate, unless the refused request was sent before it was lowered or stated."""
+    """Lowers the rate, unless the refused request was sent before the last change of the rate."""
     if state.get("stated", 0) != stated:
         forget_rate(state)
     rate, (first, later, resting) = state.get("rate", refused_rate), DECREASE
@@ -58,7 +58,7 @@ def forget_rate(state: State) -> None:
 
 
 def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
-    """Returns the requests and the tokens per second in a server's headers; 0: not stated."""
+    """Returns requests and tokens per second from a server's headers; 0 if the headers don't have them."""
     if limit is None:
         return 0.0, 0.0
     parts = limit.input_tokens or limit.output_tokens  # then `tokens` is the narrowest of several, not all tokens

@@ -1,4 +1,4 @@
-"""Errors of limits. Nothing was sent."""
+"""Errors of limits, raised before a request is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import APIConnectionError, APIErrorDetails, QuotaExceededError, Ra
 
 
 class LimitReachedError(RateLimitError):
-    """A configured limit is reached, and the caller doesn't wait. `retry_after` is the seconds until it may send."""
+    """A configured limit is reached, and the caller doesn't wait. `retry_after` is the wait in seconds."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         details.setdefault("retryable", True)
@@ -16,7 +16,7 @@ class LimitReachedError(RateLimitError):
 
 
 class BudgetExceededError(QuotaExceededError):
-    """The money for today is spent. `retry_after` is the seconds to the next day (UTC)."""
+    """The budget of today is spent. `retry_after` is the time until the next day (UTC), in seconds."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **details)

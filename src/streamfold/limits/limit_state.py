@@ -1,8 +1,8 @@
 """The arithmetic of limits, without I/O: applies a batch of operations to the state of one limit.
 
-Requests and tokens follow the generic cell rate algorithm: a request reserves the next free moment, and moves it on by
-what it needs. The real usage is charged when it is known. `valkey.py` has the same as a script. Times are in
-seconds since 1970 by the clock of the store, money in whole millionths of a currency's unit.
+Requests and tokens follow the generic cell rate algorithm: a request reserves the next free moment, and delays the next
+one by its expected usage. The real usage is charged when it is known. `valkey.py` implements the same as a script.
+Times are seconds since 1970 by the clock of the store. Money is counted in whole millionths of the currency.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ MONEY = ("spent", "cost", "most")  # and what begins with `m:`
 
 @dataclass(slots=True)
 class Reserve:
-    """Reserves moments for requests, if they are near enough. Not frozen: that would cost five times as much.
+    """Reserves moments for requests within `max_wait`. Not frozen, because a frozen dataclass costs five times as much.
 
     Attributes:
         requests: at most this many; fewer may be granted.
-        max_wait: seconds ahead that a moment may be.
-        prefetch: seconds for which several moments may be reserved at once.
+        max_wait: the longest wait for a moment, in seconds.
+        prefetch: seconds for which one operation may reserve several moments.
         burst: seconds of unused allowance that may be used later.
         rate, token_rate: requests and tokens per second; 0: no limit.
-        start: the first rate if none is known; 0: no limit.
+        start: the first rate if the rate is unknown; 0: no limit.
         accepted: requests that the server has accepted since the last batch: an adaptive rate grows by them.
-        tokens: of one request, until a mean is known.
-        slots: requests at once; 0: no limit.
+        tokens: expected tokens of a request, until an average is known.
+        slots: maximum of parallel requests; 0: no limit.
         budget: money for a day; 0: no limit.
-        money: maximum cost of one request; 0: unknown, so that of the most expensive answer is reserved, or all that is
-            left until a cost is known.
+        money: maximum cost of one request; 0: unknown. Then the cost of the most expensive answer is reserved; before
+            the first cost is known, the rest of the budget.
     """
 
     requests: int = 1
@@ -61,16 +61,17 @@ class Reserve:
 
 @dataclass(slots=True)
 class Charge:
-    """Corrects what was reserved by what was used.
+    """Replaces a reservation by the real usage.
 
     Attributes:
-        request_seconds, token_seconds: by how much the next free moments move; negative if less was used than reserved.
-        tokens, cost: what was used, for the means; None if unknown.
-        money: what was spent beyond what was reserved.
-        reserved: money to release.
-        day: of the reservation.
-        slots: to release.
-        requests: how many it is for.
+        request_seconds, token_seconds: how far the next free moments move; negative if the usage was below the
+            reservation.
+        tokens, cost: the real usage, for the averages; None if unknown.
+        money: money spent beyond the reservation.
+        reserved: reserved money to release.
+        day: the day of the reservation.
+        slots: how many slots to release.
+        requests: how many requests the charge is for.
     """
 
     request_seconds: float = 0.0
@@ -100,12 +101,12 @@ class Charge:
 
 @dataclass(slots=True)
 class PauseSending:
-    """Pauses all requests for some seconds, or lowers a rate that the server has refused.
+    """Pauses all requests for some seconds, or lowers the rate after a refused request.
 
     Attributes:
-        rest: seconds.
+        rest: length of the pause in seconds.
         refused_rate: the rate at which the refused request was sent; 0: none.
-        rate: the rate that is configured or stated by the server; 0: neither.
+        rate: the rate from the configuration or from the server's headers; 0: unknown.
     """
 
     rest: float = 0.0
@@ -118,17 +119,17 @@ Operation: TypeAlias = Reserve | Charge | PauseSending
 
 @dataclass(slots=True)
 class Batch:
-    """Operations of one limiter, which a store applies in one step; once, if it is sent again.
+    """Operations of one limiter, which a store applies in one step. A batch that is sent again is applied only once.
 
     Attributes:
         holder: id of the limiter.
-        number: greater than that of the batch before; 0: it is never sent again.
-        lease: seconds without a batch after which the slots and money of the holder are released; 0: it holds none. Of
-            the money, what its requests cost on average stays spent.
+        number: the batch's number, increasing; 0: the batch is never sent again.
+        lease: seconds without a batch after which the slots and money of the holder are released; 0: the holder has
+            none. The average cost of its requests stays spent.
         budgeted: whether money is limited.
-        slots, money, reserved: what the holder held before: slots, reserved money, and for how many requests.
-        born, day, spent: of the last answer, in case the store has lost its state since.
-        leaves: it is the last batch of the holder.
+        slots, money, reserved: the holder's slots and reserved money before the batch, and for how many requests.
+        born, day, spent: the values of the last `BatchAnswer`, in case the store has lost its state since.
+        leaves: whether this is the last batch of the holder.
     """
 
     operations: Sequence[Operation] = ()
@@ -145,7 +146,7 @@ class Batch:
     leaves: bool = False
 
     def to_json(self) -> str:
-        """Returns the batch for the script of `valkey.py`, which takes a missing member for 0."""
+        """Returns the batch as JSON for the script in `valkey.py`, where a missing member means 0."""
         operations = [{"kind": type(operation).__name__, **_members(operation)} for operation in self.operations]
         return json.dumps({**_members(self), "holder": self.holder, "operations": operations})
 
@@ -164,14 +165,14 @@ class Grant:
     """The answer to a `Reserve`.
 
     Attributes:
-        requests: how many may be sent; 0: none now, for this `reason`.
-        wait: seconds until the first one, or until the next try.
-        step: seconds from one to the next.
-        rate, token_rate: requests and tokens per second at which they were reserved; 0: any.
-        tokens, cost: what was reserved for each.
-        mean: what an answer costs on average.
-        day, spent: what has been spent today, with what is reserved.
-        slots: whether each holds a slot.
+        requests: how many requests may be sent; 0: no request now, for this `reason`.
+        wait: seconds until the first request, or until the next try.
+        step: seconds between requests.
+        rate, token_rate: requests and tokens per second at the reservation; 0: unlimited.
+        tokens, cost: the reservation for each request.
+        mean: the average cost of an answer.
+        day, spent: the day, and the money spent and reserved on it.
+        slots: whether each request holds a slot.
     """
 
     requests: int = 0
@@ -188,7 +189,7 @@ class Grant:
     slots: bool = False
 
     def given_back(self, requests: int = 1) -> Charge:
-        """Returns the charge that releases what was reserved for some of the requests."""
+        """Returns the charge that releases the reservation of some of the requests."""
         return Charge(
             request_seconds=-requests / self.rate if self.rate else 0.0,
             token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
@@ -205,9 +206,9 @@ class BatchAnswer:
     """The answer of a store to a batch.
 
     Attributes:
-        born: when its state was created.
+        born: when the store's state was created.
         day, spent: as in `Grant`.
-        grants: one for each operation; None if it isn't a `Reserve`.
+        grants: a grant for each operation; None for operations other than `Reserve`.
     """
 
     born: float
@@ -216,7 +217,7 @@ class BatchAnswer:
     grants: list[Grant | None]
 
     def to_text(self) -> str:
-        """Returns the text in which stores save and send it."""
+        """Returns the text form for stores."""
         lines = [f"{self.born!r} {self.day} {self.spent}"]
         for grant in self.grants:
             words = [] if grant is None else [getattr(grant, name) for name in Grant.__slots__[:8]]
@@ -225,7 +226,7 @@ class BatchAnswer:
 
     @classmethod
     def from_text(cls, text: str, batch: Batch) -> BatchAnswer:
-        """Reads the answer to a batch. Raises LimitStoreError if it isn't one."""
+        """Parses the text form of an answer. Raises LimitStoreError if the text isn't an answer."""
         head, *lines = text.split("\n")
         try:
             born, day, spent = map(float, head.split(" "))
@@ -233,7 +234,7 @@ class BatchAnswer:
             for line, operation in zip(lines, batch.operations, strict=True):
                 answer.grants.append(answer._grant(line, operation) if line else None)
         except (ValueError, TypeError) as error:
-            raise LimitStoreError("the store has answered something else", retryable=True) from error
+            raise LimitStoreError("the store sent an invalid answer", retryable=True) from error
         return answer
 
     def _grant(self, line: str, operation: Operation) -> Grant:
@@ -247,7 +248,7 @@ class BatchAnswer:
 
 
 def read_state(stored: object) -> State:
-    """Returns a state that was stored where others may write too, without impossible values.
+    """Parses a stored state. Impossible values, which another program may have written, are left out.
 
     Money is stored in billionths; values are rounded up to millionths.
     """
@@ -303,7 +304,7 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 
 def _advance(state: State, now: float) -> None:
-    """Shifts all moments after the clock was set back, and leases by the time in which the store was down."""
+    """Shifts all moments after the clock was set back, and extends leases by the time in which the store was down."""
     passed = now - state.get("seen", now)
     state["seen"] = now
     if 0 <= passed <= QUIET:
@@ -317,7 +318,7 @@ def _advance(state: State, now: float) -> None:
 
 
 def _begin_day(state: State, now: float) -> None:
-    """Starts a day with nothing spent. A clock that is set back doesn't start the day before again."""
+    """Starts a new day with the full budget. If the clock is set back, the earlier day doesn't start again."""
     today = now // DAY
     if "day" in state or "spent" in state:
         for name in ("day", "spent"):
@@ -335,7 +336,7 @@ def _begin_day(state: State, now: float) -> None:
 
 
 def _renew_lease(state: State, now: float, batch: Batch) -> None:
-    """Renews the lease of a holder, and restores what it holds if that was released or lost."""
+    """Renews the lease of a holder. Restores its slots and money if they were released or lost."""
     _expire_leases(state, now)
     held, money, reserved, lease = (f"{kind}:{batch.holder}" for kind in "hmnx")
     if lease not in state and batch.born:
@@ -350,7 +351,7 @@ def _renew_lease(state: State, now: float, batch: Batch) -> None:
 
 
 def _expire_leases(state: State, now: float) -> None:
-    """Releases slots and money of holders that have sent nothing for long, and removes those that no longer wait."""
+    """Releases slots and money of holders whose lease has expired, and removes holders that no longer wait."""
     for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
         del state[field]
         if field[0] == "x":
@@ -445,7 +446,7 @@ def _hold_money(state: State, holder: str, requests: int, money: int) -> None:
 
 
 def _free_slots(state: State, ask: Reserve, holder: str) -> int:
-    """Returns how many slots are free for a holder: at most its share if others wait, too."""
+    """Returns how many slots are free for a holder. If other holders wait, each gets at most an equal share."""
     held = {field[2:]: int(number) for field, number in state.items() if field[:2] == "h:"}
     waiting = {field[2:] for field in state if field[:2] == "w:"} - {holder}
     free = ask.slots - sum(held.values())

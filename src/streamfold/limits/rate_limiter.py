@@ -1,4 +1,4 @@
-"""RateLimiter and Reservation: waits until a request may be sent, and charges what it used."""
+"""RateLimiter and Reservation: wait until a request may be sent, and charge its usage."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ _instead: list[str] = []  # the store that "memory" means, if it isn't this proc
 
 
 def count_memory_in(where: str) -> None:
-    """Makes "memory" mean another store in this process: for the workers of one server. See `open_limit_store`."""
+    """Replaces the store "memory" in this process, so that the workers of one server share limits. See
+    `open_limit_store`."""
     _instead[:] = [where]
 
 
 def open_limit_store(where: str) -> LimitStore:
-    """Opens a store of limits.
+    """Opens the store of a rate limiter.
 
     Args:
-        where: "memory": this process; `sqlite:///PATH`, relative to the working directory, with a fourth slash an
-            absolute path: processes of this machine, and later ones; or the URL of a Valkey or Redis server,
-            `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
+        where: "memory" counts in this process. `sqlite:///PATH` counts for all processes of this machine; the path is
+            relative to the working directory, or absolute with a fourth slash. `valkey://HOST:PORT/DATABASE`, with TLS
+            `valkeys://`, counts on a Valkey or Redis server.
 
     Raises:
         ConfigError: `where` is none of these.
@@ -57,7 +58,7 @@ def open_limit_store(where: str) -> LimitStore:
 def shared_store(
     store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
 ) -> MemoryLimitStore | SharedLimitStore:
-    """Returns a store, which may be given by its URL, with what happens while it is down. Raises ConfigError."""
+    """Returns a store, opened by its URL if needed, with its settings for failures. Raises ConfigError."""
     read_settings(RateLimitSettings, {"on_store_error": on_error, "replicas": replicas}, "rate limits")
     opened = open_limit_store(store) if isinstance(store, str) else store
     if isinstance(opened, MemoryLimitStore | SharedLimitStore):
@@ -81,12 +82,13 @@ _part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_r
 
 @contextmanager
 def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
-    """Calls a function before each further request of an answer that takes several and is read inside.
+    """Calls a function before each further request of an answer that is read inside the block and needs several
+    requests.
 
-    For limits beside those of a provider, such as the budget of a client.
+    For limits in addition to those of a provider, such as the budget of a gateway key.
 
     Args:
-        reserve: called with the text, usage and cost of the request before. An exception of it ends the answer.
+        reserve: called with the text, usage and cost of the previous request. If the function raises, the answer ends.
     """
     token = _part_reserver.set(reserve)
     try:
@@ -96,13 +98,13 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
 
 
 def part_reserver() -> _PartReserver | None:
-    """Returns the function of `reserving_parts`; None outside."""
+    """Returns the function that the surrounding `reserving_parts` block has set; None outside of such a block."""
     return _part_reserver.get()
 
 
 @dataclass(frozen=True, slots=True)
 class _Prefetched:
-    """A reserved moment that no request has yet."""
+    """A reserved moment that no request uses yet."""
 
     moment: float
     grant: Grant
@@ -110,32 +112,32 @@ class _Prefetched:
 
 
 class RateLimiter:
-    """Limits requests, in this process or in all that share a store. Safe to share between tasks.
+    """Limits requests, in this process or in all processes that share a store. Safe to share between tasks.
 
         limiter = RateLimiter("openai", rpm=500, max_cost_per_day=20, store="valkey://127.0.0.1:6379")
         async with limiter.reserve() as reservation:
             reply = await ask()
             reservation.charge(reply.usage, reply.cost)
 
-    `Provider` makes one from its configuration.
+    A `Provider` makes its limiter from its configuration.
 
     Args:
         name: all limiters with the same name and store share the limits.
-        rpm: requests per minute, evenly spread.
-        tpm: tokens per minute, of input and output together. A request reserves the mean of the answers so far, and is
-            charged what it used.
-        max_concurrent: requests at once. Those of a process that was killed count for some seconds more.
+        rpm: requests per minute, sent at even intervals.
+        tpm: tokens per minute, input and output together. A request reserves the average of recent answers, and is
+            charged its real usage.
+        max_concurrent: parallel requests. Requests of a killed process count for 15 seconds longer.
         max_cost_per_day: money per day (UTC), in the currency of the costs, at most 1,000,000,000. A request reserves
-            what the most expensive answer has cost, or all that is left until a cost is known; so the first request is
-            sent alone, and so is the last. When less is left than an answer costs on average, nothing is sent.
+            the cost of the most expensive recent answer. Until the first cost is known, requests are sent one at a
+            time. When less is left than the average cost, no request is sent.
         store: where limits are counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the `store` of another
             limiter.
-        adapt: find the rate if `rpm` is not given, starting slowly.
+        adapt: find the rate if `rpm` is not set, starting slowly.
         burst: seconds of unused allowance that may be used later.
-        on_store_error: what happens while the store is down: "local" counts in this process, with the limits divided by
-            `replicas`; "refuse" sends nothing.
+        on_store_error: while the store is down, "local" counts in this process, with the limits divided by `replicas`;
+            "refuse" raises LimitStoreError.
         replicas: how many processes share the store.
-        label: its name in errors. Default: `name`.
+        label: the limiter's name in errors. Default: `name`.
 
     Raises:
         ConfigError: an argument is not allowed.
@@ -190,25 +192,25 @@ class RateLimiter:
 
     @asynccontextmanager
     async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
-        """Waits until a request may be sent; the block sends it. See `acquire`.
+        """Waits until a request may be sent, and then runs the block, which sends the request. See `acquire`.
 
-        If the block calls a provider that has this limiter, its first request uses this reservation.
+        If the block uses a provider with this limiter, the provider's first request uses this reservation.
         """
         async with await self.acquire(max_wait=max_wait) as reservation:
             yield reservation
 
     async def acquire(self, *, max_wait: float | None = None, cost: Decimal | None = None) -> Reservation:
-        """Waits until a request may be sent. The reservation must be closed; `async with` does.
+        """Waits until a request may be sent. Close the reservation, for example with `async with`.
 
         Args:
             max_wait: seconds to wait at most. Default: no limit.
-            cost: what the request may cost at most, to reserve that; only with `max_wait`.
+            cost: the maximum cost of the request, which is reserved; only with `max_wait`.
 
         Raises:
-            LimitReachedError: it would take longer than `max_wait`.
-            BudgetExceededError: the money for today is spent.
+            LimitReachedError: the wait would be longer than `max_wait`.
+            BudgetExceededError: the budget of today is spent.
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
-            ConfigError: the store refuses its password, or costs can't be counted.
+            ConfigError: the store refuses the password, or the costs are unknown.
         """
         self._check_usable()
         if max_wait is not None:
@@ -226,7 +228,7 @@ class RateLimiter:
                 await self._give_back()
 
     async def at_once(self) -> Reservation | None:
-        """Returns a reservation for now, if limits are counted in this process and allow it; else None.
+        """Returns a reservation without waiting, if limits are counted in this process and allow a request; else None.
 
         Raises:
             ConfigError: costs can't be counted.
@@ -239,19 +241,19 @@ class RateLimiter:
         return None
 
     def claimed(self) -> Reservation | None:
-        """Returns the reservation of the block of `reserve` that this is called in, once; else None."""
+        """Returns the reservation of the surrounding `reserve` block, once; else None."""
         current = _current.get()
         return current if current is not None and current.claim(self) else None
 
     async def aclose(self) -> None:
-        """Charges what could not be charged yet, and closes the store, unless it was passed in."""
+        """Sends the charges that are still queued, and closes the store, unless the caller passed the store."""
         await self._session.aclose()
         if self._owns_store:
             await self.store.aclose()
 
     @property
     def limits_cost(self) -> bool:
-        """True if money is limited."""
+        """True if the limiter has a budget."""
         return self._budget > 0
 
     def __repr__(self) -> str:
@@ -328,7 +330,7 @@ class RateLimiter:
         return await self._session.reserve(ask)
 
     async def _give_back(self) -> None:
-        """Returns moments that were reserved for tasks that were cancelled."""
+        """Releases moments that were reserved for cancelled tasks."""
         prefetched, self._prefetched = self._prefetched, deque()
         for each in prefetched:
             reservation = Reservation(self, each.grant, each.local)
@@ -336,14 +338,14 @@ class RateLimiter:
             await reservation.aclose()
 
     def note_accepted(self, limit: RateLimit | None, *, first: bool) -> None:
-        """Notes that the server accepted a request, and the limits in its headers."""
+        """Records an accepted request and the rate limits in its response headers."""
         self._accepted += first
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
         """Notes the currency of a cost; None: the cost of an answer is unknown."""
         if currency is None:
-            self._unusable = "what an answer costs is not known: give its prices in the configuration"
+            self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
         elif self._currency not in (None, currency):
             self._unusable = f"costs are in {self._currency} and in {currency}, which can't be added"
         self._currency = self._currency or currency
@@ -360,7 +362,7 @@ class RateLimiter:
     async def note_refused(
         self, grant: Grant, local: LimitStore | None, retry_after: float | None, limit: RateLimit | None
     ) -> None:
-        """Notes that the server refused a request: all wait as long as it asks for, and the rate is lowered."""
+        """Records a refused request: all requests wait as long as the server asks, and the rate is lowered."""
         self._note_stated(limit)
         if retry_after or grant.rate:
             pause = PauseSending(retry_after or 0.0, grant.rate, self._rate or self._stated)
@@ -378,7 +380,7 @@ class RateLimiter:
         if grant.reason == "slots":
             return f"the limit of {self._slots} requests at once is reached"
         if grant.reason == "reserved":
-            return "what is left of the budget of today is reserved for requests in flight"
+            return "requests in flight have reserved the rest of today's budget"
         if grant.reason == "rest":
             return f"the server has asked for a pause, of which {grant.wait:.0f} s are left"
         rates = {"requests": self._rate or self._stated, "tokens": self._token_rate or self._stated_tokens}
@@ -399,9 +401,9 @@ class RateLimiter:
 
 
 class Reservation:
-    """The right to send one request. By default it is charged what answers use on average.
+    """The right to send one request. Without `charge`, a reservation is charged the average usage of an answer.
 
-    Make one with `RateLimiter.reserve`.
+    `RateLimiter.reserve` makes reservations.
     """
 
     def __init__(self, limiter: RateLimiter, grant: Grant, local: LimitStore | None = None) -> None:
@@ -415,10 +417,12 @@ class Reservation:
         self._rate_limit: RateLimit | None = None
 
     def charge(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
-        """Notes what the answer used and cost. None, or an impossible value, counts as the mean of other answers.
+        """Records the usage and the cost of the answer. None or an impossible value counts as the average of other
+        answers.
 
         Args:
-            partial: the answer was cut off, so its cost may be unknown even if those of others are known.
+            partial: whether the answer was cut off. The cost of such an answer may be unknown although prices are
+                known.
         """
         self._tokens = _total_tokens(usage)
         self._cost = None if cost is None else read_cost(cost.amount)
@@ -426,11 +430,11 @@ class Reservation:
             self._limiter.note_costs(cost.currency if cost is not None else None)
 
     def cancel(self) -> None:
-        """Notes that no request was sent: the reservation is returned."""
+        """Releases the whole reservation, because no request was sent."""
         self._unused = True
 
     def failed(self) -> None:
-        """Notes that the server sent no answer: tokens and money are returned."""
+        """Releases the reserved tokens and money, because the server sent no answer."""
         self._tokens, self._cost, self._nothing = 0.0, 0, True
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
@@ -439,7 +443,7 @@ class Reservation:
         self._answered = True
 
     def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
-        """Notes that the server refused the request (429). All that share the limit wait for a while.
+        """Records that the server refused the request (429), and pauses all requests that share the limit.
 
         Args:
             retry_after: seconds that the server asks for.
@@ -448,7 +452,7 @@ class Reservation:
         self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
 
     def claim(self, limiter: RateLimiter) -> bool:
-        """Returns whether it is an unused reservation of this limiter, and marks it as used."""
+        """Returns whether the reservation is unused and belongs to this limiter, and marks it as used."""
         if self._limiter is not limiter or self._claimed or self._closed:
             return False
         self._claimed = True
@@ -466,7 +470,7 @@ class Reservation:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Charges what was used. Idempotent."""
+        """Charges the usage of the request. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -506,7 +510,7 @@ def millionths(amount: Decimal, rounding: str = ROUND_CEILING) -> int:
 
 
 def read_cost(amount: Decimal | None) -> int | None:
-    """Returns an amount in millionths, rounded up; None if it is impossible."""
+    """Returns an amount in millionths, rounded up; None for an impossible amount."""
     if amount is None or not amount.is_finite() or not 0 <= amount <= LARGEST_BUDGET:
         return None
     return millionths(amount)
@@ -541,11 +545,11 @@ def provider_limiter(
     tpm: float | None = None,
     store: LimitStore | SharedLimitStore | None = None,
 ) -> RateLimiter:
-    """Returns the limiter of a provider. Providers with the same base URL and key share what it counts.
+    """Returns the limiter of a provider. Providers with the same base URL and API key share their limits.
 
     Args:
         rpm, tpm: limits instead of those of the settings.
-        store: where they are counted instead.
+        store: the store to use instead of that of the settings.
 
     Raises:
         ConfigError: a variable is not set, or the store can't be used.

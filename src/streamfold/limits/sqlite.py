@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS batches (
 
 
 class SQLiteLimitStore(LimitStore):
-    """Counts in an SQLite file that only this user may read. It is opened at its first use.
+    """Counts limits in an SQLite file that only the current user may read. The file is opened at the first use.
 
     Args:
         path: the file.

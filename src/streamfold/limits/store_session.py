@@ -1,7 +1,7 @@
 """Sends the operations of a limiter to its store, once each, and counts locally while the store is down.
 
-A store outside of this process may apply a batch although its answer is lost. So a limiter sends its operations in
-numbered batches, one at a time, and sends the last one again until it is answered; the store applies each number once.
+A store outside of this process may apply a batch although its answer is lost. So a limiter numbers its batches, sends
+one at a time, and sends a batch again until the store answers. The store applies each number once.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ class LimitSession(Protocol):
     """A limiter's connection to its store.
 
     Attributes:
-        prefetch_seconds: for which several moments may be reserved at once.
+        prefetch_seconds: seconds for which one batch may reserve several moments.
     """
 
     prefetch_seconds: float
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests. Returns the local store too, if it counts in place of one that is down.
+        """Reserves moments for requests. While the shared store is down, also returns the local store that counts
+        instead.
 
         Raises:
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
@@ -62,7 +63,7 @@ class LimitSession(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Sends what is queued."""
+        """Sends the queued operations."""
         ...
 
 
@@ -94,7 +95,7 @@ class LocalSession:
 
 
 class SharedLimitStore:
-    """A store outside of this process, which may be down for a while. Limiters of one program share it.
+    """A store outside of this process, shared by the limiters of one program. The store may be down for a while.
 
     Args:
         local: while it is down, count in this process, with the limits divided by `replicas`; else nothing is sent.
@@ -114,7 +115,7 @@ class SharedLimitStore:
 
     @property
     def failure(self) -> LimitStoreError | None:
-        """Why the store isn't called now: it failed less than a second ago."""
+        """The last error, if the store failed less than a second ago and is therefore not called."""
         return self._failure if self.availability.is_paused else None
 
     async def run(self, call: Callable[[], None]) -> None:
@@ -129,27 +130,27 @@ class SharedLimitStore:
         self.note_success()
 
     def note_failure(self, failure: LimitStoreError) -> None:
-        """Notes that the store can't be used now."""
+        """Records a failure of the store."""
         if self._failure is None:
             instead = "limits are counted in this process" if self._counts_locally else "nothing is sent"
             _logger.warning("%s; %s until it is back", failure.message, instead)
         self._failure = failure
 
     def note_success(self) -> None:
-        """Notes that the store can be used."""
+        """Records that the store works again."""
         if self._failure is not None:
             _logger.warning("%r can be used again", self.store)
             self._failure = self._local = None
             self.availability.recovered()
 
     def local_store(self) -> MemoryLimitStore | None:
-        """Returns the store that counts while this one is down; None if nothing is sent then."""
+        """Returns the local store that counts while this store is down; None if requests are refused then."""
         if self._counts_locally and self._local is None:
             self._local = MemoryLimitStore()
         return self._local
 
     def watch(self, session: SharedSession) -> None:
-        """Renews the leases of a session and sends its queue, in a thread, as long as there are any."""
+        """Renews the leases of a session and sends its queue, in a thread, until the session has neither."""
         if session in self._active and self._thread is not None and self._thread.is_alive():
             return
         with self._guard:
@@ -160,7 +161,7 @@ class SharedLimitStore:
                 self._thread.start()
 
     async def aclose(self) -> None:
-        """Sends what is queued, and closes the store."""
+        """Sends the queued operations and closes the store."""
         for session in list(self._active):
             await session.aclose()
         with self._guard:
@@ -192,12 +193,12 @@ class SharedLimitStore:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """An operation that is queued or sent.
+    """A queued or sent operation.
 
     Attributes:
         grant: the answer to a `Reserve`.
-        done: whether it was answered.
-        abandoned: whether its caller was cancelled: what is granted goes back.
+        done: whether the store has answered the operation.
+        abandoned: whether the caller was cancelled, so that its grant must be released.
     """
 
     operation: Operation
@@ -271,7 +272,7 @@ class SharedSession:
             self._shared.watch(self)
 
     async def aclose(self) -> None:
-        """Sends queued changes, and releases the lease if nothing is held. Changes that can't be sent are logged."""
+        """Sends queued changes, and releases the lease if it covers no slots or money. Unsent changes are logged."""
         self._check_process()
         leave = partial(anyio.to_thread.run_sync, self._leave, abandon_on_cancel=True)
         with anyio.CancelScope(shield=True), suppress(LimitStoreError, ConfigError, Interrupted):
@@ -291,7 +292,7 @@ class SharedSession:
         return True
 
     def flush(self, call: _Call | None = None, *, leaves: bool = False) -> None:
-        """Sends the queue, up to a call if it is given. Blocks.
+        """Sends the queue, or its beginning up to a given call. Blocks.
 
         Raises:
             LimitStoreError, ConfigError: the store can't be used. The next flush sends the same changes again.
@@ -373,7 +374,7 @@ class SharedSession:
         return batch, calls
 
     def _take(self, batch: Batch, calls: list[_Call], answer: BatchAnswer) -> None:
-        """Notes what is held now, and completes the calls."""
+        """Records the granted slots and money, and completes the calls."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more
             money = reserved = 0
@@ -414,7 +415,7 @@ class SharedSession:
         )
 
     def _reserve_locally(self, local: MemoryLimitStore, ask: Reserve) -> Grant:
-        """Reserves in this process, whose part of a limit is one of `replicas`."""
+        """Reserves in this process, with the limits divided by `replicas`."""
         if self._away is None or self._away[0] is not local:
             charges = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
             queued = sum(charge.money for charge in charges if charge.day >= self._held.day)

@@ -20,12 +20,12 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts limits by their names. Its calls block, and come from any thread.
+    """Counts limits by name. The methods block, and may be called from any thread.
 
     Attributes:
-        prefetch_seconds: for which one batch may reserve several moments, to save round trips.
-        lease_seconds: after which the slots of a process that ended are released.
-        threads: how many calls run at once.
+        prefetch_seconds: seconds for which one batch may reserve several moments, to save round trips.
+        lease_seconds: seconds after which the slots of a dead process are released.
+        threads: how many calls may run in parallel.
     """
 
     prefetch_seconds: float = 0.0
@@ -34,7 +34,8 @@ class LimitStore(ABC):
 
     @abstractmethod
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies the operations of a batch. One that is sent again only gets the answer again.
+        """Applies the operations of a batch. A batch that is sent again gets its previous answer and isn't applied
+        again.
 
         Raises:
             LimitStoreError: the store can't be used. The batch may have been applied.
@@ -92,7 +93,7 @@ _shared: list[ref[MemoryLimitStore]] = []
 
 
 def process_store() -> MemoryLimitStore:
-    """Returns the store that "memory" means. It exists as long as a limiter uses it."""
+    """Returns the store of this process ("memory"), which exists as long as a limiter uses it."""
     store = _shared[0]() if _shared else None
     if store is None:
         store = MemoryLimitStore()

@@ -1,6 +1,6 @@
 """Limits in Valkey or Redis, for processes on many machines. Needs the extra `valkey`.
 
-The script repeats `limit_state.py` and `adaptive_rate.py`, so that a batch is one atomic round trip.
+The Lua script implements `limit_state.py` and `adaptive_rate.py` again, so that a batch is one atomic round trip.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ return text
 
 
 class ValkeyLimitStore(LimitStore):
-    """Counts on a Valkey or Redis server, by the server's clock. Connections are opened at the first use.
+    """Counts limits on a Valkey or Redis server, by the server's clock. Connections are opened at the first use.
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.

@@ -1,4 +1,4 @@
-"""Values in this process, until it ends."""
+"""A store in the memory of this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Record:
     size: int = 0
 
     def growth(self, parts: Mapping[str, bytes]) -> int:
-        """Returns by how many bytes these parts make it longer."""
+        """Returns by how many bytes these parts make the record longer."""
         known = self.parts
         return sum(
             len(value) - len(known[part]) if part in known else len(part) + len(value) for part, value in parts.items()
@@ -33,7 +33,7 @@ class _Owner:
     size: int = 0
 
     def oldest(self, now: float) -> tuple[float, str]:
-        """Returns when the record that was used longest ago was used, and its name."""
+        """Returns the time of last use and the name of the least recently used record."""
         names = (name for name, record in self.records.items() if record.used <= now)
         name = next(names, next(iter(self.records)))  # a few count as used in the future
         return self.records[name].used, name
@@ -111,7 +111,8 @@ class MemoryStore:
         return dict(record.parts) if record else None
 
     def forget(self, owner: str, values: Mapping[str, bytes], *, unless_newer: bool = False) -> None:
-        """Deletes parts, and records without any; with `unless_newer` no part that has another value by now."""
+        """Deletes parts, and then records without parts. With `unless_newer`, parts that have changed since are
+        kept."""
         for key in values:
             name, part = split_key(key)
             record = self._record(owner, name)
@@ -131,7 +132,7 @@ class MemoryStore:
         return kept.records.get(name) if kept else None
 
     def _used(self, owner: str, name: str) -> _Record | None:
-        """Returns a record that is not too old, and notes that it was used."""
+        """Returns a record unless it has expired, and updates its time of last use."""
         record = self._record(owner, name)
         now = self._clock()
         if record is not None and record.used < now - self._retention.age:
@@ -177,7 +178,7 @@ class MemoryStore:
         return entries > self._retention.entries or size > self._retention.size
 
     def _expire(self) -> None:
-        """Deletes old records, now and then."""
+        """Deletes expired records from time to time."""
         now, age = self._clock(), self._retention.age
         if not 0 <= now - self._pruned < age * _PRUNED:
             self._pruned = now

@@ -24,14 +24,14 @@ _logger = logging.getLogger("streamfold.stores")
 
 
 class WriteBehindStore:
-    """A `Store` that keeps values in this process while the real one is down, and writes them when it is back.
+    """A `Store` that buffers values in memory while the real store is down, and writes them when it is back.
 
-    They are written by `keep_trying`, or after the next `put` that succeeds. A `put` with `new` never waits: only the
-    real store knows whether a key is new.
+    `keep_trying`, or the next successful `put`, writes the buffered values. A `put` with `new` is never buffered,
+    because only the real store knows whether a key is new.
 
     Args:
         store: the real store.
-        retention: how much may wait.
+        retention: how much may be buffered.
     """
 
     def __init__(self, store: Store, retention: Retention | None = None) -> None:
@@ -81,7 +81,8 @@ class WriteBehindStore:
         return await self.store.runs(name)
 
     async def move(self) -> None:
-        """Writes what waits to the store, the smallest record first. Raises StoreError if it is still down."""
+        """Writes the buffered values to the store, the smallest record first. Raises StoreError if the store is still
+        down."""
         if self._moving or not self._waits:
             return
         self._moving = True
@@ -109,7 +110,7 @@ class WriteBehindStore:
         self._waiting.forget(owner, values, unless_newer=True)
 
     async def keep_trying(self) -> NoReturn:
-        """Writes what waits as soon as the store is back. Runs until it is cancelled."""
+        """Writes the buffered values as soon as the store is back. Runs until it is cancelled."""
         while True:
             await anyio.sleep(RETRY_SECONDS)
             with suppress(StoreError):  # it has been logged when it went away
@@ -127,7 +128,7 @@ class WriteBehindStore:
             await self.store.aclose()
 
     async def _move_soon(self) -> None:
-        """Writes what waits, for programs without `keep_trying`; but not with each value, which would delay it."""
+        """Writes the buffered values from time to time, for programs without `keep_trying`."""
         if monotonic() >= self._next:
             self._next = monotonic() + RETRY_SECONDS
             with suppress(StoreError, Interrupted):
@@ -141,11 +142,11 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
     """Opens a store.
 
     Args:
-        where: "memory"; `sqlite:///PATH`, relative to the working directory, with a fourth slash an absolute path; or
-            the URL of a Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
+        where: "memory"; `sqlite:///PATH`, relative to the working directory, or absolute with a fourth slash; or a
+            Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
         retention: how much is kept.
-        table: what is kept. In one file or database, stores with different tables share nothing.
-        present: let other processes know that this one runs, for `Store.runs`.
+        table: the kind of data. In one file or database, stores with different tables are separate.
+        present: let other processes see that this process runs, for `Store.runs`.
 
     Raises:
         ConfigError: `where` is none of these.
@@ -159,6 +160,6 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
 
 
 def persistent_store(where: str, retention: Retention | None = None, *, table: str, present: bool = False) -> Store:
-    """Opens a store as `open_store`. While it is down, values wait in this process."""
+    """Opens a store like `open_store`, and buffers values in memory while the store is down."""
     store = open_store(where, retention, table=table, present=present)
     return store if isinstance(store, MemoryStore) else WriteBehindStore(store, retention)

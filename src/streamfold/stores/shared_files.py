@@ -1,4 +1,4 @@
-"""Locks on files, and which process still runs, by the lock that it holds."""
+"""Locks on files, and checks by them of which processes still run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 
 def locked_file(path: Path, mode: str) -> IO[bytes]:
-    """Opens a file and locks it until it is closed, also by the end of the process.
+    """Opens and locks a file. Closing the file, or the end of the process, releases the lock.
 
     Raises:
         BlockingIOError: another process holds it.
@@ -32,7 +32,7 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
 
 
 class ProcessLiveness:
-    """Shows other processes that this one runs, by a locked file beside the database that they share.
+    """Shows other processes that this process runs, by a locked file beside the shared database.
 
     Args:
         name: of this process.
@@ -44,7 +44,7 @@ class ProcessLiveness:
 
     @staticmethod
     def runs(database: Path, name: str) -> bool:
-        """Returns whether the process of that name still runs. Removes the file of one that doesn't."""
+        """Returns whether the process of that name still runs. Removes the files of dead processes."""
         path = _path(database, name)
         try:
             locked_file(path, "r+b").close()

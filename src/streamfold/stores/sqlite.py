@@ -1,4 +1,4 @@
-"""Values in an SQLite file, and SQLite files that only this user may read."""
+"""A store in an SQLite file, and SQLite files that only the current user may read."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ _TOUCHED = 0.05  # part of the age after which another use of a record is writte
 
 
 class PrivateDatabase:
-    """An SQLite file that only this user may read, for several threads and processes. It is opened at its first use.
+    """An SQLite file that only the current user may read, for several threads and processes. Opened at the first use.
 
     Args:
         schema: statements that create missing tables.
         patience: seconds to wait for another process or thread.
-        durable: what was committed survives a power cut.
+        durable: committed data survives a power cut.
 
     Raises:
         ConfigError: there is no folder for the file.
@@ -90,7 +90,7 @@ class PrivateDatabase:
         """Begins a transaction, and commits it, or rolls it back if the block raises.
 
         Args:
-            reads: the block only reads, so it does not wait for writers.
+            reads: whether the block only reads, so that it doesn't wait for writers.
 
         Raises:
             ConfigError: the file can't be opened, or is not a database.
@@ -110,7 +110,7 @@ class PrivateDatabase:
                 raise
 
     def close(self) -> None:
-        """Closes the file. It is opened again when it is needed again."""
+        """Closes the file. The next use opens it again."""
         with self.lock:
             if self._open is not None:
                 self._open.close()
@@ -139,7 +139,8 @@ class PrivateDatabase:
         return database
 
     def _write_ahead(self, database: sqlite3.Connection) -> None:
-        """Switches the journal. SQLite refuses that without any wait to some processes that do it at the same time."""
+        """Switches to write-ahead logging. SQLite refuses that without waiting if other processes do the same in
+        parallel."""
         import sqlite3
 
         given_up = monotonic() + self._patience
@@ -154,14 +155,14 @@ class PrivateDatabase:
 
 
 class SQLiteStore(ThreadedStore):
-    """A `Store` in an SQLite file that only this user may read. It is opened at its first use.
+    """A `Store` in an SQLite file that only the current user may read. The file is opened at the first use.
 
     Args:
         path: the file.
         retention: how much is kept.
         clock: seconds since 1970, for the age of records.
-        table: prefix of its tables. Stores with different ones share nothing.
-        present: let other processes know that this one runs, for `runs`: by a file beside the database.
+        table: prefix of the SQL tables. Stores with different prefixes are separate.
+        present: let other processes see that this process runs, by a file beside the database, for `runs`.
 
     Raises:
         ConfigError: there is no folder for the file.
@@ -270,7 +271,7 @@ class SQLiteStore(ThreadedStore):
         return found
 
     def _touch(self, owner: str, used: Mapping[str, float]) -> None:
-        """Writes when records were used, if the last time is some while ago."""
+        """Updates the records' time of last use, unless it was updated recently."""
         now, seldom = self._clock(), self._retention.age * _TOUCHED
         late = [name for name, at in used.items() if at < now - seldom]
         if late:
@@ -293,7 +294,7 @@ class SQLiteStore(ThreadedStore):
         database.execute(grows, (used, grown, owner, name))
 
     def _forget(self, database: sqlite3.Connection, now: float) -> None:
-        """Deletes what is too much or too old."""
+        """Deletes expired records, and records over the limits."""
         table, retention = self._table, self._retention
         database.execute(f"DELETE FROM {table}_records WHERE used < ?", (now - retention.age,))  # noqa: S608
         while True:

@@ -15,7 +15,7 @@ class StoreError(StreamfoldError):
     """A store can't be used, or is full.
 
     Attributes:
-        found: values that could be read nevertheless.
+        found: values that could still be read.
     """
 
     def __init__(self, message: str, found: Mapping[str, bytes] | None = None) -> None:
@@ -28,15 +28,15 @@ class StoreError(StreamfoldError):
 class Retention:
     """How much a store keeps. When it is full, the owner with the most records or bytes loses its oldest record.
 
-    So no owner can evict another one that stays within its share.
+    So an owner can't evict records of another owner that stays within its share.
 
     Attributes:
-        entries: how many records.
-        size: bytes of all of them together.
-        age: seconds for which a record is kept since it was last used.
-        evicts: whether records are removed to stay within the limits. With False, for data to keep, a write to a full
-            store raises StoreError instead, records have no expiry on a server (the store deletes those that are
-            older than `age` when it writes), and a server that may evict any key is refused with a ConfigError.
+        entries: maximum number of records.
+        size: maximum size of all records in bytes.
+        age: seconds after its last use until a record expires.
+        evicts: whether records are removed to stay within the limits. With False, for data that must not be lost, a
+            write to a full store raises StoreError, and a server that may evict keys raises ConfigError. Only the store
+            itself then deletes records older than `age`.
 
     Raises:
         ConfigError: a number is not greater than 0.
@@ -54,34 +54,34 @@ class Retention:
 
 
 class Store(Protocol):
-    """Keeps values by keys, apart for each owner.
+    """Stores values by key, separately for each owner.
 
-    A key is the name of a record, `"a"`, or of a part of one, `"a/b"`. A record is counted and evicted as a whole; its
-    age starts anew when it is read or written. All methods but `aclose` raise StoreError, after a bounded time, if the
-    store can't be used.
+    A key names a record, `"a"`, or a part of a record, `"a/b"`. A record is counted and evicted as a whole. Reading or
+    writing a record resets its age. If the store can't be used, all methods except `aclose` raise StoreError after a
+    bounded time.
 
     Attributes:
-        name: of this opening of the store, for `runs`.
+        name: identifies this open store object, for `runs`.
     """
 
     name: str
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known."""
+        """Returns the values of the keys that exist."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
-        """Stores values, all or none. A key that is known gets the new value.
+        """Stores all values, or none of them. The value of an existing key is replaced.
 
         Args:
-            new: only if none of the keys is known. Of several such calls at the same time, one succeeds.
+            new: store only if none of the keys exists. Of several such calls at the same time, one succeeds.
             ahead: seconds for which the records count as in use: others are evicted before them.
 
         Returns:
-            Whether they are stored. Values that are larger than the store are not.
+            Whether the values were stored. Values larger than the store are not stored.
 
         Raises:
-            StoreError: also if the store is full, and its retention evicts nothing.
+            StoreError: also if the store is full and its retention doesn't evict.
         """
         ...
 
@@ -90,11 +90,11 @@ class Store(Protocol):
         ...
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Deletes a record. Returns whether there was one."""
+        """Deletes a record. Returns whether the record existed."""
         ...
 
     async def runs(self, name: str) -> bool:
-        """Returns whether the opening of that name is still in use: its process runs, and has not closed it."""
+        """Returns whether the open store object of that name still exists: its process runs and hasn't closed it."""
         ...
 
     async def aclose(self) -> None:
@@ -104,11 +104,11 @@ class Store(Protocol):
 
 def full(store: object) -> StoreError:
     """Returns the error of a write that would exceed the limits of a store that never evicts."""
-    return StoreError(f"{store!r} is full, and nothing in it may be removed")
+    return StoreError(f"{store!r} is full, and its records must not be removed")
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Returns the name of a record, and of the part of it that a key means; "" is the record's own value."""
+    """Splits a key into the names of the record and of its part; "" is the record's own value."""
     record, _, part = key.partition("/")
     return record, part
 
@@ -119,7 +119,7 @@ def joined_key(record: str, part: str) -> str:
 
 
 def by_record(values: Mapping[str, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yields the name of each record in values, with its parts by their names."""
+    """Yields the name of each record in `values`, with its parts by name."""
     records: dict[str, dict[str, bytes]] = {}
     for key, value in values.items():
         record, part = split_key(key)

@@ -1,4 +1,4 @@
-"""Base of stores whose calls block: threads, a timeout, and a pause after a failure."""
+"""Base class of stores with blocking calls: threads, a timeout, and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _limiters: RunVar[WeakKeyDictionary[ThreadedCalls, anyio.CapacityLimiter]] = Run
 
 
 class Availability:
-    """True if a store may be called: not for a second after it failed.
+    """Whether a store may be called. After a failure, a store isn't called for a second.
 
     Attributes:
-        failure: why the last call failed; None if it didn't.
-        failures: how many calls failed.
+        failure: the error of the last call; None if that call succeeded.
+        failures: number of failed calls.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,8 @@ class Availability:
         return self.failure is not None and monotonic() < self._retry_at
 
     def check(self) -> None:
-        """Raises StoreError during the pause. After it, one caller may try; the others wait for the outcome."""
+        """Raises StoreError during the pause. After the pause, one caller may try, and other callers wait for its
+        result."""
         if self.failure is not None:
             if self.is_paused:
                 raise StoreError(self.failure)
@@ -63,15 +64,15 @@ class Availability:
 
 
 class ThreadedCalls:
-    """Blocking calls of a store, in separate threads, for at most a second and a half each.
+    """Runs blocking calls of a store in threads, for at most 1.5 seconds each.
 
-    A call that takes longer is abandoned, but continues in its thread; as many of those as there are threads keep the
-    store from being called.
+    A call that takes longer is abandoned, but continues in its thread. If all threads are busy with abandoned calls,
+    the store isn't called.
 
     Args:
-        store: what errors call it.
-        failures: returns what calls raise when the store can't be used.
-        threads: how many calls run at once.
+        store: the store's name in errors.
+        failures: returns the exceptions that calls raise when the store can't be used.
+        threads: how many calls run in parallel.
     """
 
     def __init__(self, store: object, failures: Callable[[], tuple[type[Exception], ...]], threads: int = 1) -> None:
@@ -82,7 +83,7 @@ class ThreadedCalls:
         self._given_up: list[_Call[Any]] = []  # those that may still run
 
     async def ask(self, ask: Callable[[], T]) -> T:
-        """Returns what a call returns. Raises StoreError."""
+        """Runs a call in a thread and returns its result. Raises StoreError."""
         self._given_up = [call for call in self._given_up if not call.ended]
         if len(self._given_up) >= self._threads:
             raise StoreError(f"{self._store!r} does not answer")
@@ -100,7 +101,7 @@ class ThreadedCalls:
             self.availability.recovered()
             return call.found[0]
         if not call.began:
-            raise StoreError(f"{self._store!r} has too much to do")
+            raise StoreError(f"{self._store!r} is overloaded")
         self._given_up.append(call)
         raise self.availability.failed(f"{self._store!r} did not answer within {PATIENCE:g} seconds")
 
@@ -116,11 +117,11 @@ class ThreadedCalls:
 
 
 class _Call(Generic[T]):
-    """A call that may be abandoned while it runs in its thread.
+    """A call in a thread, which may be abandoned.
 
     Attributes:
-        began, ended: whether its thread has begun with it, and is done.
-        found: a list with what it has returned; empty before, and if it has failed.
+        began, ended: whether the thread has begun and ended the call.
+        found: a list with the result of the call; empty before the call has ended, and after a failure.
     """
 
     def __init__(self, availability: Availability, call: Callable[[], T]) -> None:
@@ -141,7 +142,7 @@ class _Call(Generic[T]):
 
 
 class ThreadedStore(ABC):
-    """A `Store` whose calls block: see `ThreadedCalls`.
+    """A `Store` with blocking calls: see `ThreadedCalls`.
 
     Reads and writes have separate threads: reads don't wait for writes, and a full disk can still be read.
 
@@ -179,7 +180,7 @@ class ThreadedStore(ABC):
 
     @abstractmethod
     def failures(self) -> tuple[type[Exception], ...]:
-        """Returns what the calls below raise when the store can't be used. Each blocks, and does what its name says."""
+        """Returns the exceptions that the blocking methods below raise when the store can't be used."""
 
     @abstractmethod
     def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]: ...
@@ -196,6 +197,6 @@ class ThreadedStore(ABC):
 
 
 async def close_in_thread(close: Callable[[], None]) -> None:
-    """Closes something that may block, also when the task has been cancelled."""
+    """Calls a blocking close function in a thread, also when the task has been cancelled."""
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(close)

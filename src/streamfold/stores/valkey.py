@@ -1,4 +1,4 @@
-"""Values in Valkey or Redis, for processes on several machines. Needs the extra `valkey`."""
+"""A store in Valkey or Redis, for processes on several machines. Needs the extra `valkey`."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ class ValkeyStore(ThreadedStore):
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        retention: how much is kept by all processes that use the same database.
-        table: prefix of its keys. Stores with different ones share nothing.
-        present: let other processes know that this one runs, for `runs`. It counts as running for 15 seconds since it
-            has last asked the store something.
+        retention: limits of the records of all processes that use the same database.
+        table: prefix of the keys. Stores with different prefixes are separate.
+        present: let other processes see that this process runs, for `runs`. A process counts as running until 15
+            seconds after its last call of the store.
 
     Raises:
         ConfigError: the extra is missing, or the URL can't be used.
@@ -225,11 +225,11 @@ class ValkeyStore(ThreadedStore):
 
 
 def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
-    """Returns the client of a server. It connects when it is first used, and once more if a connection has broken.
+    """Returns a client for a server. The client connects at its first use, and again if a connection has broken.
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        what: what is kept there, for errors.
+        what: the kind of data, for error messages.
         timeout: seconds for a connection or an answer.
 
     Raises:
@@ -259,7 +259,8 @@ def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
 
 
 def refuse_eviction(client: valkey.Valkey, server: str) -> None:
-    """Raises ConfigError if a server may evict keys that have no expiry. Logs a warning where that can't be read.
+    """Raises ConfigError if a server may evict keys without an expiry. Logs a warning if the server doesn't report
+    that.
 
     Args:
         server: the name of the server for messages.
