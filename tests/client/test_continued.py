@@ -175,5 +175,5 @@ async def test_an_answer_that_never_began() -> None:
             await model.chat("Hi")
         with pytest.raises(StreamfoldError, match="no text had arrived"):
             failed.value.resume()
-    with pytest.raises(StreamfoldError, match="nothing of the answer had arrived"):
+    with pytest.raises(StreamfoldError, match="no part of the answer had arrived"):
         APIError("of somebody else").resume()

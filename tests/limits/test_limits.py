@@ -601,7 +601,7 @@ async def test_unknown_costs() -> None:
     limiter = RateLimiter("a", max_cost_per_day=1, store=MemoryLimitStore(Clock()))
     async with limiter.reserve() as reservation:
         reservation.charge(Usage(10, 10, 20), None)
-    with pytest.raises(ConfigError, match="max_cost_per_day: what an answer costs is not known: give its prices"):
+    with pytest.raises(ConfigError, match="max_cost_per_day: the cost of an answer is unknown: set the prices"):
         await limiter.acquire()
     limiter = RateLimiter("a", max_cost_per_day=1, store=MemoryLimitStore(Clock()))
     for currency in ("USD", "CNY"):

@@ -334,7 +334,7 @@ async def test_nothing_is_evicted_from_a_store_of_what_must_last(kind: Kind) -> 
     store = kind(evicts=False, entries=2, size=40)
     assert await store.put("me", {"a": b"1", "b": b"2"})
     for values in ({"c": b"3"}, {"a": b"x" * 50}, {"a/more": b"x" * 50}):
-        with pytest.raises(StoreError, match="is full, and nothing in it may be removed"):
+        with pytest.raises(StoreError, match="is full, and its records must not be removed"):
             await store.put("me", values)
     assert await store.get("me", ["a", "a/more", "b", "c"]) == {"a": b"1", "b": b"2"}
     assert await store.put("me", {"a": b"12"})

@@ -1,6 +1,6 @@
-"""Recorded answers: made from live ones, and replayed.
+"""Records answers of servers, and replays them.
 
-`record` captures answers that pass through httpx; `replay` is a transport of httpx that answers with recordings.
+`record` captures answers that pass through httpx. `replay` is an httpx transport that answers with recordings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `[expect]` table of a recording: its schema, and the one that an outcome has."""
+"""The `[expect]` table of a recording: its schema, and the conversion of a reply or an error to it."""
 
 from __future__ import annotations
 

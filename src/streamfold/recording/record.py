@@ -1,7 +1,7 @@
-"""RecordTransport: captures live answers, removes secrets, saves; drafts that replace older files.
+"""RecordTransport captures answers, removes secrets and saves recordings. RecordingDraft replaces older recordings.
 
-The files are written when an answer has ended, however it did: a key that the network cut in two can only be removed
-from the whole body, and no secret is ever on the disk.
+The files are written when an answer has ended, because an API key that the network has cut in two can only be removed
+from the whole body. Secrets are never written to the disk.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)
 
 
 class Capture(httpx.AsyncByteStream):
-    """The body of an answer, which is passed on and captured.
+    """A response body, which is passed to the reader and captured.
 
     Attributes:
-        address: of the server.
-        path: of the recording that it becomes, without a suffix.
-        pieces: of the body, as the network delivered them, each with the seconds since the one before.
-        ended: how the body ended; empty if it came to its end.
-        broken: the network or the server ended it, not the reader.
+        address: the server's address.
+        path: the path of the new recording, without a suffix.
+        pieces: the pieces of the body as the network delivered them, each with the seconds since the previous piece.
+        ended: why the body is incomplete; empty if it is complete.
+        broken: whether the network or the server ended the body, rather than the reader.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Capture(httpx.AsyncByteStream):
             await self._stream.aclose()
 
     def end(self, how: str = "", *, broken: bool = False) -> None:
-        """Saves the recording, the first time that this is called."""
+        """Saves the recording. Further calls do nothing."""
         save, self._save = self._save, None
         if save is not None:
             self.ended, self.broken = how, broken
@@ -118,13 +118,13 @@ class Capture(httpx.AsyncByteStream):
 
 
 def default_name(request: RecordedRequest) -> str:
-    """Returns a name for an unnamed recording: the model's, else the last part of the path."""
+    """Returns a name for an unnamed recording: the name of the model, or the last part of the path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
 
 def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | None, conversation: str = "") -> Recording:
-    """Returns the recording of an exchange. `adapter` is used if it has the path."""
+    """Returns the recording of a request and its response. `adapter` is used if the path belongs to it."""
     request, path = capture.request, capture.request.path.partition("?")[0]
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
     redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
@@ -179,9 +179,11 @@ def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
 
 
 def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
-    """Returns the pieces without compression, the compression, and the problem with it if there was one.
+    """Returns the decompressed pieces, the name of the compression, and the error of the decompression if there was
+    one.
 
-    Each piece is what could be read once the network's piece was there, so that the times still hold.
+    Each piece is the part that could be decompressed when a piece of the network had arrived, so that the times stay
+    right.
     """
     codings = body_codings((name.lower(), value) for name, value in capture.headers.multi_items())
     encoding, out = ", ".join(reversed(codings)), [(wait, b"") for wait, _ in capture.pieces]
@@ -197,14 +199,15 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
-    """Returns a body without secrets, also those that the network or the events cut in pieces, and its cuts."""
+    """Returns a body without secrets, and its cuts. Also removes secrets that the network or SSE events have cut in
+    pieces."""
     found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
     body, cuts = _changed(body, cuts, found)
     return _changed(body, cuts, secrets_in_body(body, redactor))
 
 
 def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -> tuple[bytes, tuple[Cut, ...]]:
-    """Makes the changes and moves the cuts along. A cut that vanishes leaves its delay to the next one."""
+    """Applies the changes and moves the cuts. The delay of a removed cut is added to the next one."""
     if not splices:
         return body, tuple(cuts)
     grown = list(accumulate((len(new) - (end - start) for start, end, new in splices), initial=0))
@@ -252,7 +255,7 @@ class RecordingDraft:
 
     @property
     def target(self) -> Path:
-        """The path of the first of them, without a suffix."""
+        """The path of the first recording, without a suffix."""
         return self._directory / self._name
 
     @property
@@ -261,13 +264,14 @@ class RecordingDraft:
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """Describes why these recordings should not replace others: there are none, or an answer failed; else None."""
+        """The reason why these recordings should not replace others: no answer, or a failed answer; None if they
+        may."""
         if not (files := self._files()):
             return "there was no answer, or it is still open"
         return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
 
     def keep(self) -> list[Path]:
-        """Replaces the older conversation with them. Returns their paths, without a suffix."""
+        """Replaces the older recordings with the drafts. Returns the paths of the new recordings, without a suffix."""
         try:
             older = load_source(self.target) if self.has_older else []
         except ConfigError:  # unreadable: only files of the same names are replaced
@@ -292,26 +296,27 @@ class RecordingDraft:
 
 
 class RecordTransport(httpx.AsyncBaseTransport):
-    """Records the answers that come through another transport, as `<name>.sse` and `<name>.toml`.
+    """An httpx transport that records the responses of another transport, as `<name>.sse` and `<name>.toml`.
 
-    The first answer is `<name>`, the next ones `<name>-2`, `<name>-3` in the order in which they began. Older files of
-    these names are replaced. The received part of an incomplete answer is recorded, and marked as incomplete.
+    The first answer is named `<name>`, later ones `<name>-2`, `<name>-3` and so on. Older files of these names are
+    replaced. An incomplete answer is recorded, and marked as incomplete.
 
-    Only headers that are known to be harmless are recorded. Keys that the request sent, `secrets`, and everything that
-    looks like a key are removed from the bodies.
+    Only harmless headers are recorded. API keys of the request, `secrets`, and texts that look like an API key are
+    removed from the bodies.
 
     Args:
         transport: sends the requests.
-        directory: where the files go; it is created if needed.
-        name: of the recordings; a folder may stand before it. Default: the name of the model; nothing is replaced then.
-        secrets: texts that must not be in the files. Those of a provider that sends the requests are known.
-        adapter: the wire format of the answers. Default: found by the path of the request.
+        directory: the folder of the files; it is created if needed.
+        name: the name of the recordings, such as `kimi/hello`. Default: the name of the model; then no file is
+            replaced.
+        secrets: further texts to remove. The secrets of the provider that sends the requests are removed anyway.
+        adapter: the wire format of the answers. Default: determined by the path of the request.
 
     Attributes:
-        written: the recordings so far, in the order in which they ended, without a suffix.
+        written: the paths of the recordings so far, in the order in which the answers ended, without a suffix.
 
     Raises:
-        ConfigError: the name or a secret can't be used; or, when it happens, the files can't be written.
+        ConfigError: the name or a secret is invalid; later, if the files can't be written.
     """
 
     def __init__(
@@ -345,7 +350,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         check_writer()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request; the answer is recorded while it is read."""
+        """Sends the request, and records the response while it is read."""
         self._make_folder(self._directory)
         await request.aread()
         response = await self._transport.handle_async_request(request)
@@ -375,7 +380,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
                 return path
 
     def _write(self, capture: Capture) -> None:
-        """Writes the files of an answer that has ended. Raises ConfigError if they can't be written."""
+        """Writes the files of a finished answer. Raises ConfigError if that fails."""
         self._open.discard(capture)
         recording = build_recording(capture, self._secrets, self._adapter, self._conversation)
         self._make_folder(capture.path.parent)
@@ -403,16 +408,16 @@ def recording_client(
     secrets: Iterable[str] = (),
     adapter: str | None = None,
 ) -> tuple[httpx.AsyncClient, RecordTransport]:
-    """Returns a client that sends through another one, with its proxies and certificates, and records.
+    """Returns a client that records, and sends with another client, so that its proxies and certificates are used.
 
-    Closing it closes the other one. The arguments, and what they raise, are those of `RecordTransport`.
+    Closing the new client closes the other client. Arguments and errors are those of `RecordTransport`.
     """
     transport = RecordTransport(_Through(client), directory, name=name, secrets=secrets, adapter=adapter)
     return httpx.AsyncClient(transport=transport, timeout=None), transport
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """Sends with a client. A client that is given a transport would not look for proxies."""
+    """A transport that sends with a client. A client with its own transport would ignore the proxy settings."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

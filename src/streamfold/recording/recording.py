@@ -1,7 +1,7 @@
-"""A recorded answer: the value, its two files, and how they are found.
+"""A recorded answer: its value, its two files, and how to find them.
 
-`<case>.sse` is the body, byte for byte. `<case>.toml` describes it: where it comes from, how the network cut it, and
-the reply that it must give. Unknown keys are errors, because descriptions are written by hand.
+`<case>.sse` is the body, byte for byte. `<case>.toml` is its description: the origin of the body, its pieces, and the
+expected reply. Unknown keys are errors, because descriptions are written by hand.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def as_toml(values: Mapping[str, Any]) -> str:
 
 
 class Cut(NamedTuple):
-    """One piece as the network delivered it: its length, and the seconds since the piece before (or the headers)."""
+    """A piece of the body as the network delivered it: its length, and the seconds since the previous piece or the
+    headers."""
 
     size: Annotated[int, Field(gt=0)]
     delay: Annotated[float, Field(ge=0)]
@@ -77,11 +78,11 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SentExchange:
-    """The request that was answered, without its headers and without secrets.
+    """The request of a recording, without headers and secrets.
 
     Attributes:
-        path: with its query.
-        body: JSON on several lines, if it was JSON.
+        path: the path of the URL with its query.
+        body: the request body; JSON is indented.
     """
 
     method: str = "POST"
@@ -95,7 +96,7 @@ class SentExchange:
 
 
 def requested_model(path: str, body: Any) -> str | None:
-    """Returns the model of a request: the one in its body, or in its path (Gemini, Vertex AI)."""
+    """Returns the model of a request, from its body or its path (Gemini, Vertex AI)."""
     model = body.get("model") if isinstance(body, dict) else None
     if isinstance(model, str):
         return model
@@ -104,7 +105,7 @@ def requested_model(path: str, body: Any) -> str | None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Returns the value of a JSON text; None if it is not JSON."""
+    """Returns the value of a JSON text; None if the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -120,20 +121,20 @@ class Recording:
         body: the bytes, without compression.
         adapter: the wire format.
         status, headers: of the HTTP response; unneeded headers are left out.
-        cuts: the pieces in which the network delivered the body; empty if they were not recorded.
-        broken: the connection broke off after the body, and replaying it breaks off too.
-        complete: the answer was recorded to its end.
-        ended: how the recording ended, if not in order.
+        cuts: the pieces in which the network delivered the body; empty if unknown.
+        broken: whether the connection broke at the end of the body. A replay then breaks the connection, too.
+        complete: whether the answer was recorded to its end.
+        ended: why the recording is incomplete.
         encoding: the compression in which the server sent the body.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
-            `synthesised` if it was made up; None if unknown.
-        shows: what it is an example of, in one sentence.
-        origin, date, link, request, notes: where it came from, in words.
-        conversation: an id that the recordings of one conversation have in common.
-        sent: the request, if it was recorded too.
-        dialect, tools, tool_choice: how the model writes calls inside its text, the names of the tools that the request
-            declared, and its tool choice: a word, or the name of a tool.
-        expect: the reply or error that it must give, without empty fields.
+            `synthesised` if it was written as a test case; None if unknown.
+        shows: the purpose of the recording in one sentence.
+        origin, date, link, request, notes: a description of the recording's origin.
+        conversation: an id that is the same for all recordings of a conversation.
+        sent: the request, if it was recorded.
+        dialect, tools, tool_choice: arguments of `StreamDecoder`: the dialect, the names of the tools, and the tool
+            choice (also the name of a tool).
+        expect: the expected reply or error, without empty fields.
     """
 
     name: str
@@ -167,11 +168,12 @@ class Recording:
 
     @property
     def interrupted(self) -> str | None:
-        """The argument for `StreamDecoder.close`: how the connection broke off, if it did."""
+        """The argument for `StreamDecoder.close`: the reason of a broken connection, or None."""
         return "the connection broke off" if self.broken else None
 
     def options(self) -> dict[str, Any]:
-        """Returns the options for reading it: `StreamDecoder(recording.adapter, **recording.options())`."""
+        """Returns the arguments for a decoder of this recording: `StreamDecoder(recording.adapter,
+        **recording.options())`."""
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
         choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
         return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
@@ -180,7 +182,7 @@ class Recording:
         """Decodes the body.
 
         Raises:
-            StreamError: the answer has this error.
+            StreamError: the recorded answer failed.
             ConfigError: unknown adapter.
         """
         decoder = StreamDecoder(self.adapter, **self.options())
@@ -197,12 +199,12 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Loads `<path>.sse`, described by `<path>.toml` if there is one; the path may have either suffix.
+        """Loads `<path>.sse` and, if it exists, `<path>.toml`. The path may have either suffix.
 
-        A body with another suffix is read too.
+        The file of the body may also have another suffix.
 
         Raises:
-            ConfigError: there is no such recording, or a key of its description can't be used.
+            ConfigError: the recording doesn't exist, or a key of its description is invalid.
         """
         base = Path(path).absolute()
         if base.suffix in (".sse", ".toml"):
@@ -230,16 +232,15 @@ class Recording:
     def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
         """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
 
-        Readers find the old recording, the new one, or one of the two with `complete = false`, also after a crash.
-        Processes that save at the same time wait for each other.
+        After a crash, the files are the old recording, the new one, or one of them with `complete = false`. Processes
+        that save at the same time wait for each other.
 
         Args:
-            replace_older: replace a recording of the same name. Else the name is taken atomically.
+            replace_older: replace a recording of the same name. Otherwise the files are created atomically.
 
         Raises:
-            FileExistsError: there is a recording of this name, and it is not to be replaced.
-            OSError: the files can't be written; then nothing was changed, or the recording says that it is not
-                complete.
+            FileExistsError: a recording of this name exists and may not be replaced.
+            OSError: the files can't be written. The old recording is then unchanged, or marked as incomplete.
             ConfigError: the package that writes TOML is not installed.
         """
         base = Path(path).absolute()
@@ -278,7 +279,7 @@ class Recording:
 
 
 def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
-    """Reads description and body that belong together: again while another process is replacing them."""
+    """Reads a description and its body. Reads both again if another process replaces them in the meantime."""
     while True:
         before = described.read_bytes() if described.is_file() else None
         content = body.read_bytes()
@@ -289,7 +290,7 @@ def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from saving into a folder. Does nothing where folders can't be locked (Windows)."""
+    """Prevents other processes from saving into a folder. Has no effect on Windows, where folders can't be locked."""
     try:
         from fcntl import LOCK_EX, flock
     except ImportError:
@@ -329,10 +330,10 @@ def find_recording(name: str) -> Recording:
 
 
 def open_recording(source: str | os.PathLike[str]) -> Recording:
-    """Returns the recording at a path, else the bundled one of this name.
+    """Returns the recording at a path, or the bundled recording of this name.
 
     Raises:
-        ConfigError: there is neither, or its description is wrong.
+        ConfigError: no such recording exists, or its description is invalid.
     """
     try:
         return Recording.load(source)
@@ -344,10 +345,10 @@ def open_recording(source: str | os.PathLike[str]) -> Recording:
 
 
 def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
-    """Returns the body in pieces, none of them empty.
+    """Splits the body into non-empty pieces.
 
     Args:
-        cuts: "recorded" (as the network cut it; else by events), "whole", "events", "bytes:N", or
+        cuts: "recorded" (as the network delivered the body; SSE events if unknown), "whole", "events", "bytes:N", or
             "random:SEED", which gives the same pieces for the same seed.
 
     Raises:
@@ -375,7 +376,7 @@ def with_delays(recording: Recording, cuts: str = "recorded", speed: Speed = "in
     """Returns the pieces, each with the seconds to wait before it.
 
     Args:
-        speed: "instant", "recorded" (each byte at its recorded time, however the body is cut), or pieces per second.
+        speed: "instant", "recorded" (each byte at its recorded time, with any `cuts`), or pieces per second.
 
     Raises:
         ConfigError: `cuts` or `speed` is something else, or the times were not recorded.

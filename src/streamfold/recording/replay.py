@@ -1,4 +1,4 @@
-"""Which recording answers a request; ReplayTransport and FaultTransport."""
+"""ReplayTransport and FaultTransport, and the choice of a recording for a request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_REPLAYED = {"connection", "keep-alive", "transfer-encoding", "content-lengt
 
 
 def answer_headers(recording: Recording) -> dict[str, str]:
-    """Returns the recorded headers that still apply, and a content type in any case."""
+    """Returns the recorded headers without those about the compressed body, and always a content type."""
     kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_REPLAYED}
     return {"content-type": "text/event-stream", **kept}
 
@@ -39,12 +39,12 @@ def load_source(source: Source) -> list[Recording]:
     """Loads recordings.
 
     Args:
-        source: a recording; the path of one, which is followed by the later ones of the same conversation (`hello`,
-            `hello-2`, `hello-3`); the name of a bundled one; a folder, sorted by name (`hello-2` before `hello-10`); or
-            a list of recordings and paths, of which each is one recording.
+        source: a recording; a path, which includes the later recordings of its conversation (`hello`, `hello-2`,
+            `hello-3`); the name of a bundled recording; a folder, sorted by name (`hello-2` before `hello-10`); or a
+            list of recordings and paths.
 
     Raises:
-        ConfigError: there is none, or one can't be read.
+        ConfigError: there is no recording, or a recording can't be read.
     """
     if isinstance(source, Recording):
         return [source]
@@ -80,13 +80,13 @@ def _key(name: str) -> list[tuple[int, str]]:
 
 @dataclass(slots=True, eq=False)
 class ReplayedResponse:
-    """One answer to a request.
+    """The response to a request.
 
     Attributes:
-        delay: seconds before its head.
-        status, headers: its head. Status None: the connection is closed without one.
-        steps: its body; the last one has the ending.
-        broken: it was not played to its end.
+        delay: seconds before the response head.
+        status, headers: the response head. With the status None, the connection is closed without a response.
+        steps: the pieces of the body; the last step tells how the body ends.
+        broken: whether the response was interrupted.
     """
 
     delay: float
@@ -130,7 +130,7 @@ class RecordingSelector:
         """Returns the answer to a request; None if all recordings were served.
 
         Raises:
-            ReplayMismatch: the request is not the one that was recorded.
+            ReplayMismatch: the request differs from the recorded one.
         """
         number = self._again(request)
         if number is None:
@@ -147,9 +147,10 @@ class RecordingSelector:
         return answer
 
     def named(self, name: str | None) -> ReplayedResponse | None:
-        """Returns the recording with this name, or with this last part of its name, as an answer; else None.
+        """Returns the response of the recording with this name, or with a name that ends with it; None if there is no
+        such recording.
 
-        It may be requested repeatedly. Its model's name doesn't select a recording.
+        A recording can be selected repeatedly. The name of the recorded model doesn't select a recording.
         """
         for number, recording in enumerate(self.recordings):
             model = recording.sent.model if recording.sent else None
@@ -220,15 +221,14 @@ class ReplayTransport(httpx.AsyncBaseTransport):
     """Answers requests with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
 
     Args:
-        source: a recording; the path of one, which is followed by the later ones of the same conversation; the name of
-            a bundled one; a folder; or a list.
+        source: a recording; a path, which includes the later recordings of its conversation; the name of a bundled
+            recording; a folder; or a list.
         speed: "instant", "recorded" (each byte at its recorded time), or a number of pieces per second.
         cuts: how the body is cut: "recorded", "whole", "events", "bytes:N" or "random:SEED".
-        faults: values of `streamfold.faults`. A request that is retried because a fault broke its answer off gets the
-            same recording again.
-        match: "order": the recordings in order, each once, for the request that was recorded with it, or for any
-            request if none was. "request": each for its own request, any number of times. "any": in order, for any
-            request.
+        faults: values of `streamfold.faults`. A request that is retried after a fault gets the same recording again.
+        match: "order" plays the recordings in order, each once, and compares each request with the recorded one, if
+            there is one. "request" finds the recording by its request, any number of times. "any" plays the recordings
+            in order for any request.
         ignore: regular expressions. Text in a request that matches one may differ from the recorded request, as
             `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
 
@@ -236,8 +236,8 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         requests: the requests that were received.
 
     Raises:
-        ConfigError: an argument can't be used; or, when it happens, there are more requests than recordings.
-        ReplayMismatch: when it happens, a request is not the one that was recorded.
+        ConfigError: an argument is invalid; later, if there are more requests than recordings.
+        ReplayMismatch: later, if a request differs from the recorded one.
     """
 
     def __init__(
@@ -260,7 +260,8 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         return sum(not body.closed for body in self._bodies)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answers with a recording. Raises ConfigError if none is left, ReplayMismatch if none fits."""
+        """Answers with a recording. Raises ConfigError if no recording is left, and ReplayMismatch if the request
+        differs."""
         await request.aread()
         self.requests.append(request)
         answer = self._store.answer(RecordedRequest.of(request))
@@ -278,7 +279,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
 
 class _StepBody(httpx.AsyncByteStream):
-    """A body that is made of steps. Not a generator: trio complains of one that is dropped half-way."""
+    """A body made of steps. A class, because trio warns about generators that are abandoned."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -326,19 +327,19 @@ class _ReplayedBody(_StepBody):
 
 
 async def wait(seconds: float) -> None:
-    """Sleeps; for ever if `seconds` is infinite. Zero seconds let other tasks run."""
+    """Sleeps, forever if `seconds` is infinite. Zero seconds let other tasks run."""
     if seconds == math.inf:
         await anyio.sleep_forever()
     await anyio.sleep(seconds)
 
 
 def hung_up() -> httpx.HTTPError:
-    """Returns the exception that httpx raises where a connection is closed before the response."""
+    """Returns the exception that httpx raises if a connection is closed before the response."""
     return httpx.RemoteProtocolError("Server disconnected without sending a response.")
 
 
 def broken_off(ending: Ending) -> httpx.HTTPError:
-    """Returns the exception that httpx raises where a body ends in this way."""
+    """Returns the exception that httpx raises for a body that ends in this way."""
     if ending == "reset":
         return httpx.ReadError("connection reset by peer")
     return httpx.RemoteProtocolError(
@@ -347,10 +348,10 @@ def broken_off(ending: Ending) -> httpx.HTTPError:
 
 
 class FaultTransport(httpx.AsyncBaseTransport):
-    """Breaks the answers that come through another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.
+    """Injects faults into the responses of another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.
 
-    If a fault replaces the answer, the request is not sent. Compression is not requested, because faults count bytes
-    and events.
+    If a fault replaces the response, the request is not sent. Compression is not requested, because faults count bytes
+    and SSE events.
 
     Raises:
         ConfigError: `faults` contains something else.
@@ -361,7 +362,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
         self._injector = Injector(faults)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request, unless a fault answers it, and breaks the answer."""
+        """Sends the request, unless a fault replaces the response, and applies the faults."""
         injection = self._injector.next()
         if isinstance(injection.replacement, status):
             fault = injection.replacement

@@ -1,6 +1,6 @@
-"""Requests as they are recorded, and how a new request differs from a recorded one.
+"""Recorded requests, and the comparison of a new request with a recorded one.
 
-Secrets are removed from both before they are compared. `***` in a recorded text stands for anything.
+Secrets are removed from both requests before the comparison. `***` in a recorded text matches any text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEAD = 24  # of them, those of its beginning, which is the name of the member
 
 
 class ReplayMismatch(ConfigError):
-    """A request is not the one that was recorded.
+    """A request differs from the recorded one.
 
     Attributes:
         diff: the difference, as a unified diff of the two bodies if they differ.
@@ -45,7 +45,7 @@ class RecordedRequest:
 
     Attributes:
         path: with its query.
-        redactor: removes the secrets of the provider that sends it.
+        redactor: removes the secrets of the provider that sends the request.
     """
 
     method: str
@@ -56,7 +56,7 @@ class RecordedRequest:
 
     @classmethod
     def of(cls, request: httpx.Request) -> RecordedRequest:
-        """Reads a request whose body has been read."""
+        """Converts an httpx request whose body has been read."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
             headers.append(("password", unquote(request.url.password)))
@@ -65,7 +65,7 @@ class RecordedRequest:
 
     @property
     def json(self) -> Any:
-        """The body; None if it is not JSON."""
+        """The parsed body; None if the body is not JSON."""
         return parse_json(self.body)
 
     @property
@@ -74,14 +74,14 @@ class RecordedRequest:
         return requested_model(self.path, self.json)
 
     def secrets(self) -> list[str]:
-        """Returns what may be a key in headers, URL and body, without placeholders."""
+        """Returns possible API keys in headers, URL and body, without placeholders."""
         headers = [(name, value) for name, value in self.headers if name.lower() not in _HARMLESS]
         query = [(name, value) for name, value in parse_qsl(urlsplit(self.path).query) if _SECRET_QUERY.search(name)]
         found = [*secrets_in_headers([*headers, *query]), *secrets_in_json(self.json)]
         return [secret for secret in found if not is_placeholder(secret)]
 
     def sent(self, redactor: Redactor) -> SentExchange:
-        """Returns the request as it is recorded. A body that is compressed or not text is left out."""
+        """Returns the request for a recording. A body that is compressed or binary is left out."""
         coding = next((value for name, value in self.headers if name.lower() == "content-encoding"), "identity")
         text = ""
         if coding == "identity" and (value := self.json) is not None:
@@ -98,12 +98,12 @@ class RecordedRequest:
 
 
 def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
-    """Returns how a request differs from the recorded one; empty if it doesn't.
+    """Returns the difference between a request and the recorded one; empty if they are equal.
 
-    The addresses of two servers may differ, so only the last part of the path counts.
+    Only the last part of the path is compared, because servers may have different base URLs.
 
     Args:
-        ignore: text that matches one of these, such as a date, may differ.
+        ignore: patterns of texts that may differ, such as a date.
     """
     sent = request.sent(Redactor(request.secrets(), guess=True))
     for pattern in ignore:
@@ -122,7 +122,7 @@ def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequ
 
 
 def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[str]]:
-    """Compiles regular expressions. Raises ConfigError for a text that is not one."""
+    """Compiles regular expressions. Raises ConfigError for an invalid one."""
     try:
         return [re.compile(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
     except (re.error, TypeError) as exc:
@@ -130,7 +130,7 @@ def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[
 
 
 def _apply_wildcards(recorded: Any, sent: Any) -> Any:
-    """Returns the sent value with the recorded text wherever its `***` may stand for the sent one."""
+    """Returns the sent value, with the recorded text wherever the recorded text contains a matching `***`."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
             return recorded if _fits(recorded.split(HIDDEN), sent) else sent
@@ -144,7 +144,7 @@ def _apply_wildcards(recorded: Any, sent: Any) -> Any:
 
 
 def _fits(parts: list[str], text: str) -> bool:
-    """True if a text consists of these parts in their order, with anything between them."""
+    """Returns whether a text consists of these parts in this order, with any text between the parts."""
     first, *middle, last = parts
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -162,7 +162,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _narrow(lines: list[str]) -> list[str]:
-    """Cuts the long lines of a difference: around the first change where one line replaces another, else at the end."""
+    """Shortens the long lines of a diff: around the first change if a line replaces another line, else at the end."""
     changes = [0] * len(lines)
     for start in range(len(lines)):
         if lines[start][:1] == "-" and lines[max(start - 1, 0)][:1] != "-":
@@ -181,7 +181,7 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _cut(line: str, at: int) -> str:
-    """Returns the beginning of a line and what stands around a position, if the line is long."""
+    """Shortens a long line to its beginning and the text around a position."""
     if len(line) <= _WIDEST:
         return line
     room = _WIDEST - _HEAD

@@ -1,4 +1,4 @@
-"""Providers for synchronous code: plain `with`, `for` and calls, without an event loop.
+"""Providers for synchronous code, with plain `with` and `for`, without an event loop.
 
 from streamfold.sync import Provider
 

@@ -17,13 +17,13 @@ def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
         with open_mcp_tools(provider, McpTools(["uvx", "mcp-server-git"])) as git:
             reply = run_tools(provider, "What changed last?", [git]).read()
 
-    The session runs on the thread of the provider. Its resources and prompts need asynchronous code.
+    The MCP session runs on the thread of the provider. Resources and prompts of the server need asynchronous code.
 
     Args:
-        tools: is closed at the end, or when the provider is closed.
+        tools: the tools to open. They are closed at the end of the block, or with the provider.
 
     Raises:
-        ConfigError, McpServerError: as for `async with`.
+        ConfigError, McpServerError: as `async with McpTools(...)` raises.
     """
     session = _Session(tools)
     provider.thread.run(session.open, session)
@@ -34,7 +34,7 @@ def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
 
 
 class _Session:
-    """Holds the tools open in one task, which the SDK requires, while each call of a thread is a new task."""
+    """Keeps the tools open in one task, as the MCP SDK requires, although each call from a thread is a new task."""
 
     def __init__(self, tools: McpTools) -> None:
         self._tools = tools

@@ -34,15 +34,15 @@ class Provider:
         with Provider.from_config("kimi:kimi-k2.6") as provider:
             print(provider.chat("Hello").text)
 
-    It has the types, errors and guarantees of `streamfold.Provider`, which it runs on a background thread. So it also
-    works where an event loop is running, as in a notebook. The thread is started by the first request.
+    Types, errors and guarantees are those of `streamfold.Provider`, which runs on a background thread. So a synchronous
+    provider also works while an event loop is running, as in a notebook. The first request starts the thread.
 
-    Make one with `from_config`. Use it as a context manager, or call `close` at the end; garbage collection and the
-    exit of the interpreter close it, too. After a fork, make a new one.
+    Make a provider with `from_config`. Use the provider as a context manager, or call `close` at the end; garbage
+    collection and the exit of the interpreter close a provider, too. After a fork, make a new provider.
 
     Attributes:
-        model: the asynchronous provider, or any other `ChatModel`, which must not be used elsewhere. `close` closes it.
-        thread: its thread.
+        model: the asynchronous provider or another `ChatModel`. Don't use it elsewhere. `close` closes it.
+        thread: the thread that runs the asynchronous provider.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -63,16 +63,16 @@ class Provider:
         turn_cache: TurnCache | TurnStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
-        """Returns a provider by its name, from a mapping, or the default one. See `streamfold.Provider.from_config`.
+        """Returns a provider by name, from a mapping, or the default provider. See `streamfold.Provider.from_config`.
 
         Args:
-            spec, config, overrides: as there.
-            http_client: an asynchronous client that is used nowhere else. It is not closed.
+            spec, config, overrides: as for `streamfold.Provider.from_config`.
+            http_client: an asynchronous client. Don't use it elsewhere. The provider doesn't close it.
             hooks: functions that are called on the thread of the provider.
             turn_cache: see `streamfold.Provider`.
 
         Raises:
-            ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
+            ConfigError: a key or a value is not allowed. The message lists the allowed ones.
         """
         return cls(
             AsyncProvider.from_config(
@@ -86,7 +86,7 @@ class Provider:
         return self.model.name
 
     def capabilities(self, model: str | None = None) -> Capabilities:
-        """Returns what is known about a model at this endpoint. See `streamfold.Provider.capabilities`.
+        """Returns the capabilities of a model at this endpoint. See `streamfold.Provider.capabilities`.
 
         Raises:
             ConfigError: this provider wraps a model that has no capabilities, such as a `Fallback`.
@@ -170,14 +170,14 @@ class Provider:
         with_reply: bool = False,
         **options: Unpack[ChatOptions],
     ) -> T | tuple[T, Reply]:
-        """Returns an answer as a value of a type; one that does not fit is requested again.
+        """Returns an answer as a value of a type. If an answer doesn't fit the type, the model is asked again.
 
         Args:
             form, messages, tools, attempts, with_reply, options: as in `streamfold.extract`.
 
         Raises:
-            InvalidReplyError: no answer fitted, or the model refused, or its answer was cut off.
-            ConfigError: the request can't be sent as it is.
+            InvalidReplyError: no answer fitted the type, the model refused, or the answer was cut off.
+            ConfigError: the request is invalid.
             APIError: a request failed.
         """
         asked = partial(extract, self.model, form, messages, tools, attempts=attempts, with_reply=with_reply, **options)
@@ -226,7 +226,8 @@ class Provider:
         return data
 
     def close(self) -> None:
-        """Closes the connections and ends the thread. Threads that wait for an answer get a StreamfoldError."""
+        """Closes the connections and ends the background thread. Threads that wait for an answer get a
+        StreamfoldError."""
         self.thread.stop()
         self.thread.join()
 
@@ -250,7 +251,7 @@ def trim_history(messages: Messages, max_tokens: int, *, model: Provider | None 
     """Returns a conversation without its oldest turns. See `streamfold.trim_history`.
 
     Args:
-        messages, max_tokens: as there.
+        messages, max_tokens: as for `streamfold.trim_history`.
         model: a synchronous provider.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Answers and tool runs that are read with plain `for`."""
+"""Answers and tool runs for synchronous code, read with plain `for`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Chunks(Generic[S]):
 
     @property
     def reply(self) -> Reply:
-        """The whole answer; of a tool run, the last turn. Raises StreamfoldError before it has arrived."""
+        """The complete answer; for a tool run, that of the last turn. Raises StreamfoldError before the answer is
+        complete."""
         return self._source.reply
 
     def read(self) -> Reply:
@@ -55,9 +56,9 @@ class Chunks(Generic[S]):
             return self.reply
 
     def close(self) -> None:
-        """Closes the connection; it is closed when this returns. May be called from any thread, and repeatedly.
+        """Closes the connection before it returns. May be called from any thread, and repeatedly.
 
-        In a thread that waits for a chunk the iteration ends.
+        The iteration of a thread that waits for a chunk ends.
         """
         ended, self._ended = self._ended, True
         if self._started and not ended:
@@ -104,9 +105,9 @@ class ChatStream(Chunks[AsyncChatStream]):
                 print(chunk.delta, end="")
         print(stream.reply.usage)
 
-    A bare `for` works too: the connection is closed at the end of the answer, and a stream that is abandoned before is
-    closed when it is garbage-collected. An exception that interrupts the waiting thread, as Ctrl-C does, closes the
-    connection. One stream is read by one thread.
+    Without `with`, the connection is closed at the end of the answer, or when an abandoned stream is garbage-collected.
+    An exception in the waiting thread, such as KeyboardInterrupt, closes the connection. Only one thread may read a
+    stream.
     """
 
     def __init__(self, owner: object, thread: LoopThread, source: AsyncChatStream) -> None:
@@ -125,7 +126,8 @@ class ChatStream(Chunks[AsyncChatStream]):
         return self._source.partial_tool_calls
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function while a value grows, in the thread that reads. See `streamfold.ChatStream.watch`."""
+        """Calls a function for each update of a partial value, in the reading thread. See
+        `streamfold.ChatStream.watch`."""
         watcher = checked_watcher(function)
         self._source.watch(path, lambda update: self._grown.append((watcher, update)), tool=tool)
         if not self._watching:
@@ -193,17 +195,18 @@ class ToolRun(Chunks[AsyncToolRun]):
 
     @property
     def output(self) -> Any:
-        """The answer as a value of `output_type`. Raises StreamfoldError before the run has ended, and without one."""
+        """The answer as a value of `output_type`. Raises StreamfoldError before the run has ended, and without
+        `output_type`."""
         return self._source.output
 
     @property
     def usage(self) -> Usage | None:
-        """The token counts of all turns so far, added up; None if the server sent none."""
+        """The sum of the token counts of all turns so far; None if the server sent no token counts."""
         return self._source.usage
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that the run waits for; empty unless it is paused."""
+        """The tool calls that a paused run waits for; empty if the run isn't paused."""
         return self._source.pending
 
     def approve(self, call_id: str) -> None:
@@ -236,7 +239,7 @@ async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
 
 
 async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
-    """Reads to the end. Returns the last chunk, or None if all had been read before."""
+    """Reads the stream to its end. Returns the last chunk, or None if the stream was already read."""
     last = None
     while (chunk := await anext(source, None)) is not None:
         last = chunk

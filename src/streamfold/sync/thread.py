@@ -1,7 +1,7 @@
 """The thread of a synchronous provider, with the event loop that its coroutines run on.
 
-It isn't anyio's blocking portal, which can't be stopped without waiting, as a finalizer must; whose loop ends by
-starting a thread, which Python 3.12 and later refuse at the exit of the interpreter; and where each call waits twice.
+anyio's blocking portal doesn't fit: a finalizer can't stop it without waiting, and its end starts a thread, which
+Python 3.12 and later refuse at the exit of the interpreter.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _EXIT_SECONDS = 5.0  # for closing connections at the exit of the interpreter
 
 
 class LoopThread:
-    """Runs the coroutines of a model for callers in other threads. The thread is started by the first call.
+    """Runs the coroutines of a model for callers in other threads. The first call starts the thread.
 
-    It must not refer to the synchronous provider, whose garbage collection stops it.
+    A LoopThread must not refer to the synchronous provider, whose garbage collection stops the thread.
 
     Args:
-        model: is closed at the end.
+        model: the model; it is closed at the end.
 
     Attributes:
         closed: whether `stop` was called.
@@ -64,11 +64,11 @@ class LoopThread:
         """Calls an async function on the event loop, and waits for its result.
 
         Args:
-            source: the stream or run that it reads. It is closed if the waiting thread is interrupted, as by Ctrl-C.
+            source: the stream or run that the function reads. An exception in the waiting thread (Ctrl-C) closes it.
 
         Raises:
             StreamfoldError: the thread was stopped, or can't be used from here.
-            Exception: what the function raises.
+            Exception: the exception of the function.
         """
         future: Future[T] = Future()  # made first, so that an interruption at any moment can cancel it
         try:
@@ -91,14 +91,14 @@ class LoopThread:
             self.run(source.aclose, source)
 
     def stop(self) -> None:
-        """Asks the thread to close everything and end. Does not wait, and may be called from any thread."""
+        """Tells the thread to close everything and end, without waiting. May be called from any thread."""
         with self._lock:
             before, self.closed = self.closed, True  # first: callers that wake up without an answer check it
             if not before and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits for the thread to end, unless this is the thread."""
+        """Waits for the thread to end, unless the caller is that thread."""
         if self._loop is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
@@ -172,7 +172,7 @@ class LoopThread:
 
 
 def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
-    """Gives the waiting thread the outcome of a call, unless it has stopped waiting."""
+    """Passes the result of a call to the waiting thread, unless the thread has stopped waiting."""
     error = None if task.cancelled() else task.exception()  # asyncio logs one that is never retrieved
     if task.cancelled():
         future.cancel()

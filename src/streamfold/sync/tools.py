@@ -32,7 +32,7 @@ def run_tools(
     tool_choice: ToolChoice = "auto",
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Streams the answer of a model that may call tools, and runs the calls between its turns.
+    """Streams the answer of a model, and runs its tool calls between the turns.
 
         with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
             for chunk in run:
@@ -40,9 +40,9 @@ def run_tools(
 
         reply = run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]).read()
 
-    All calls of a turn run at the same time, each plain function in its own thread, so that they may block and use the
-    provider. Async tools, `on_tool_error` and hooks are called on the thread of the provider, which they must not
-    block. All else is as in `streamfold.run_tools`.
+    All tool calls of a turn run in parallel. Each plain function runs in its own thread, so a tool may block and use
+    the provider. Async tools, `on_tool_error` and hooks run on the thread of the provider, and must not block.
+    Everything else works as in `streamfold.run_tools`.
     """
     _check_provider(provider, "run_tools()")
     run = run_async(provider.model, messages, _threaded_tools(tools), tool_choice=tool_choice, **options)
@@ -83,7 +83,7 @@ class _ThreadedSet:
 
 
 def _threaded(tool: Tool) -> Tool:
-    """Returns a tool whose plain function runs in a thread: on the event loop it would block all other answers."""
+    """Returns a tool whose plain function runs in a thread, because it would block the event loop."""
     function = tool.function
     if function is None or iscoroutinefunction(function):
         return tool
@@ -97,7 +97,7 @@ def _threaded(tool: Tool) -> Tool:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Calls a function in a new thread, which doesn't delay the exit of the interpreter as a pool's would."""
+    """Calls a function in a new thread. Unlike a pool's threads, it doesn't delay the exit of the interpreter."""
     done: Future[Any] = Future()
 
     def work() -> None:

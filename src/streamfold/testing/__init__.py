@@ -1,6 +1,6 @@
-"""Test doubles and checks for applications and adapters: scripted models, replayed recordings, cuts in every place.
+"""Test doubles and checks for applications and adapters: scripted models, replayed recordings, streams cut anywhere.
 
-With pytest, the fixtures `scripted` and `replay` make the doubles; everything here works without pytest too.
+In pytest, the fixtures `scripted` and `replay` make the doubles. The doubles also work without pytest.
 """
 
 from __future__ import annotations

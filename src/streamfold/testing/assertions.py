@@ -1,6 +1,6 @@
-"""Checks for authors of adapters and dialects: an answer is the same however its bytes or its text are cut.
+"""Checks for authors of adapters and dialects: cutting the bytes or the text elsewhere must not change the answer.
 
-A network cuts bytes anywhere, also inside a character. A failure shows the fewest cuts that cause it.
+A network cuts bytes anywhere, also inside a character. A failed check shows the smallest set of cuts that fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ABSENT = "(absent)"
 
 
 def comparable(outcome: Outcome) -> tuple[Any, ...]:
-    """Returns everything that two equal outcomes have in common."""
+    """Returns the parts of a reply or an error that must be equal for every cut."""
     if isinstance(outcome, Reply):
         return outcome, [call.extra for call in outcome.tool_calls]
     words = (outcome.type, outcome.code, outcome.status_code) if isinstance(outcome, UpstreamError) else ()
@@ -38,11 +38,11 @@ def comparable(outcome: Outcome) -> tuple[Any, ...]:
 
 
 def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list[str]:
-    """Returns a line for each promise about chunks that is broken.
+    """Returns a line for each broken promise about chunks.
 
     Args:
         chunks: the chunks of one answer.
-        outcome: its reply or error.
+        outcome: the reply or the error of the answer.
     """
     text = "".join(chunk.delta for chunk in chunks)
     reasoning = "".join(chunk.reasoning for chunk in chunks)
@@ -67,12 +67,12 @@ def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list
 
 
 def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[str]:
-    """Returns the differences between two outcomes: for each member, its value in both."""
+    """Returns the differences between two outcomes: both values of each member that differs."""
     return _differences(_flat(one), _flat(other), names)
 
 
 def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
-    """Returns the differences between an outcome and the `[expect]` of a recording, which must name everything."""
+    """Returns the differences between an outcome and the `[expect]` of a recording, which must be complete."""
     found = as_expectation(outcome)
     found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
     if "message" in expect and isinstance(outcome, StreamError):
@@ -151,16 +151,16 @@ def assert_any_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Asserts that a body gives the same reply whole, cut in two anywhere, byte by byte and in random pieces.
+    """Asserts that a body gives the same reply in one piece, cut in two anywhere, byte by byte and in random pieces.
 
-    Also asserts what streamfold promises about chunks, each time.
+    Also asserts streamfold's promises about chunks, for each cut.
 
     Args:
-        source: the bytes, a `Recording`, the path of one, or the name of a bundled one.
+        source: bytes, a `Recording`, the path of a recording, or the name of a bundled recording.
         adapter: the wire format. Default: the recording's, or "chat" for bytes.
-        dialect: its name, or a function that makes one (a dialect has state). Default: the recording's.
-        splits: how many places to cut in two; all places, if the body has no more bytes.
-        random_cuts: how often to cut into up to forty pieces, at random but reproducible places.
+        dialect: the dialect's name, or a function that makes a dialect, which has state. Default: the recording's.
+        splits: how many positions to cut the body in two at; all positions of a shorter body.
+        random_cuts: how often to cut the body into up to forty pieces, at random but reproducible positions.
         decoder: other arguments of `StreamDecoder`: tools, tool_choice, start_in_reasoning, limits. Default: the
             recording's.
 
@@ -168,7 +168,7 @@ def assert_any_cut(
         The reply.
 
     Raises:
-        AssertionError: the answer depends on the cut. The message says where to cut, and what differs.
+        AssertionError: the answer depends on the cut. The message has the cut and the difference.
         StreamError: the body gives this error, in every cut.
     """
     __tracebackhide__ = True
@@ -183,15 +183,15 @@ def assert_any_text_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Asserts that a text that a model wrote gives the same reply, however it is cut into events.
+    """Asserts that a model's text gives the same reply, however the text is cut into SSE events.
 
-    `assert_any_cut` cuts bytes and does not change the events. This is the check for a dialect, which reads text across
-    events.
+    Use this check for a dialect, which parses text across SSE events. `assert_any_cut` cuts bytes and doesn't change
+    the events.
 
     Args:
         text: the model's text, markup included.
         dialect, splits, random_cuts: as for `assert_any_cut`.
-        decoder: other arguments of `StreamDecoder`. Dialects read calls only if there are `tools`.
+        decoder: other arguments of `StreamDecoder`. Dialects parse tool calls only if there are `tools`.
 
     Returns:
         The reply.
@@ -217,17 +217,17 @@ def assert_recording(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply | StreamError:
-    """Asserts that a recording gives what the `[expect]` of its description says, and the same in every cut.
+    """Asserts that a recording gives the reply or the error in its `[expect]`, for every cut.
 
     Args:
-        source: a `Recording`, the path of one, or the name of a bundled one.
+        source: a `Recording`, the path of a recording, or the name of a bundled recording.
         adapter, dialect, splits, random_cuts, decoder: as for `assert_any_cut`.
 
     Returns:
         The reply, or the expected error.
 
     Raises:
-        AssertionError: the outcome is another one, or depends on the cut.
+        AssertionError: the outcome differs from `[expect]`, or depends on the cut.
         ConfigError: there is no such recording, or its description has no `[expect]`.
     """
     __tracebackhide__ = True  # pytest shows the call of this function, and nothing below
@@ -241,7 +241,7 @@ def assert_recording(
 
 
 def read_source(source: Source) -> Recording:
-    """Returns the recording for a value, bytes, a path, or the name of a bundled recording."""
+    """Returns a recording from a `Recording`, bytes, a path, or the name of a bundled recording."""
     if isinstance(source, Recording):
         return source
     if isinstance(source, bytes):
@@ -280,12 +280,12 @@ def _reply(outcome: Outcome) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Folding:
-    """Something to cut, and how to decode its pieces.
+    """A body or a text to cut, with a decoder for its pieces.
 
     Attributes:
         make: makes a new decoder.
         api: returns the bytes to feed for some pieces.
-        interrupted: how the connection broke off at the end, if it did.
+        interrupted: why the connection broke at the end; None if it didn't.
     """
 
     name: str
@@ -312,7 +312,7 @@ class _Folding:
         return outcome
 
     def any_cut(self, splits: int, random_cuts: int) -> Outcome:
-        """Returns the outcome of the whole. Raises AssertionError if a cut has another outcome."""
+        """Returns the outcome without cuts. Raises AssertionError if a cut has another outcome."""
         __tracebackhide__ = True
         whole = self.fold([self.content])
         known = comparable(whole)
@@ -346,7 +346,8 @@ class _Folding:
 
 
 def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int]]:
-    """Yields places to cut: single ones first, because they are easiest to understand in a failure."""
+    """Yields sets of positions to cut at. Single positions come first, because their failures are easiest to
+    understand."""
     for at in range(0, size + 1, max(1, size // max(1, splits))):
         yield (at,)
     yield range(1, size)
@@ -356,7 +357,7 @@ def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int
 
 
 def _fewest(places: list[int], differs: Callable[[list[int]], bool]) -> list[int]:
-    """Removes the cuts that make no difference: half of them at once first, one by one at the end."""
+    """Removes cuts that don't cause the failure: first half of them together, finally one by one."""
     size = max(1, len(places) // 2)
     while True:
         at = 0

@@ -1,7 +1,7 @@
-"""Base of test doubles, SentRequest, ReplayProvider, RecordingProvider.
+"""The base class of test doubles, and SentRequest, ReplayProvider and RecordingProvider.
 
-A double is a `ChatModel` with a real `Provider`, which encodes the requests and decodes the answers. Only the transport
-of its HTTP client is replaced.
+A test double is a `ChatModel` with a real `Provider`, which encodes requests and decodes answers. Only the transport of
+the HTTP client is replaced.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _SENDING: ContextVar[Request] = ContextVar("_SENDING")
 
 
 class ScriptError(AssertionError):
-    """The application sent another request than its test expects: one too many, one too few, or a different one.
+    """The application sent too many requests, too few requests, or a request that its test doesn't expect.
 
-    Not a StreamfoldError, which an application might handle as a failure of its provider.
+    ScriptError isn't a StreamfoldError, because an application might handle that as a failure of its provider.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request as the application made it, and as it was sent.
+    """A request: the arguments of the application, and the JSON body that was sent.
 
     Attributes:
         model: the requested model.
-        messages: a string is one user message.
-        tools: each as a `Tool`.
-        tool_choice: "auto", "none", "required", or the tool.
+        messages: the conversation; a string becomes one user message.
+        tools: the tools, as `Tool` objects.
+        tool_choice: "auto", "none", "required", or a `NamedTool`.
         options: temperature and so on.
         body: the JSON body.
     """
@@ -74,7 +74,7 @@ class SentRequest:
 
 
 class _DoubleAnswer(WrappedAnswer):
-    """An answer of which a ScriptError has a short traceback: without the frames of the network code."""
+    """An answer whose ScriptError has a short traceback, without the frames of the network code."""
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         try:
@@ -87,7 +87,7 @@ class _DoubleAnswer(WrappedAnswer):
 
 
 class ProviderDouble(BaseChatModel):
-    """Base of test doubles: a model whose requests go to a transport of the test, and are recorded in `requests`.
+    """Base class of test doubles: a model whose requests go to a transport of the test and are recorded in `requests`.
 
     Attributes:
         provider: the provider that does the work.
@@ -103,7 +103,7 @@ class ProviderDouble(BaseChatModel):
 
     @abstractmethod
     async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
-        """Returns the answer to a request, which is given in three forms: for users, parsed, and for the network."""
+        """Returns the answer to a request, which is passed as `SentRequest`, as parsed request and as HTTP request."""
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
         parsed = _SENDING.get()
@@ -139,7 +139,7 @@ class ProviderDouble(BaseChatModel):
         return self.provider.preview(messages, tools, tool_choice=tool_choice, stream=stream, **options)
 
     async def aclose(self) -> None:
-        """Closes connections, if there are any. The double can still be used afterwards."""
+        """Closes connections, if there are any. The double can be used again."""
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
         answer = _DoubleAnswer(forward_source(self.provider, arguments))
@@ -157,12 +157,12 @@ def replaced_profile(
     adapter: str = "chat",
     model: str | None = None,
 ) -> Profile:
-    """Returns the configuration of a provider that a double takes the place of, without its address, key and headers.
+    """Returns the configuration of the provider that a double replaces, without base URL, API key and headers.
 
     Requests are not retried, unless `overrides` has `max_retries`.
 
     Args:
-        spec: as for `Provider.from_config`; None: a provider of this name and adapter.
+        spec: as for `Provider.from_config`; None for a plain provider with this name and adapter.
         model: the model, if the configuration has none.
 
     Raises:
@@ -186,19 +186,19 @@ class ReplayProvider(ProviderDouble):
     Args:
         recordings: in this order: paths (each followed by the later answers of the same conversation), names of bundled
             recordings, or `Recording`s.
-        provider: the provider to take the place of, as for `Provider.from_config`: its quirks and dialect are used, its
-            key and address are not. Default: a plain one with the adapter, dialect and model of the first recording.
+        provider: the provider to replace, as for `Provider.from_config`. Its quirks and dialect are used, but not its
+            API key and base URL. Default: a plain provider with the adapter, dialect and model of the first recording.
         cuts, speed, faults, match: as for `ReplayTransport`.
         hooks, overrides: as for `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
             each fault.
 
     Attributes:
         provider: the `Provider` that reads the answers.
-        requests: the requests that were sent. A request that has no recording, or differs from the recorded one, raises
-            `ScriptError`.
+        requests: the requests that were sent. A request without a recording, or one that differs from the recorded
+            request, raises `ScriptError`.
 
     Raises:
-        ConfigError: there is no such recording, or an argument is not allowed.
+        ConfigError: the recording doesn't exist, or an argument is not allowed.
     """
 
     def __init__(
@@ -228,10 +228,10 @@ class ReplayProvider(ProviderDouble):
 
 
 class RecordingProvider(ProviderDouble):
-    """A real provider, with its key and address, whose answers become the recording `name` in a folder.
+    """A real provider whose answers become the recording `name` in a folder.
 
-    They are drafts until `keep` is called, because later runs would play a failed answer too. Close it at the end: it
-    has connections.
+    Recordings are drafts until `keep` is called, so that a failed answer isn't replayed later. Close the provider at
+    the end, because it has connections.
 
     Raises:
         ConfigError: the configuration or the name can't be used.
@@ -254,7 +254,7 @@ class RecordingProvider(ProviderDouble):
         await self._transport.aclose()
 
     def keep(self) -> str | None:
-        """Replaces older recordings by the new ones. Returns the reason if a new one is of a failure."""
+        """Replaces older recordings with the new ones. Returns the reason if a failed answer was recorded instead."""
         try:
             problem = self._draft.problem()
             if problem is None:

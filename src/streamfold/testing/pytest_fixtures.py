@@ -1,4 +1,4 @@
-"""The values of the fixtures `scripted` and `replay`."""
+"""The classes of the pytest fixtures `scripted` and `replay`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .scripted import ScriptedProvider, Turn
 
 
 class ScriptedFixture:
-    """The fixture `scripted`: makes a `ScriptedProvider`, with the same arguments.
+    """The pytest fixture `scripted`, a function that makes a `ScriptedProvider` from the same arguments.
 
     Attributes:
         providers: the models that were made for this test.
@@ -37,7 +37,7 @@ class ScriptedFixture:
         return made
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a turn of any of them was not used."""
+        """Raises ScriptError if a turn of one of the models was not used."""
         __tracebackhide__ = True  # pytest shows the test, and nothing below
         problems = []
         for provider in self.providers:
@@ -50,19 +50,20 @@ class ScriptedFixture:
 
 
 class ReplayFixture:
-    """The fixture `replay`: finds recordings by name and makes a `ReplayProvider` that plays them.
+    """The pytest fixture `replay`, a function that finds recordings by name and makes a `ReplayProvider`.
 
-    Recordings are looked up in the folders of the ini option `streamfold_fixtures`, by default in `fixtures` beside
-    the test file and above it, up to pytest's root; then among the bundled recordings.
+    Recordings are searched in the folders of the ini option `streamfold_fixtures`, then among the bundled recordings.
+    By default, `fixtures` beside the test file and in the folders above it, up to pytest's root, is searched.
 
-    With `--streamfold-record`, a call that names a provider asks it and records the answer: if there is no recording
-    ("once"), or always ("all"). A new recording replaces the old one, or is saved in the first of the folders.
+    With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the answer: if
+    there is no recording ("once"), or always ("all"). A new recording replaces the old one, or is saved in the first
+    folder.
 
     Args:
         folders: the folders of the ini option.
         beside: the test file.
         root: pytest's root.
-        faults: the faults of the marker `streamfold_faults`; they come before the faults of a call.
+        faults: the faults of the marker `streamfold_faults`, which are applied before the faults of a call.
         record: the option `--streamfold-record`.
         test: the id of the test, for messages.
 
@@ -97,12 +98,12 @@ class ReplayFixture:
         match: Match = "order",
         **overrides: Unpack[ProviderConfig],
     ) -> ProviderDouble:
-        """Returns a model that answers with these recordings. The other arguments are those of `ReplayProvider`.
+        """Returns a model that answers with these recordings. Further arguments are those of `ReplayProvider`.
 
         `cuts`, `speed` and `faults` are not used while an answer is recorded.
 
         Raises:
-            ConfigError: there is no such recording; the message has the folders, and the command that records it.
+            ConfigError: the recording doesn't exist. The message has the folders and the command that records it.
         """
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
@@ -137,7 +138,7 @@ class ReplayFixture:
             ) from None
 
     def keep(self) -> list[str]:
-        """Saves the new recordings. Returns a message for each that could not be saved."""
+        """Saves the new recordings. Returns a message for each recording that could not be saved."""
         kept = [provider.keep() for provider in self.providers if isinstance(provider, RecordingProvider)]
         return [problem for problem in kept if problem is not None]
 

@@ -1,7 +1,7 @@
 """An HTTP server on loopback that replays recordings, down to the reset of a TCP connection.
 
-For demonstrations and clients that don't use httpx: tests of others need no socket with `ReplayTransport`. Each
-connection has a thread and one request.
+The server is for demonstrations and for clients that don't use httpx; for httpx clients, use `ReplayTransport`. Each
+connection has its own thread and serves one request.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ async def serve_replay(
     match: Match = "order",
     ignore: Iterable[str | re.Pattern[str]] = (),
 ) -> AsyncIterator[str]:
-    """Serves recordings as long as the context lasts. Yields the base URL.
+    """Serves recordings inside a `with` block, and returns the base URL.
 
-    A request whose `model` is the name of a recording, or the last part of one, gets that recording, any number of
-    times. Other requests get recordings according to `match`; one that doesn't match is refused with 400 and the
-    difference.
+    If `model` of a request is the name of a recording (or the last part of its name), that recording is sent, any
+    number of times. Other requests get recordings according to `match`; a request that doesn't match gets a 400 with
+    the difference.
 
     Args:
         source, speed, cuts, faults, match, ignore: as for `ReplayTransport`. Each piece is one HTTP chunk.
         host: a loopback address.
-        port: 0 for a free one.
+        port: the port; 0 chooses a free port.
 
     Raises:
         ConfigError: an argument can't be used.
@@ -96,7 +96,7 @@ class _Server(ThreadingTCPServer):
         self.close_request(request)  # without the orderly end first, for a client would not see the reset behind it
 
     def stop(self) -> None:
-        """Ends all connections, and waits for their threads."""
+        """Closes all connections, and waits for their threads."""
         self.stopping.set()
         self.shutdown()
         for each in list(self._open):

@@ -1,6 +1,6 @@
 """Steps of a script: say, think, call, refuse, usage, finish, pause, fail.
 
-A turn of a script is one answer: a text, a step, or a list of both, independent of the wire format.
+A turn of a script is one answer of the model: a text, a step, or a list of both.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ How: TypeAlias = Literal["status", "event", "cut", "broken", "timeout", "empty",
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fail:
-    """The failure at the end of an answer.
+    """A failure at the end of an answer.
 
     Attributes:
-        how: "status": an HTTP error; "event": an error event; "cut": the body ends early; "broken": the connection
-            breaks, or there is none; "timeout": no connection in time; "empty": an empty body; "garbage": a malformed
-            event.
+        how: "status": an HTTP error; "event": an error event in the stream; "cut": the body ends early; "broken": the
+            connection fails; "timeout": the connection times out; "empty": an empty body; "garbage": a malformed event.
         kind: the `type` in the server's error object.
     """
 
@@ -52,7 +51,7 @@ class Fail:
 
     @property
     def only_first(self) -> bool:
-        """True if it takes the place of the whole answer."""
+        """True if the failure replaces the whole answer."""
         return self.how in ("status", "timeout", "empty")
 
     def __repr__(self) -> str:
@@ -85,11 +84,11 @@ _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScriptedTurn:
-    """Text in the pieces in which it is streamed.
+    """A text, cut into the pieces that are streamed.
 
     Attributes:
         kind: "say", "think" or "refuse", after the function that made it.
-        is_data: it is the JSON of a dict or a pydantic model.
+        is_data: whether the text is the JSON of a dict or a pydantic model.
     """
 
     kind: str
@@ -106,7 +105,7 @@ class ScriptedTurn:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolCallStep:
-    """A tool call. `arguments` is the model's text; a call without a `call_id` gets one."""
+    """A tool call. `arguments` is the model's text. Without a `call_id`, an id is made."""
 
     name: str
     arguments: str
@@ -122,7 +121,7 @@ class ToolCallStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StopReason:
-    """The finish reason, in the word of the API."""
+    """The finish reason, as a value of the API."""
 
     reason: str
 
@@ -145,10 +144,10 @@ Answer: TypeAlias = str | Step | Sequence[str | Step]
 
 
 def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
-    """Visible text. One string is streamed word by word; several strings are streamed as these pieces.
+    """Makes visible text. One string is streamed word by word; several strings are streamed as separate pieces.
 
-    A dict or a pydantic model is an answer to `response_format`: JSON text, or the arguments of the answer's tool where
-    the provider needs one.
+    A dict or a pydantic model answers a request with `response_format`, as JSON text or as arguments of a tool,
+    whichever the provider uses.
 
     >>> say("Hello there").pieces
     ('Hello', ' there')
@@ -159,25 +158,25 @@ def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
 
 
 def think(*content: str) -> ScriptedTurn:
-    """Reasoning, in pieces like `say`. `think("")` is reasoning that the server does not show."""
+    """Makes reasoning text, cut into pieces like `say`. `think("")` is hidden reasoning."""
     return _said("think", content)
 
 
 def refuse(*content: str) -> ScriptedTurn:
-    """A refusal, in pieces like `say`. It is the reply's `refusal` and not part of its text."""
+    """Makes a refusal, cut into pieces like `say`. A refusal is `reply.refusal`, and not part of `reply.text`."""
     return _said("refuse", content)
 
 
 def call(
     name: str, /, arguments: Mapping[str, Any] | str | None = None, *, call_id: str | None = None, **named: Any
 ) -> ToolCallStep:
-    """A tool call: `call("get_weather", city="Paris")`, or the arguments as a dict.
+    """Makes a tool call: `call("get_weather", city="Paris")`, or with the arguments as a dict.
 
     Args:
         name: the name of the tool.
-        arguments: a dict, for names that are not Python names; or the model's own text, which may be broken.
-        call_id: the id of the call. Default: calls are numbered.
-        named: the arguments.
+        arguments: a dict, for names that aren't Python identifiers; or a text, which may be invalid JSON.
+        call_id: the id of the tool call. Default: a numbered id.
+        named: the arguments as keywords.
 
     Raises:
         ConfigError: arguments are given in two ways, or can't be written as JSON.
@@ -200,12 +199,12 @@ def usage(
     cached_tokens: int | None = None,
     reasoning_tokens: int | None = None,
 ) -> Usage:
-    """Token counts. Without this step the reply's `usage` is None."""
+    """Makes token counts. Without this step, `reply.usage` is None."""
     return Usage(input_tokens, output_tokens, total_tokens, cached_tokens, reasoning_tokens)
 
 
 def finish(reason: str) -> StopReason:
-    """The finish reason, instead of "tool_calls" after calls and "stop" otherwise.
+    """Sets the finish reason. Default: "tool_calls" after tool calls, "stop" otherwise.
 
     "length" and "content_filter" cut the answer off; with "unknown" the stream ends without a finish reason.
     """
@@ -213,7 +212,7 @@ def finish(reason: str) -> StopReason:
 
 
 def pause(seconds: float) -> Pause:
-    """A wait, in seconds; `pause(math.inf)` is a server that hangs.
+    """Makes the server wait for some seconds. `pause(math.inf)` simulates a server that hangs.
 
     Raises:
         ConfigError: `seconds` is negative or NaN.
@@ -230,7 +229,7 @@ def fail(
     code: str | None = None,
     retry_after: float | None = None,
 ) -> Fail:
-    """A failure. It is the last step of its turn.
+    """Makes the answer fail. A failure is the last step of its turn.
 
         fail(429, retry_after=1)                   an HTTP status instead of an answer
         fail(RateLimitError, "slow down")          the same, by the error that it becomes
@@ -290,7 +289,8 @@ def _of_instance(error: StreamfoldError, message: str | None, code: str | None, 
 
 
 def read_answer(answer: Answer) -> list[Step]:
-    """Returns the steps of one turn. Raises ConfigError for anything else, and for a failure in the wrong place."""
+    """Returns the steps of one turn. Raises ConfigError for an invalid turn, and for a failure in the wrong
+    position."""
     given = [answer] if isinstance(answer, str) or not isinstance(answer, Sequence) else answer
     steps = [_step(item) for item in given]
     for at, step in enumerate(steps):

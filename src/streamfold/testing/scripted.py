@@ -1,4 +1,4 @@
-"""ScriptedProvider: answers with scripts, written in the API of the provider."""
+"""ScriptedProvider answers with a script, which is written in the API of the provider."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ def _plain_error(info: ErrorInfo) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """How the answers of one wire format are written.
+    """The properties of one wire format that scripts need.
 
     Attributes:
-        prefix: of their ids.
+        prefix: prefix of the ids of answers.
         error: returns the body of a response with an error status.
-        reasons: further finish reasons of the format. None: any word, and "unknown" for none at all.
-        refusals: whether the format has refusals.
-        signs: what the API signs, and checks when it is sent back.
+        reasons: further finish reasons of the format. None: any text, and "unknown" for a stream without a finish
+            reason.
+        refusals: whether the format has a field for refusals.
+        signs: the parts of an answer that the API signs.
     """
 
     serializer: Callable[..., StreamSerializer]
@@ -76,11 +77,11 @@ class ScriptSerializer:
 
     Args:
         adapter: the adapter that will read it.
-        number: of the answer; ids are made from it.
-        next_id: returns the id of the next call, given the name of the tool.
+        number: the number of the answer, from which ids are made.
+        next_id: returns the id of the next tool call for the name of a tool.
 
     Raises:
-        ConfigError: there is no serializer for this adapter.
+        ConfigError: scripts can't be written for this adapter.
     """
 
     def __init__(
@@ -193,11 +194,11 @@ class ScriptedProvider(ProviderDouble):
     Args:
         turns: one for each request, in order: a text, a step (`say`, `think`, `call`, `refuse`, `usage`, `finish`,
             `pause`, `fail`), a list of texts and steps, or a function from the `SentRequest` to any of these.
-        then: the turn for every further request. Default: a further request is an error.
-        provider: the provider to take the place of, as for `Provider.from_config`: its wire format, quirks and dialect
-            are used, its key and address are not. Default: plain Chat Completions.
+        then: the turn for each further request. Default: a further request raises ScriptError.
+        provider: the provider to replace, as for `Provider.from_config`. Its wire format, quirks and dialect are used,
+            but not its API key and base URL. Default: plain Chat Completions.
         hooks, overrides: as for `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
-            each failure; with retries, each attempt takes a turn.
+            each failure. With retries, each attempt uses a turn.
 
     Attributes:
         provider: the `Provider` that reads the answers.
@@ -252,7 +253,7 @@ class ScriptedProvider(ProviderDouble):
         return await transport.handle_async_request(request)
 
     def _played(self, steps: Sequence[Step], model: str, number: int) -> Recording | httpx.TransportError:
-        """Returns the answer that the steps make, or the error that the connection fails with."""
+        """Returns the answer of the steps, or raises the error of the connection."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
@@ -268,7 +269,7 @@ class ScriptedProvider(ProviderDouble):
         )
 
     def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
-        """Says data as this provider's models do: some endpoints take a `response_format` as a tool to be called."""
+        """Writes structured data as the provider's models do: some endpoints implement `response_format` by a tool."""
         if parsed.options.response_format is None:
             return steps
         tool = self.profile.make_adapter(parsed.model).prepare(parsed, repair_history=True).request.answer_tool
@@ -308,7 +309,7 @@ def _pauses(steps: Sequence[Step]) -> float:
 
 
 def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> Recording | httpx.TransportError:
-    """Returns a failure that takes the place of the whole answer."""
+    """Returns a failure that replaces the whole answer."""
     if step.how == "timeout":
         error = httpx.ConnectTimeout(step.message)
         error.__cause__ = TimeoutError(step.message)
