@@ -8,8 +8,8 @@
         run = received.run(model, [get_weather], external=received.tools)
         return StreamingResponse(agui.stream(run, received), headers=agui.HEADERS)
 
-Every answer of the model is one assistant message. A call is closed by `TOOL_CALL_END` only after the answer has ended
-in order. Data that only the provider can read is the `encryptedValue` of its message or call, which clients send back:
+Every answer of the model is one assistant message. `TOOL_CALL_END` is sent only after the answer has ended in order.
+Data that only the provider can read is the `encryptedValue` of its message or tool call; clients send it back:
 https://docs.ag-ui.com/concepts/events.
 """
 
@@ -98,14 +98,14 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Reads a `RunAgentInput`.
 
     Args:
-        secret: the secret with which `stream` signed the calls. Then only these calls can be approved or denied: by the
+        secret: the secret of `stream`. Only tool calls that `stream` has signed can then be approved or denied: by the
             same owner, with the same arguments, once each.
-        owner: the user or tenant who sent it, as your application knows them. Other owners find nothing that is stored
-            for the run. By default all requests have one owner.
+        owner: the user or tenant who sent the request, as identified by your application. Stored data of a run is
+            separate for each owner. Default: one owner for all requests.
         trust_client: don't check decisions; the client may call the tools with any arguments.
 
     Raises:
-        ConfigError: the body is invalid, and the error names the place; or a decision isn't signed.
+        ConfigError: the body is invalid (the message names the place), or a decision isn't signed.
     """
     given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
@@ -129,7 +129,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Reads the messages of a thread. Raises ConfigError that names the place of an invalid one."""
+    """Parses the messages of a thread. Raises ConfigError with the place of an invalid message."""
     given = list(messages)
     owned = _owned_reasoning(given)
     read: list[Message] = []
@@ -149,9 +149,9 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
-    """Returns the reasoning that the writer wrote, by the ids of the messages that it belongs to.
+    """Returns the reasoning messages of the writer, by the id of the message that they belong to.
 
-    Clients keep messages in the order in which they began, and a model's text may begin before its reasoning.
+    Clients sort messages by their beginning, and a model's text may begin before its reasoning.
     """
     owned: dict[Any, str] = {}
     known = {_id(message) for message in messages if isinstance(message, Mapping)}
@@ -210,7 +210,7 @@ def _call(call: Any, where: str) -> ToolCall:
 
 
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the writer stored in `encryptedValue`. Values of other writers are ignored."""
+    """Returns the data in `encryptedValue`. Values that streamfold hasn't written are ignored."""
     try:
         found = from_json(entity.get("encryptedValue") or "{}")  # stops where values are nested too deeply
     except (ValueError, TypeError):
@@ -301,22 +301,20 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
 
-    Failures become a `RUN_ERROR` and are logged; nothing is raised. Leaving the iteration closes the connection to the
-    provider.
+    A failure is logged and becomes a `RUN_ERROR`; no exception is raised. Leaving the iteration closes the connection
+    to the provider.
 
     Args:
         request: the request to answer.
         reasoning: whether reasoning is sent.
-        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. The
-            client sends the `metadata` of an interrupt back with its answer, also with a denial. The run's journal
-            accepts each approval once.
-        on_pause: called with a run that waits for an approval or a result, before the client learns of it, so that its
-            state can be saved; also with a run that failed because its journal's store could not be used, which can
-            then be resumed with the same decisions. May be async. If it raises, the client gets an error.
-        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; nothing in it
-            can be approved any more. May be async. Errors that it raises are logged.
-        on_error: returns the text of an error for the user interface. Default: `error_text`, which returns the
-            provider's message, and only "see its log" for errors of the server itself.
+        secret: signs the tool calls that need approval, for `read_request` with the same secret and owner. The client
+            must send back the `metadata` of an interrupt with its decision. The journal accepts each approval once.
+        on_pause: called with a run that waits for an approval or a result, before the client gets the question. Save
+            the state of the run here. Also called with a run that failed because its journal was unavailable; such a
+            run can be resumed with the same decisions. May be async. If on_pause raises, the client gets an error.
+        on_end: called with a run that has ended. Delete the saved state of the run here. May be async. Exceptions of
+            on_end are logged.
+        on_error: returns the text of an error for the user. Default: `error_text`, which hides errors of your server.
     """
     writer = AGUIWriter(
         request.id,
@@ -331,7 +329,7 @@ def stream(
 
 @dataclass(slots=True)
 class _Begun:
-    """A call with events: its id as the client knows it, and how many characters of arguments were written."""
+    """A tool call that was begun: its id for the client, and how many characters of its arguments were written."""
 
     id: str
     written: int = 0
@@ -341,11 +339,11 @@ class AGUIWriter(UIWriter):
     """Writes the events of one AG-UI run.
 
     Args:
-        thread_id, run_id: of the request.
+        thread_id, run_id: the ids in the request.
         reasoning: whether reasoning is sent.
-        known_calls: the ids of the calls of the conversation. Ids are unique in a thread, so a call with one of these
-            gets another id.
-        open_calls: the ids of the calls of the last turn, whose results may come first.
+        known_calls: the ids of the conversation's tool calls. A new tool call with one of these ids gets another id,
+            because ids are unique in a thread.
+        open_calls: the ids of the last turn's tool calls, whose results may come first.
     """
 
     def __init__(
@@ -500,7 +498,7 @@ class AGUIWriter(UIWriter):
             yield {"type": "REASONING_END", "messageId": self._thought}
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id of a call as the client knows it."""
+        """Returns the id of a tool call for the client."""
         if begun := self._calls.get(call_id):
             return begun.id
         return next((shown for shown in self._open if is_shown_as(call_id, shown)), call_id)

@@ -7,12 +7,12 @@
         received = aisdk.read_request(await request.json())
         return StreamingResponse(aisdk.stream(received.run(model, [get_weather])), headers=aisdk.HEADERS)
 
-An assistant message has the turns of a whole run, with `step-start` between them. Results are inside the parts of their
-calls, and so are the decisions of a person: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
+An assistant message has all turns of a run, with `step-start` between them. The part of a tool call also has its result
+and the user's decision: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
 
-Every answer of the model is a step of one assistant message. A call is `tool-input-available` only after the answer has
-ended in order. Data for the provider alone is in `data-streamfold` parts, which user interfaces ignore and send back:
-https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
+Every answer of the model is a step of one assistant message. A tool call becomes `tool-input-available` only after the
+answer has ended in order. Data that only the provider can read is in `data-streamfold` parts, which user interfaces
+ignore and send back: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ChatRequest(UIRequest):
     """A request of `useChat`.
 
     Attributes:
-        message_id: the id of the assistant message that the answer continues; None if it begins a new one.
+        message_id: the id of the assistant message that the answer continues; None for a new message.
     """
 
     message_id: str | None = field(default=None, kw_only=True)
@@ -92,14 +92,14 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Reads the body that `DefaultChatTransport` sends.
 
     Args:
-        secret: the secret with which `stream` signed the calls. Then only these calls can be approved or denied: by the
+        secret: the secret of `stream`. Only tool calls that `stream` has signed can then be approved or denied: by the
             same owner, with the same arguments, once each.
-        owner: the user or tenant who sent it, as your application knows them. Other owners find nothing that is stored
-            for the run. By default all requests have one owner.
+        owner: the user or tenant who sent the request, as identified by your application. Stored data of a run is
+            separate for each owner. Default: one owner for all requests.
         trust_client: don't check decisions; the client may call the tools with any arguments.
 
     Raises:
-        ConfigError: the body is invalid, and the error names the place; or a decision isn't signed.
+        ConfigError: the body is invalid (the message names the place), or a decision isn't signed.
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -125,7 +125,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Reads UI messages. Raises ConfigError that names the place of an invalid one."""
+    """Parses UI messages. Raises ConfigError with the place of an invalid message."""
     return _MessageReader(list(messages)).messages
 
 
@@ -256,7 +256,7 @@ class _StepReader:
 
 
 def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns what the writer stored in the metadata of a part."""
+    """Returns the data that streamfold has stored in the metadata of a part."""
     metadata = part.get(name)
     found = metadata.get("streamfold") if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
@@ -275,7 +275,7 @@ def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
 
 
 def _result(output: Any, where: str) -> Any:
-    """Returns the content of a result: text, JSON data, or the parts that the writer wrote."""
+    """Returns the content of a tool result: text, JSON data, or parts."""
     match output:
         case {"type": "content", "value": list(items)}:
             return [_result_part(item, f"{where}.output.value[{at}]") for at, item in enumerate(items)]
@@ -316,22 +316,21 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
 
-    Failures become an `error` event and are logged; nothing is raised. Leaving the iteration closes the connection
-    to the provider.
+    A failure is logged and becomes an `error` event; no exception is raised. Leaving the iteration closes the
+    connection to the provider.
 
     Args:
-        message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
+        message_id: the id of the assistant message. To continue a message, pass `ChatRequest.message_id`.
         reasoning: whether reasoning is sent.
         metadata: called with the source at the end; returns the metadata of the message.
-        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. The run's
-            journal accepts each approval once.
-        on_pause: called with a run that waits for an approval or a result, before the client learns of it, so that its
-            state can be saved; also with a run that failed because its journal's store could not be used, which can
-            then be resumed with the same decisions. May be async. If it raises, the client gets an error.
-        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; nothing in it
-            can be approved any more. May be async. Errors that it raises are logged.
-        on_error: returns the text of an error for the user interface. Default: `error_text`, which returns the
-            provider's message, and only "see its log" for errors of the server itself.
+        secret: signs the tool calls that need approval, for `read_request` with the same secret and owner. The journal
+            accepts each approval once.
+        on_pause: called with a run that waits for an approval or a result, before the client gets the question. Save
+            the state of the run here. Also called with a run that failed because its journal was unavailable; such a
+            run can be resumed with the same decisions. May be async. If on_pause raises, the client gets an error.
+        on_end: called with a run that has ended. Delete the saved state of the run here. May be async. Exceptions of
+            on_end are logged.
+        on_error: returns the text of an error for the user. Default: `error_text`, which hides errors of your server.
     """
     writer = UIMessageWriter(
         message_id,
@@ -371,7 +370,7 @@ class UIMessageWriter(UIWriter):
         yield {"type": "start"} | ({"messageId": self._message_id} if self._message_id else {})
 
     def turn(self) -> Iterator[UIEvent]:
-        """Returns the start of a step, and the end of the one before."""
+        """Returns the end of the previous step, and the start of a new one."""
         yield from self._end_step()
         self._in_step = True
         yield {"type": "start-step"}
@@ -386,7 +385,7 @@ class UIMessageWriter(UIWriter):
             yield from self._say("reasoning", text)
 
     def call_piece(self, call_id: str, name: str, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a call that is being written: its part is `input-streaming`, which is not run."""
+        """Returns the events of an unfinished tool call, whose state is `input-streaming`."""
         yield from self._close()
         if call_id not in self._begun:
             self._begun.add(call_id)
@@ -420,7 +419,7 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **at, "output": step.output}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the end of an answer. Its step stays open: the results of its calls belong to it."""
+        """Returns the end of an answer. The step stays open for the results of its tool calls."""
         yield from self._close()
         yield from _sources(reply)
         if reply.refusal:
@@ -489,7 +488,7 @@ def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _sources(reply: Reply) -> Iterator[UIEvent]:
-    """Yields the sources that an answer cites, each once, and the files that can be shown."""
+    """Yields the cited sources of an answer, each once, and files that can be displayed."""
     for number, cited in enumerate(dict.fromkeys((one.kind, one.url, one.title) for one in reply.citations), 1):
         kind, url, title = cited
         named = {"title": title} if title else {}
@@ -507,13 +506,13 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
 
 
 def _provider_extras(reply: Reply) -> dict[str, Any]:
-    """Returns the provider's own data of a turn, but not its origin: the browser gets no addresses of servers."""
+    """Returns the provider's data of a turn, without the provider's address, which the browser must not get."""
     prefix = {"prefix": reply.prefix} if reply.prefix else {}
     return {"extras": dict(reply.extras), **prefix} if reply.extras else {}
 
 
 def _serialize_output(value: Any) -> Any:
-    """Returns the value of a tool as JSON data, and parts in the form of the AI SDK's content of results."""
+    """Returns a tool's result as JSON data; parts become the AI SDK's content parts."""
     if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
         return value
     return {"type": "content", "value": [_serialize_part(part) for part in value]}

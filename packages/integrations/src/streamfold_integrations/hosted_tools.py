@@ -1,4 +1,4 @@
-"""Steps of provider-run tools as the calls and results of frameworks."""
+"""Converts the activity of hosted tools to the tool calls and results of frameworks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class HostedCall:
 
 @dataclass(frozen=True, slots=True)
 class HostedResult:
-    """The result of such a call.
+    """The result of a hosted tool call.
 
     Attributes:
-        call: the call; for a list of tools or a search without a call, the part itself.
-        output: the provider's object, without the members of the call.
-        error: the error message; None if it succeeded.
+        call: the tool call; for a list of tools or a search without a tool call, the part itself.
+        output: the provider's object, without the members of the tool call.
+        error: the error message; None if the tool call succeeded.
     """
 
     call: HostedCall
@@ -51,7 +51,8 @@ HostedStep: TypeAlias = HostedCall | HostedResult
 
 
 class HostedSteps:
-    """Finds the steps of one answer in its parts, which come while it is streamed, and again, complete, at the end."""
+    """Finds hosted tool calls and results in the parts of one answer, which arrive during the stream and again at its
+    end."""
 
     def __init__(self) -> None:
         self._calls: dict[str, HostedCall] = {}
@@ -63,7 +64,7 @@ class HostedSteps:
         """Yields new steps.
 
         Args:
-            last: these are all parts of the answer.
+            last: whether these are the complete parts at the end of the answer.
         """
         for part in parts:
             if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:
@@ -86,7 +87,8 @@ class HostedSteps:
         return call
 
     def _result(self, part: HostedPart) -> Iterator[HostedStep]:
-        """Yields a result, for the call that it names or the oldest call of its kind without a result."""
+        """Yields a result, for the tool call that the result names, or for the oldest one of its kind without a
+        result."""
         waiting = (call for call in self._open if call.part.kind == part.kind)
         call = self._calls.get(part.call_id or "") or next(waiting, None)
         if part.call_id in self._begun and part.call_id not in self._calls:  # it has no arguments
@@ -107,7 +109,7 @@ _UNDER_WAY = ("in_progress", "searching", "interpreting", "generating", "calling
 
 
 def _is_whole(part: HostedPart) -> bool:
-    """Returns whether a call is complete. Providers report its beginning before its arguments."""
+    """Returns whether a tool call is complete. Providers report its beginning before its arguments."""
     return part.status not in _UNDER_WAY and (part.part == "both" or part.input not in (None, {}, ""))
 
 

@@ -74,23 +74,23 @@ _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_for
 
 
 class ChatStreamfold(BaseChatModel):
-    """A chat model of LangChain that reads every answer as streamfold does.
+    """A LangChain chat model whose requests are sent by streamfold.
 
-    Tool calls are on the last chunk, once and complete; a stream that breaks off raises an error. Arguments that are
-    not a JSON object are in `invalid_tool_calls`, never completed. Reasoning is a content block
-    (`message.content_blocks`), and goes back to the provider with the history, signatures included.
+    Complete tool calls are on the last chunk. A stream that breaks off raises an error. Tool calls whose arguments
+    aren't a JSON object are in `invalid_tool_calls`. Reasoning is a content block (`message.content_blocks`), and is
+    sent back to the provider with the history, signatures included.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). With `provider`, the
             name of the model alone. Default: the configured default.
-        provider: the provider, as `Provider.from_config` takes it: a name, or a mapping.
-        client: a model to use instead: a `Provider`, a `Fallback`, a test double. The caller closes it; it is for
-            asynchronous or for synchronous calls, not for both.
+        provider: the provider: a name or a mapping, as for `Provider.from_config`.
+        client: an existing `Provider`, `Fallback` or test double to use instead. The caller closes the client. Use it
+            for asynchronous calls or for synchronous calls, not for both.
         config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
         options: further options of each request (`ChatOptions`), such as `unsupported_options`.
         temperature, top_p, seed, max_tokens, stop, reasoning_effort, timeout, max_retries, api_key, base_url,
             streaming: as in other models of LangChain. The timeout is for the whole answer, in seconds.
-        top_k, presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent where the API has them.
+        top_k, presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent if the API supports them.
 
     Raises:
         ConfigError: a setting of the provider is wrong, or an option is unknown or can't be sent to this model.
@@ -124,14 +124,14 @@ class ChatStreamfold(BaseChatModel):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, given: Any) -> Any:
-        """Raises ConfigError for an unknown setting, with the one to write."""
+        """Raises ConfigError for an unknown setting. The message names the right setting."""
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
                 raise streamfold.ConfigError(_unknown_setting(name, given[name], cls.model_fields))
         return given
 
     def model_post_init(self, context: Any, /) -> None:
-        """Raises ConfigError for settings that no request could have."""
+        """Raises ConfigError for settings that can't be sent in any request."""
         if self.client is not None:
             check_model(self.client, "ChatStreamfold(client=)")
         model = self.client if self.client is not None else self._made()
@@ -172,7 +172,7 @@ class ChatStreamfold(BaseChatModel):
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the arguments of `chat_stream` for a call by LangChain."""
+        """Returns the arguments of `chat_stream` for a request of LangChain."""
         options = self._options(stop, kwargs)
         if any(options.get(name) is not None for name in NAMES):
             options["extra_body"] = {**as_body_members(self._async, options), **(options.get("extra_body") or {})}
@@ -180,7 +180,7 @@ class ChatStreamfold(BaseChatModel):
         return {"messages": [made for message in messages for made in _to_messages(message)], **options}
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the options of a call, with those that only some APIs have."""
+        """Returns the options of a request, including options that only some APIs have."""
         options = {
             **{name: value for name in (*_OPTIONS, *NAMES) if (value := getattr(self, name)) is not None},
             "max_output_tokens": self.max_tokens,
@@ -240,13 +240,13 @@ class ChatStreamfold(BaseChatModel):
         """Returns the model with tools.
 
         Args:
-            tools: anything that LangChain can make a tool of, and provider-run tools: values such as `WebSearch()`, or
-                dicts in the provider's own form.
+            tools: anything that LangChain can convert to a tool, and hosted tools: values such as `WebSearch()`, or
+                dicts in the provider's format.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
-            strict: whether the server holds arguments to the schema.
+            strict: whether the server enforces the schema of the arguments.
 
         Raises:
-            ConfigError: the provider does not run one of the tools.
+            ConfigError: the provider doesn't have one of the hosted tools.
         """
         made = [_bound_tool(tool, strict) for tool in tools]
         if hosted := [tool for tool in made if isinstance(tool, ServerTool)]:
@@ -266,14 +266,14 @@ class ChatStreamfold(BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Returns a runnable whose answer has the form of a schema.
+        """Returns a runnable whose answer matches a schema.
 
         Args:
             schema: a pydantic model, a TypedDict, or a JSON schema.
-            include_raw: return `{"raw", "parsed", "parsing_error"}`, and raise nothing if the answer does not fit.
-            method: "json_schema" asks for the form as the provider takes it; "function_calling" for a call of a tool;
-                "json_mode" for any JSON object, whose form the prompt must describe.
-            strict: whether the server holds the answer to the schema, where it can.
+            include_raw: return `{"raw", "parsed", "parsing_error"}`, also for an answer that doesn't match.
+            method: "json_schema" uses the provider's structured output; "function_calling" a tool call; "json_mode" any
+                JSON object, which the prompt must describe.
+            strict: whether the server enforces the schema, if it can.
         """
         model, parser = self._structured(schema, method, strict, kwargs)
         if not include_raw:
@@ -303,7 +303,7 @@ class ChatStreamfold(BaseChatModel):
 
 
 def _form(schema: Any, strict: bool | None) -> ResponseFormat:
-    """Returns the form of an answer, with the name and the description that a schema has beside it."""
+    """Returns the response format for a schema, with the schema's name and description."""
     made = convert_to_json_schema(schema)
     about = convert_to_openai_tool(schema)["function"]
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", about["name"])[:64]
@@ -311,7 +311,7 @@ def _form(schema: Any, strict: bool | None) -> ResponseFormat:
 
 
 def _bound_tool(tool: Any, strict: bool | None) -> Any:
-    """Returns a tool in the form that streamfold takes. Tools of a provider stay unchanged: they aren't functions."""
+    """Converts a tool for streamfold. Hosted tools stay unchanged, because they aren't functions."""
     if isinstance(tool, ServerTool):
         return tool
     if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
@@ -361,9 +361,9 @@ def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
 
 
 def _answer(message: AIMessage) -> Message:
-    """Returns an answer as a turn: the one that was kept if what the message shows is unchanged, else what it shows.
+    """Returns the assistant turn of a LangChain message: the stored turn if the message is unchanged, else its content.
 
-    Of a changed answer, the calls that are still the same keep their kind and what the provider wants back with them.
+    In a changed message, unchanged tool calls keep their kind and their provider data.
     """
     blocks = _blocks(message)
     calls = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
@@ -401,14 +401,14 @@ _PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
 
 
 def _read_content(content: Any) -> Any:
-    """Returns the content of a message of LangChain in the form that streamfold takes."""
+    """Converts the content of a LangChain message for streamfold."""
     if not isinstance(content, list):
         return content
     return tuple(_media_part(block) if isinstance(block, dict) else block for block in content)
 
 
 def _media_part(block: dict[str, Any]) -> Any:
-    """Returns a part of a message. LangChain has had two forms of media, and accepts that of Anthropic too."""
+    """Converts a content part. LangChain has two formats for media, and also accepts Anthropic's."""
     part = _PARTS.get(str(block.get("type")))
     source = block.get("source") or {}
     data = block.get("base64") or block.get("data") or source.get("data")
@@ -464,7 +464,7 @@ def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | Non
 
 
 def _content(reply: Reply) -> Any:
-    """Returns the text, or the blocks of an answer that has more than text."""
+    """Returns the text of an answer, or its content blocks if it has more than text."""
     cited = {"annotations": _citations(reply)} if reply.citations else {}
     text = [{"type": "text", "text": reply.text, **cited}] if reply.text else []
     more = [*_server_blocks(HostedSteps().feed(reply.hosted, last=True))]
@@ -488,12 +488,12 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
 
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
-    """Returns what a complete answer has beside its content: the kept turn, and a refusal."""
+    """Returns the stored turn of a complete answer, and its refusal."""
     return {**_provider_data(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
 
 
 def _provider_data(reply: Reply) -> dict[str, Any]:
-    """Returns what LangChain has no field for: the model's own text of arguments, signatures, items."""
+    """Returns data without a field in LangChain: the original text of arguments, signatures, items."""
     message = reply.message
     if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):
         return {}
@@ -570,7 +570,7 @@ def _given(**members: Any) -> dict[str, Any]:
 
 
 def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
-    """Returns the error for a setting that `ChatStreamfold` doesn't have: what to write instead."""
+    """Returns the error for an unknown setting, with the right setting."""
     unknown = f"ChatStreamfold: unknown setting {name!r}"
     if name in _SYNONYMS:
         return f"{unknown}: pass {_SYNONYMS[name]}"

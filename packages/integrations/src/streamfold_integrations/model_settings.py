@@ -1,6 +1,6 @@
-"""Settings of frameworks that streamfold has no option for, as body members of each API; and kinds of tokens.
+"""Settings of frameworks without an option in streamfold, as request members of each API; and kinds of tokens.
 
-Settings go into `extra_body`, which each API reads in its own way:
+The settings are sent in `extra_body`, in the format of each API:
 https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
 https://ai.google.dev/api/generate-content#generationconfig.
 """
@@ -36,12 +36,12 @@ NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
 
 
 def unsupported_settings(model: ChatModel) -> frozenset[str]:
-    """Returns the names of settings that can't be sent to a model; all of them if its endpoints are unknown."""
+    """Returns the names of settings that can't be sent to a model; all names if the model's endpoints are unknown."""
     return frozenset(NAMES) - _places(model).keys()
 
 
 def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings as members of a body, without those that can't be sent to the model and those that are None.
+    """Returns settings as members of a request body, without None values and settings that the model doesn't support.
 
     Args:
         settings: settings with other names are ignored.
@@ -57,7 +57,8 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns the place and the words of each setting, if all endpoints of the model have the same."""
+    """Returns the request member and the values of each setting, if they are the same for all endpoints of the
+    model."""
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
     if profile is not None and not facts:  # a test double
@@ -75,6 +76,6 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 
 def token_details(usage: Usage) -> dict[str, int]:
-    """Returns the tokens of an answer by kind, as far as the server counted them: audio, predictions, reasoning."""
+    """Returns the server's token counts by kind: audio, predictions, reasoning."""
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return {**reasoning, **usage.details}

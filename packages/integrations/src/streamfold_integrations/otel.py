@@ -4,9 +4,9 @@
     reply = await run_tools(provider, "How warm is it in Oslo?", [get_weather], hooks=otel_run_hooks("weather"))
 
 The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans,
-gen-ai-metrics), still in development when this was written (2026-11). One span covers an answer with all its attempts,
-from the request to the end of the stream; one covers a run of tools, and has those of its answers and calls below it.
-Messages, arguments and results are recorded only on demand.
+gen-ai-metrics), still in development in November 2026. A span covers an answer with all its attempts, from the request
+to the end of the stream. The span of a tool run contains the spans of its answers and tool calls. Messages, arguments
+and results are recorded only on demand.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def otel_hooks(
     meter_provider: MeterProvider | None = None,
     content: bool = False,
 ) -> Hooks:
-    """Returns hooks that create a client span for each answer, and measure its duration, first chunk and tokens.
+    """Returns hooks that create a client span for each answer, and measure duration, time to the first chunk, and
+    tokens.
 
-    The options in a span are those that were sent, after their adaptation to the endpoint.
+    A span has the options that were really sent, after adaptation to the endpoint.
 
     Args:
         tracer_provider, meter_provider: default: those of the application.
@@ -253,8 +254,8 @@ def otel_run_hooks(
 ) -> RunHooks:
     """Returns hooks of `run_tools` that create a span for the run (`invoke_agent`) and each call (`execute_tool`).
 
-    With `otel_hooks` on the provider, the spans of the answers stand below that of the run. A run that pauses ends its
-    span; reading on begins another one of the same conversation.
+    With `otel_hooks` on the provider, the spans of the answers are children of the run's span. A paused run ends its
+    span; a resumed run begins a new span with the same conversation id.
 
     Args:
         agent: the name of the agent in the spans.
@@ -355,7 +356,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> str:
-    """Returns the text of a content, with the kind of an image, a file or a sound in place of its data."""
+    """Returns the text of a message's content, with the kind of each image, file or audio part instead of its data."""
     if isinstance(content, str) or content is None:
         return content or ""
     texts = []

@@ -1,7 +1,7 @@
-"""Keeps a turn as the provider sent it inside a framework's message, and restores it if unchanged.
+"""Stores the provider's original turn in a framework's message, and restores it if the message is unchanged.
 
-A provider wants more back than frameworks have a place for: signatures, encrypted reasoning, the model's own text of
-arguments. Changes that a program makes in a framework's message have precedence.
+Providers need data for which frameworks have no field: signatures, encrypted reasoning, the original text of arguments.
+If a program changes the framework's message, the change is sent.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _KEY = "streamfold"  # the member of a framework's message with our data
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn inside a framework's message.
+    """A turn that is stored in a framework's message.
 
     Attributes:
         message: the turn.
-        digest: of what the framework's message showed.
+        digest: a digest of the framework's message when the turn was stored.
     """
 
     message: Message
@@ -39,26 +39,26 @@ class KeptTurn:
 
     @classmethod
     def load(cls, carried: Mapping[str, Any] | None) -> Self | None:
-        """Returns the turn in what a framework's message carries for us; None if there is none."""
+        """Returns the stored turn of a framework's message; None if there is none."""
         found = (carried or {}).get(_KEY)
         return cls(Message.from_dict(found["message"]), found["shown"]) if isinstance(found, dict) else None
 
     def shows(self, *shown: object) -> bool:
-        """Returns whether the framework's message still shows what it showed when the turn was kept."""
+        """Returns whether the framework's message is unchanged since the turn was stored."""
         return self.digest == _digest(shown)
 
     def call(self, call_id: str, name: str, arguments: Any) -> ToolCall | None:
-        """Returns the call with this id, if it has the same name and arguments; None otherwise."""
+        """Returns the tool call with this id, if it has the same name and arguments; None otherwise."""
         shown = (name, canonical_arguments(arguments))
         known = next((call for call in self.message.tool_calls if call.id == call_id), None)
         return known if known and (known.name, canonical_arguments(known.arguments_json)) == shown else None
 
 
 def keep_turn(message: Message, *shown: object) -> dict[str, Any]:
-    """Returns what a framework's message has to carry, so that `KeptTurn` finds the turn.
+    """Returns the data to store in a framework's message, from which `KeptTurn` restores the turn.
 
     Args:
-        shown: what the framework's message shows of the turn. It need not be JSON data.
+        shown: the content of the framework's message. It needn't be JSON data.
     """
     return {_KEY: {"message": message.to_dict(), "shown": _digest(shown)}}
 
@@ -73,7 +73,7 @@ def _as_json(value: object) -> Any:
 
 
 def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
-    """Returns arguments as JSON text that is the same for the same value; a text that isn't JSON unchanged."""
+    """Returns arguments as canonical JSON text. A text that isn't JSON is returned unchanged."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
@@ -82,12 +82,12 @@ def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
 
 
 def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed: bool) -> None:
-    """Warns of parts of an answer that can't be sent: those of another model's answer, or of a changed one.
+    """Warns that parts of another model's answer, or of a changed answer, can't be sent.
 
     Args:
         kinds: the kinds of the parts.
         what: the framework's word for parts.
-        maker: who gave the answer, if known.
+        maker: the provider of the answer, if known.
     """
     if names := sorted(set(kinds)):
         why = f"of an answer that {maker or 'another model'} gave{' and that was changed' if changed else ''}"
@@ -96,12 +96,13 @@ def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed
 
 
 def file_reference(file_id: str | None) -> dict[str, str | None]:
-    """Returns the arguments of a file part for the id of an uploaded file. Google's ids are addresses."""
+    """Returns the arguments of a file part for an uploaded file. Google's file ids are URLs."""
     return {"url": file_id, "file_id": None} if file_id and "://" in file_id else {"file_id": file_id}
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the kind of a call that isn't a function, or the text of arguments that their value doesn't give."""
+    """Returns the kind of a tool call that isn't a function call, and the original text of arguments if it isn't
+    canonical."""
     if call.kind != "function":
         return {"kind": call.kind}
     same = call.error or call.raw_arguments == _written(call.arguments)
@@ -109,7 +110,7 @@ def argument_metadata(call: ToolCall) -> dict[str, Any]:
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
-    """Returns a call from the value of its arguments, with the model's own text if that has the same value."""
+    """Returns a tool call from the value of its arguments, with the model's original text if the value is the same."""
     extra, text = kept.get("extra"), kept.get("arguments")
     extra = extra if isinstance(extra, dict) else None
     if (kind := _OTHERS.get(str(kept.get("kind")))) and isinstance(value, dict):

@@ -115,23 +115,22 @@ _NATIVE_TOOLS = frozenset(_EXAMPLES)
 
 
 class StreamfoldModel(Model[Any]):
-    """A model of pydantic-ai that reads every answer as streamfold does.
+    """A pydantic-ai model whose requests are sent by streamfold.
 
-    Tool calls are delivered at the end, once and complete; a stream that breaks off raises `ModelAPIError`, and none of
-    its calls is run. Data for the provider's next turn (signatures, encrypted reasoning, the model's own text of
+    Complete tool calls are delivered at the end of an answer. A stream that breaks off raises `ModelAPIError`, and runs
+    no tool. Data that the provider needs in the next turn (signatures, encrypted reasoning, the original text of
     arguments) is sent back unchanged.
 
     Args:
-        model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping as
-            `Provider.from_config` takes it, or a model of streamfold: a `Provider`, a `Fallback`, a test double. None:
-            the configured default.
-        profile: what the model can do, over pydantic-ai's defaults.
+        model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping for
+            `Provider.from_config`, or an existing `Provider`, `Fallback` or test double. None: the configured default.
+        profile: the model's profile, which overrides pydantic-ai's defaults.
         settings: default settings of requests.
         config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
 
     Raises:
         ConfigError: the provider is unknown, or a setting is wrong.
-        UserError: the provider doesn't take one of the settings. Such settings of a single run are left out, as in
+        UserError: the provider doesn't support a setting. Unsupported settings of a single run are ignored, as in
             pydantic-ai's own models.
     """
 
@@ -175,12 +174,12 @@ class StreamfoldModel(Model[Any]):
 
     @classmethod
     def supported_native_tools(cls) -> frozenset[type[AbstractNativeTool]]:
-        """The provider-run tools that streamfold has. The profile of a model says which of them its provider runs."""
+        """The hosted tools that streamfold supports. The profile of a model lists those of its provider."""
         return _NATIVE_TOOLS
 
     @property
     def provider(self) -> None:
-        """None: the provider is streamfold's, see `client`."""
+        """Always None, because streamfold's provider is `client`."""
         return None
 
     async def request(
@@ -224,7 +223,7 @@ class StreamfoldModel(Model[Any]):
     def _request(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> dict[str, Any]:
-        """Returns the arguments of `chat_stream` for a request of pydantic-ai's."""
+        """Returns the arguments of `chat_stream` for a request of pydantic-ai."""
         given: Mapping[str, Any] = settings or {}
         request: dict[str, Any] = {_OPTIONS[name]: value for name, value in given.items() if name in _OPTIONS}
         if more := as_body_members(self.client, given):
@@ -251,7 +250,7 @@ class StreamfoldModel(Model[Any]):
 
 
 def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
-    """Returns the provider-run tools of an agent.
+    """Returns the hosted tools of an agent.
 
     Raises:
         UserError: streamfold has no such tool.
@@ -282,7 +281,7 @@ def _hosted(tool: AbstractNativeTool) -> Any:
 
 
 def _supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
-    """Returns the tools that a provider runs, so that an agent can replace the others; None: unknown."""
+    """Returns the hosted tools of a provider, so that an agent can replace the others; None if unknown."""
     if not isinstance(model, Provider):
         return None
     return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
@@ -297,14 +296,14 @@ def _is_run(model: Provider, tool: Any) -> bool:
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:
-    """Returns a tool that an agent runs, in the form that streamfold takes."""
+    """Converts an agent's tool for streamfold."""
     said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
     strict = {} if tool.strict is None else {"strict": tool.strict}
     return {"type": "function", "function": {**said, **strict}}
 
 
 def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the tools that may be called, and the tool choice. Calls of output tools end the run of an agent."""
+    """Returns the allowed tools and the tool choice. A call of an output tool ends the run of an agent."""
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
     match choice:
@@ -332,7 +331,7 @@ def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list
 
 
 def _to_messages(message: ModelMessage) -> Iterator[Message]:
-    """Yields the turns of one message: a request may be several."""
+    """Yields the turns of a pydantic-ai message. A request may have several turns."""
     if isinstance(message, ModelResponse):
         yield _answer(message)
         return
@@ -354,10 +353,10 @@ def _to_messages(message: ModelMessage) -> Iterator[Message]:
 
 
 def _answer(message: ModelResponse) -> Message:
-    """Returns an answer as a turn: the one that was kept if no part has changed since, else its parts.
+    """Returns the assistant turn of a response: the stored turn if no part has changed, else the parts.
 
-    Of changed parts, the calls that are still the same keep their kind and what the provider wants back with them. What
-    tools of a provider did can't be sent then, nor for another model's answer; a warning says so.
+    In a changed response, unchanged tool calls keep their kind and their provider data. Activity of hosted tools can't
+    be sent in a changed response, or to another model; a warning reports that.
     """
     kept = KeptTurn.load(message.provider_details)
     if kept and kept.shows(*_shown(message.parts)):
@@ -374,14 +373,14 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
-    """Returns a call: the kept one if it has the same name and arguments."""
+    """Returns a tool call: the stored one if name and arguments are the same."""
     if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
         return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
 
 
 def _shown(parts: Sequence[ModelResponsePart]) -> list[tuple[Any, ...]]:
-    """Returns what parts show. Empty texts show nothing, and arguments are compared as JSON values."""
+    """Returns the content of parts for a comparison, without empty texts, and with arguments as JSON values."""
     return [_content_of(part) for part in parts if not (isinstance(part, TextPart) and not part.content)]
 
 
@@ -445,7 +444,7 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
 
 
 def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the steps of provider-run tools, for display: the kept turn is what is sent back."""
+    """Yields the activity of hosted tools for display. Only the stored turn is sent back."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield NativeToolCallPart(_name(step), _arguments(step), step.id, provider_name=provider)
@@ -461,7 +460,7 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
 
 
 def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the files of an answer whose data it has, and compactions."""
+    """Yields the files of an answer that include their data, and compactions."""
     for file in reply.files:
         if file.data is not None:
             media_type = file.media_type or "application/octet-stream"
@@ -483,12 +482,12 @@ def _arguments(call: HostedCall) -> dict[str, Any]:
 
 
 def _finish_reason(reply: Reply) -> Any:
-    """Returns pydantic-ai's finish reason. For a refusal the agent raises an error instead of retrying."""
+    """Returns pydantic-ai's finish reason. For a refusal, the agent then raises an error instead of retrying."""
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
 
 
 def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
-    """Returns what pydantic-ai has no field for: provider data, citations, files without data, warnings."""
+    """Returns data without a field in pydantic-ai: provider data, citations, files without data, warnings."""
     warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]

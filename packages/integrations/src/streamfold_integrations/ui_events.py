@@ -1,4 +1,4 @@
-"""A stream or a tool run as events of a UI protocol."""
+"""Converts a stream or a tool run to events of a UI protocol."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UIWriter(ABC):
     """Writes the events of one protocol, without I/O: its methods return the events to send.
 
     Attributes:
-        whole_calls_replace: whether a complete call replaces the pieces that readers have seen of it.
+        whole_calls_replace: whether a complete tool call replaces its pieces in the reader.
     """
 
     whole_calls_replace = False
@@ -84,14 +84,15 @@ class UIWriter(ABC):
 
     @abstractmethod
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterable[UIEvent]:
-        """Returns the last events of a run that ended in order; `pending` has the calls that it waits for.
+        """Returns the last events of a run that ended in order. `pending` has the tool calls that a paused run waits
+        for.
 
         Args:
-            signatures: of those calls, by their ids.
+            signatures: the signatures of pending tool calls by id.
         """
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id by which readers know a call."""
+        """Returns the id of a tool call for readers."""
         return call_id
 
     @abstractmethod
@@ -104,7 +105,7 @@ class UIWriter(ABC):
 
 
 class AnswerEvents:
-    """Gives one answer of the model to a writer, in the order of its parts."""
+    """Passes one answer of the model to a writer, in the order of its parts."""
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
@@ -157,7 +158,7 @@ class AnswerEvents:
 
 
 def error_text(error: Exception) -> str:
-    """Returns the text of an error for a person: the provider's message, but nothing about the server itself."""
+    """Returns the text of an error for a user: the provider's message, but no details of your server."""
     redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
     if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
         return "the server is misconfigured for this model; see its log"
@@ -176,7 +177,7 @@ async def run_events(
     on_pause: OnPause | None = None,
     on_end: OnPause | None = None,
 ) -> AsyncIterator[UIEvent]:
-    """Yields the events of a run. Failures become events and are logged; nothing is raised."""
+    """Yields the events of a run. A failure is logged and becomes an event; no exception is raised."""
     for event in writer.start():
         yield event
     answer: AnswerEvents | None = None
@@ -235,7 +236,7 @@ async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> Asyn
 
 
 def _report(error: Exception) -> None:
-    """Logs a failure: a provider's in one line, everything else with its traceback."""
+    """Logs a failure: an error of a provider in one line, another exception with its traceback."""
     if isinstance(error, StreamfoldError):
         _logger.warning("the answer for a user interface failed: %s: %s", type(error).__name__, error)
     else:

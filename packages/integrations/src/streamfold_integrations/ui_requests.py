@@ -1,7 +1,7 @@
 """Requests of user interfaces: conversations, approvals and their signatures, external results.
 
-A signature is a nonce and a digest of the owner, the conversation, the call and the nonce. The journal of the run keeps
-the nonce, so that each approval is accepted once.
+A signature is a nonce and a digest of owner, conversation, tool call and nonce. The journal stores the nonce, so that
+each approval is accepted once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MESSAGE_MEMBERS = ("role", "tool_calls", "function_call", "tool_call_id", "name
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's decision about a call.
+    """A user's decision about a tool call.
 
     Attributes:
-        call_id: the call, as the user interface knows it.
-        reason: why it was denied, for the model.
-        signature: of the call, if the server signed it.
-        nonce: of a signature that was checked; else the id of the approval, as the client sent it.
+        call_id: the id of the tool call in the user interface.
+        reason: the reason of a denial, for the model.
+        signature: the signature of the tool call, if the server has signed it.
+        nonce: the nonce of a checked signature; otherwise the approval's id from the client.
     """
 
     call_id: str
@@ -43,7 +43,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ExternalResult:
-    """The result of a call that the user interface ran itself."""
+    """The result of a tool call that the user interface ran itself."""
 
     call_id: str
     content: Any
@@ -54,17 +54,17 @@ class ExternalResult:
 class UIRequest:
     """A request of a user interface.
 
-    All of it comes from the client, except `owner`, `signed` and `trust_client`.
+    All attributes come from the client, except `owner`, `signed` and `trust_client`.
 
     Attributes:
-        id: of the conversation. The client chose it: store data of the conversation under the owner and this id.
+        id: the id of the conversation, chosen by the client. Store data of the conversation by owner and id.
         messages: the conversation.
-        decisions: what a person decided about calls of the last turn.
-        results: the results of calls of the last turn that the user interface ran itself.
+        decisions: the user's decisions about tool calls of the last turn.
+        results: the results of the last turn's tool calls that the user interface ran itself.
         body: the request, unparsed.
-        owner: the user or tenant who sent it, as your application knows them.
-        signed: the decisions are signed for their calls, and for the owner.
-        trust_client: the client may call the tools with any arguments.
+        owner: the user or tenant who sent the request, as identified by your application.
+        signed: whether the decisions are signed for their tool calls and the owner.
+        trust_client: whether the client may call the tools with any arguments.
     """
 
     id: str
@@ -78,7 +78,7 @@ class UIRequest:
 
     @property
     def resumes(self) -> bool:
-        """True if the request continues a paused run: it has decisions, or ends with calls or their results."""
+        """True if the request continues a paused run: it has decisions, or ends with tool calls or their results."""
         last = self.messages[-1] if self.messages else None
         return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
 
@@ -92,24 +92,23 @@ class UIRequest:
         state: str | EllipsisType | None = ...,
         **options: Unpack[RunOptions],
     ) -> ToolRun:
-        """Returns the run that answers the request: a new one, or the one that waits for these decisions.
+        """Returns the run that answers the request: a new run, or the paused run that waits for these decisions.
 
         Args:
             instructions: a system message to put before the conversation. The client's own messages of the roles
                 system and developer are then left out, unless the client is trusted.
-            state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
-                is none, so that no decision is accepted. If the request continues that run (`resumes`), the calls,
-                their arguments and the conversation are those of the state, and only the decisions are the client's.
-                Otherwise the person sent a new message instead: the calls of the run are denied in the journal, and its
-                state should be replaced. By default your application saves no states.
+            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused; None if no run
+                is paused, so that no decision is accepted. If the request continues the paused run (`resumes`), tool
+                calls, arguments and conversation come from the state, and only the decisions from the client. Otherwise
+                the user has sent a new message: the tool calls of the paused run are denied in the journal, and its
+                state should be replaced. Default: your application saves no states.
             tools, options: see `run_tools`. `partial_tool_calls` is True by default: arguments are shown while they are
-                written. Decisions about a state need a `journal`: two requests at once may bring the same approval, and
-                its call runs once.
+                written. Decisions about a state need a `journal`, because two requests may bring the same approval at
+                the same time.
 
         Raises:
-            ConfigError: decisions can't be checked, because there is neither a state nor a secret, or no journal; a
-                decision isn't about a pending call with the arguments that were shown; the run began longer ago than
-                its journal keeps results; or as for `run_tools`.
+            ConfigError: a decision can't be checked (no state and no secret, or no journal), or is about another tool
+                call or other arguments; the run is older than the records of its journal; or as for `run_tools`.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
@@ -235,9 +234,9 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
 
 
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
-    """Returns a conversation in which every call has a result, except for those of its last message.
+    """Returns a conversation in which each tool call has a result, except for those of the last message.
 
-    A person may send a new message before a call was approved or has ended: its result says so.
+    A user may send a new message before a tool call was approved or has ended. Its result then reports that.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -253,14 +252,14 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
 
 
 def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
-    """Returns a conversation of a client without its approvals of calls that a provider runs (MCP servers).
+    """Returns a client's conversation without its approvals of tool calls that a provider runs (MCP servers).
 
-    The approval is the result of such a call, and the provider's own data of a turn may hold both too
+    A client could write such an approval itself, as the result of the tool call or in the provider's data of a turn
     (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write them itself. The
     results of approved calls stay in the turn.
 
     Args:
-        keep_last: keep such calls of the last turn, without results, so that they can be decided.
+        keep_last: keep such tool calls of the last turn, without results, for a decision.
     """
     given = list(messages)
     last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
@@ -288,9 +287,9 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
 
 
 def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the extras of an answer that a client sent back, without those that would change its message.
+    """Returns the extras of an answer from a client, without extras that would change the message.
 
-    Chat Completions merges extras into the message, and Responses puts the items of `output` beside it. The extras of
+    Chat Completions merges extras into the message, and Responses adds the items of `output` to it. Extras of real
     answers have none of these members.
     """
     kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
@@ -302,7 +301,7 @@ def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """Returns the calls of the last turn by their ids, with or without results."""
+    """Returns the tool calls of the last turn by id, with or without results."""
     for message in reversed(messages):
         if message.role != "tool":
             return {call.id: call for call in message.tool_calls}
@@ -310,7 +309,7 @@ def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
 
 
 def is_shown_as(call_id: str, shown: str) -> bool:
-    """Returns whether a user interface knows a call by this id: its own, or `ID~2` where the id was used before."""
+    """Returns whether a user interface uses this id for a tool call: the original id, or `ID~2` for a repeated id."""
     return shown == call_id or re.fullmatch(re.escape(call_id) + r"~\d+", shown) is not None
 
 
@@ -324,15 +323,15 @@ def media_part(
     file_id: str | None = None,
     name: str | None = None,
 ) -> ContentPart:
-    """Returns a part for a file of a request. Nothing is read from this machine, and nothing is fetched.
+    """Returns a content part for a file of a request, without reading or downloading the file.
 
     Args:
         kind: "image", "audio", or anything else for a document.
-        media_type: ignored if it is incomplete, such as `image/*`.
-        url: a data URL, or one that the provider fetches.
-        data: in base64.
-        file_id: of a file that the provider stores.
-        name: of a document.
+        media_type: the media type; ignored if incomplete, such as `image/*`.
+        url: a data URL, or a URL that the provider downloads.
+        data: the file's data in base64.
+        file_id: the id of a file at the provider.
+        name: the name of a document.
 
     Raises:
         ConfigError: the URL has another scheme, or the data is not base64.
@@ -362,12 +361,12 @@ def media_part(
 
 
 class Signatures:
-    """Signs the calls of an owner's conversation that a person must approve.
+    """Signs the tool calls of an owner's conversation that need approval.
 
     Args:
         secret: the signing secret.
-        owner: the user or tenant, as the application knows them.
-        chat_id: of the conversation.
+        owner: the user or tenant, as identified by the application.
+        chat_id: the id of the conversation.
 
     Raises:
         ConfigError: the secret is empty, as the value of a variable that isn't set.
@@ -380,10 +379,10 @@ class Signatures:
         self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
-        """Returns the signatures of the pending calls by their ids. A call that no model has made gets none.
+        """Returns the signatures of the pending tool calls by id. A tool call that no model has made gets no signature.
 
         Args:
-            shown: returns the id by which the user interface knows a call.
+            shown: returns the id of a tool call in the user interface.
         """
         signed: dict[str, str] = {}
         for waiting in run.pending:
@@ -399,7 +398,7 @@ class Signatures:
         return signed
 
     def check(self, call: ToolCall | None, given: str | None) -> str | None:
-        """Returns the nonce of a signature; None if the signature isn't of this call."""
+        """Returns the nonce of a signature; None if the signature is for another tool call."""
         nonce = (given or "").partition(".")[0]
         if call is None or given is None:
             return None
@@ -418,14 +417,14 @@ def checked_decisions(
     signatures: Signatures | None,
     where: str,
 ) -> tuple[Decision, ...]:
-    """Returns decisions, with the nonces of their signatures if the calls are signed.
+    """Returns decisions, with the nonces of their signatures if the tool calls are signed.
 
     Args:
-        calls: those of the last turn, by their ids.
+        calls: the tool calls of the last turn by id.
         where: the place of the decisions in the request.
 
     Raises:
-        ConfigError: there are two about one call, or one is not signed for its call.
+        ConfigError: two decisions are about one tool call, or a decision isn't signed for its tool call.
     """
     found: dict[str, Decision] = {}
     for decision in decisions:

@@ -1,4 +1,4 @@
-"""An adapter that reports what it reads to the code that writes the same answer again."""
+"""An adapter that reports each parsed event to the code that forwards or rewrites the answer."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class UnreadError(Exception):
 
 
 class ObservedAdapter(Adapter):
-    """An adapter that reports what it reads to a patcher and to a `Passthrough`.
+    """An adapter that reports each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: the members that events repeat around a text are read once.
+        skips: read the members that all events of a text repeat only once.
 
     Attributes:
-        known: a part of an answer of this API, or an error, has arrived.
-        unread: events have arrived, and none of them was such a part.
-        is_well_formed: all events so far have the shape that clients of this API accept.
-        failed: an error has arrived, in that shape.
-        passthrough: is told of each event, if set.
+        known: whether a part of an answer of this API, or an error, has arrived.
+        unread: whether events have arrived, but no part of an answer of this API.
+        is_well_formed: whether clients of this API accept the shape of all events so far.
+        failed: whether a well-formed error has arrived.
+        passthrough: gets each event, if set.
     """
 
     def __init__(self, adapter: Adapter, patcher: Any, *, skips: bool) -> None:
@@ -88,12 +88,12 @@ class ObservedAdapter(Adapter):
         return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
-        """Returns the members without a delta of the events since the last call."""
+        """Returns the members of new events that no delta represents."""
         extras, self._extras = self._extras, []
         return extras
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Decodes a truncated event, which is never forwarded: only its text counts."""
+        """Decodes a truncated event. Only its text is used, because the event is never forwarded."""
         return self._adapter.decode_cut(event)
 
     def _observed(
@@ -105,7 +105,7 @@ class ObservedAdapter(Adapter):
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Returns whether this payload, or an earlier one, has a member of an answer of this API, or of an error."""
+        """Returns whether this payload or an earlier payload has a member of this API's answers or errors."""
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known
@@ -120,5 +120,5 @@ class ObservedAdapter(Adapter):
 
 
 def _as_end(delta: Delta) -> Delta:
-    """Returns the finish reason of a response that another one continues as an end: that is for the client to do."""
+    """Returns a paused response as finished, because the client itself sends the next request."""
     return replace(delta, continues=False) if isinstance(delta, Finish) and delta.continues else delta

@@ -1,9 +1,9 @@
 """Forwards a valid stream unchanged, up to the first event that needs repair.
 
-`Passthrough` stands between `DeltaOrder` and the patcher that would write the answer again. It holds each event of the
-server until everything in it may be shown, and then forwards its bytes. The patcher is fed what was forwarded, and its
-output for that is discarded. So after each forwarded event the patcher is in the state of a client that has read it,
-and can take over at the first event that needs repair.
+`Passthrough` stands between `DeltaOrder` and the patcher. It delays each SSE event of the server until all of the event
+may be released, and then forwards its bytes. The patcher gets the forwarded events, too, and its output is discarded.
+So the patcher always has the state of a client that has read the forwarded events, and can start writing at the first
+event that needs repair.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _MOST_HELD = 2**14
 
 
 class Passthrough:
-    """Stands in for a patcher while an answer is forwarded unchanged.
+    """Replaces a patcher as long as an answer is forwarded unchanged.
 
-    An event waits while a part of it isn't released: the end of a call, for example, until something follows it. All
-    events behind it wait, too.
+    An SSE event waits until all of it is released; the end of a tool call, for example, waits for the next event. All
+    later events wait, too.
 
     Args:
         serializer: writes the answer from the first defect on.
-        texts: texts are compared as well as calls: a dialect reads them, and takes calls out of them.
+        texts: also compare texts, because a dialect parses tool calls in them.
 
     Attributes:
-        passes: nothing has been repaired yet.
-        differs: what was released isn't what the server sent.
-        ends: the last event says that the answer has ended, and nothing else.
-        left: the text that waited when the answer broke off.
+        passes: whether no event has been repaired so far.
+        differs: whether the released deltas differ from the server's events.
+        ends: whether the last event only ends the answer.
+        left: the delayed text when the answer broke off.
     """
 
     def __init__(self, serializer: StreamPatcher, *, texts: bool = False) -> None:
@@ -97,7 +97,8 @@ class Passthrough:
         return len(ends) == 1 or (not self._serializer.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
-        """Returns whether the server sent the same calls, and no other but those that clients see to be cut off."""
+        """Returns whether the server sent the same tool calls, apart from incomplete ones that clients recognise as
+        incomplete."""
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
         for text_field in self._calls:
@@ -113,7 +114,7 @@ class Passthrough:
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
-        """Takes the facts of an event, before any of them may be shown."""
+        """Records the deltas of an SSE event before they are released."""
         if not self.passes:
             return
         event = self._event
@@ -159,7 +160,7 @@ class Passthrough:
                     event.last = True
 
     def observe_chunk(self, chunk: StreamChunk) -> None:
-        """Notes the texts that were read in an event, before their deltas are fed in order."""
+        """Records the texts of an SSE event before their deltas are released."""
         if self.passes and not self._texts:
             if chunk.reasoning:
                 self._expect(self._fields[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
@@ -198,14 +199,16 @@ class Passthrough:
             self._end_call(number)
 
     def _observe_custom(self, call: ToolCallDelta) -> None:
-        """Counts a call of a custom tool. The patcher writes its pieces unchanged (`StreamPatcher.extras_of`)."""
+        """Counts a call of a custom tool. The patcher writes the pieces of such a call unchanged
+        (`StreamPatcher.extras_of`)."""
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
             self._calls.append(FieldProgress(call.id, call.name, custom=True))
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
-        """Notes that the server says that a call is complete, so that its end needn't wait for another event."""
+        """Records that the server has marked a tool call as complete, so that its end needn't wait for another
+        event."""
         text_field = self._calls[number]
         text = "".join(text_field.pieces)
         if text.strip() and is_complete_object(text):
@@ -221,7 +224,7 @@ class Passthrough:
             self._event.needs.append((text_field, text_field.said))
 
     def feed(self, delta: Delta) -> bytes:
-        """Releases a delta, in order. Returns its events once something was repaired; nothing before."""
+        """Releases a delta, in order. Returns the written events after the first repair, and nothing before."""
         if isinstance(delta, Meta):
             return b"" if self._passed else self._serializer.feed(delta)
         if self._gone and self._gone.pop(id(delta), None) is not None:
@@ -242,7 +245,7 @@ class Passthrough:
         return b"".join([self.feed(delta) for delta in deltas])
 
     def _shown(self, delta: Delta) -> Released:
-        """Returns a delta with its position."""
+        """Returns a released delta with its position."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
@@ -259,16 +262,16 @@ class Passthrough:
         return Released(delta, text_field, text, text_field.shown)
 
     def finish(self) -> bytes:
-        """Ends the answer. Returns its last events: see `feed`."""
+        """Ends the answer. Returns the last events: see `feed`."""
         self._finished = True
         return b"" if self.passes else self._serializer.finish()
 
     def release(self) -> bytes:
-        """See `StreamSerializer`. As long as nothing was rewritten, `fail` returns what waits."""
+        """See `StreamSerializer`. Before the first repair, `fail` returns the delayed events."""
         return b"" if self.passes else self._serializer.release()
 
     def forward(self, raw: bytes) -> bytes:
-        """Adds the bytes of the event that was observed. Returns the bytes that can be forwarded."""
+        """Adds the bytes of the observed event. Returns the bytes that can be forwarded now."""
         event, self._event = self._event, PendingEvent()
         event.raw = raw
         self._waiting.append(event)
@@ -281,10 +284,10 @@ class Passthrough:
         return b"".join(out)
 
     def flush(self, *, failed: bool = False) -> bytes:
-        """Returns everything that waits, at the end of an answer without defects.
+        """Returns all delayed bytes at the end of an answer without defects.
 
         Args:
-            failed: the answer failed: ends of calls that could then be run are left out.
+            failed: whether the answer failed. The ends of tool calls are then left out, so that clients can't run them.
         """
         left_out = [event for event in self._waiting if failed and not self._serializer.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
@@ -293,7 +296,7 @@ class Passthrough:
         return b"".join([event.raw for event in events if event not in left_out])
 
     def fail(self) -> bytes:
-        """Returns everything that waits except an end, and the error, at the end of an answer that broke off."""
+        """Returns the delayed bytes without the end of the answer, and the error, when an answer breaks off."""
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
@@ -305,7 +308,7 @@ class Passthrough:
         return self.left + self._serializer.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
-        """Ends the passthrough: forwarded bytes stay as they are. Returns the bytes to write after them."""
+        """Ends the passthrough. Returns the bytes to write after the forwarded ones."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []
@@ -317,9 +320,9 @@ class Passthrough:
         return right_place and all(text_field.may_show(need) for text_field, need in event.needs)
 
     def _pass(self, event: PendingEvent) -> bytes:
-        """Feeds an event to the patcher. Returns its bytes, unless the patcher can't follow it.
+        """Feeds an SSE event to the patcher. Returns the event's bytes, unless the patcher doesn't support the event.
 
-        Then it waits, with all later events, for the end or until too much waits: few servers need that.
+        An unsupported event waits, with all later events, for the end of the answer or until too many bytes wait.
         """
         told, self._passed = self._serializer.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._serializer.advance_past(payload) for payload in event.payloads if payload is not None]

@@ -1,4 +1,4 @@
-"""What `Passthrough` keeps of an answer: events that wait, and how much of each text was received and released."""
+"""State of `Passthrough`: delayed SSE events, and how much of each text was received and released."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
 
 @dataclass(slots=True)
 class FieldProgress:
-    """One text of the answer, or the head and the arguments of one call.
+    """Progress of one text of the answer, or of the head or the arguments of one tool call.
 
     Attributes:
-        id, name: of the call, as the server sent them.
-        ahead: the text that was received and not released.
+        id, name: the tool call's id and name, as the server sent them.
+        ahead: the text that was received but not released.
         said, shown, passed: how many characters were received, released, and forwarded.
-        pieces: of the received arguments.
-        late: how many characters at the end need not be released, because the server says that the call is complete.
-        custom: a call of a custom tool, in which nothing is repaired.
+        pieces: the pieces of the received arguments.
+        late: how many characters at the end needn't be released, because the server has marked the tool call as
+            complete.
+        custom: whether it is a call of a custom tool, which is never repaired.
     """
 
     id: str | None = None
@@ -35,21 +36,21 @@ class FieldProgress:
     custom: bool = False
 
     def may_show(self, position: int) -> bool:
-        """Returns whether everything before a position was released."""
+        """Returns whether the text before a position was released."""
         return position <= self.shown + (self.late if self.shown else 0)
 
 
 @dataclass(slots=True)
 class PendingEvent:
-    """An event of the server.
+    """An SSE event of the server.
 
     Attributes:
-        deltas: what it says, as the serializer is told it.
-        payloads: of it; more than one where nothing separates them.
-        needs: how far each text_field must have been released before it may be forwarded.
-        last: it says how the answer ends, and waits for that.
-        has_text: it says something beside calls.
-        raw: its bytes.
+        deltas: the deltas of the event, as the serializer gets them.
+        payloads: the payloads of the event; several if the blank line between them is missing.
+        needs: how far each text must have been released before the event may be forwarded.
+        last: whether the event ends the answer.
+        has_text: whether the event has more than tool calls.
+        raw: the bytes of the event.
     """
 
     deltas: list[Delta] = field(default_factory=list)
@@ -61,12 +62,12 @@ class PendingEvent:
 
     @property
     def ends_call(self) -> bool:
-        """True if it has the end of a call, beyond what was released of it."""
+        """True if the event has the end of a tool call, and that end wasn't released yet."""
         return any(_ends_call(text_field, position) for text_field, position in self.needs)
 
 
 class Released(NamedTuple):
-    """A delta that was released, with its text, what it adds there, and where that ends."""
+    """A released delta, with its text, the added characters, and their end position."""
 
     delta: Delta
     text_field: FieldProgress | None = None

@@ -1,4 +1,4 @@
-"""The parts of another program's request that decide how its answer is read. The server checks the request."""
+"""Reads tools and tool choice of another program's request. The request itself is checked by the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tools_asked(entries: Iterable[Any]) -> tuple[Tool, ...]:
 
 
 def choice_asked(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """Returns the tool choice of a request; "auto" for one that says nothing of its functions."""
+    """Returns the tool choice of a request; "auto" if the request has none for its functions."""
     if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
         return "none"
     try:

@@ -1,4 +1,4 @@
-"""Decodes an answer and writes it again, on the same API or another, without I/O."""
+"""Decodes an answer and serializes it again, for the same API or another, without I/O."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .observed_adapter import ObservedAdapter
 
 
 class StreamRewriter:
-    """Writes the body of one answer again: in order, with numbered and named calls, and with an end.
+    """Rewrites the body of one answer: in order, with numbered and named tool calls, and with an end.
 
-    Text and calls are written as they arrive (`ReplyWriter` says what waits). An answer that breaks off or can't be
-    read ends with the error of the API that is written; `error` has it.
+    Text and tool calls are written as they arrive; `ReplyWriter` describes the exceptions. An answer that breaks off or
+    can't be read ends with an error in the format of the written API. `error` has the exception.
 
     Args:
-        adapter: the wire format that is read.
-        serializer: writes the events. Id, model and time of the answer are those of the server, if it names them.
-        through: gets what is to be written in place of the serializer: `Passthrough`.
-        options: further arguments of `StreamDecoder`. Calls are written as they arrive, unless `partial_tool_calls` is
-            False.
+        adapter: the wire format of the input.
+        serializer: writes the events, with the server's id, model and time of the answer, if it sent them.
+        through: gets the deltas instead of the serializer: a `Passthrough`.
+        options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, tool calls are written as
+            they arrive.
 
     Attributes:
-        error: why the answer failed; None as long as it did not.
-        left: what `close` returned of a failed answer before the error.
+        error: the error of a failed answer; None otherwise.
+        left: the text that `close` returned before the error of a failed answer.
 
     >>> from streamfold.adapters.chat import ChatSerializer
     >>> rewriter = StreamRewriter("chat", ChatSerializer(id="", model=""))
@@ -71,7 +71,7 @@ class StreamRewriter:
         return self._decoder.warnings
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the events for `data`. The body may be cut anywhere."""
+        """Returns the events for a piece of the body, which may be cut anywhere."""
         out, before = b"", self._decoder.calls_begun
         try:
             out = self._written(self._decoder.feed(data), before)
@@ -82,10 +82,10 @@ class StreamRewriter:
         return out
 
     def close(self, *, interrupted: str | None = None) -> bytes:
-        """Ends the input. Returns the events that are left.
+        """Ends the input. Returns the remaining events.
 
         Args:
-            interrupted: how the input broke off, if it did not end by itself.
+            interrupted: why the input broke off; None for a regular end.
         """
         if self._ended:
             return b""

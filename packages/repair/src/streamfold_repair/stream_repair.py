@@ -1,7 +1,7 @@
 """Repairs the body of an answer without I/O: bytes of one wire format in, bytes of the same format out.
 
-The answer is decoded as any other, and written again from the first defect on: each call is written once and complete,
-or not at all, and a truncated answer ends with an error.
+The answer is decoded, and rewritten from its first defect on. Each tool call is written once and complete, or not at
+all. A truncated answer ends with an error.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _log = logging.getLogger("streamfold.repair")
 
 @dataclass(slots=True)
 class Repaired:
-    """The answer as it was read, and what was repaired. It is filled while the answer is read.
+    """The parsed answer, and its repairs. The attributes are filled while the answer is read.
 
     Attributes:
         warnings: the server's defects, and how each was handled.
-        reply: the whole answer, once it has ended in order.
-        error: why it failed, if it did.
+        reply: the complete answer, after it has ended in order.
+        error: the error of a failed answer.
     """
 
     warnings: tuple[ReplyWarning, ...] = ()
@@ -102,7 +102,7 @@ class RepairSettings:
     """How answers are repaired.
 
     Args:
-        adapter: the name of the adapter that reads them. None: by the path of the request.
+        adapter: the name of the adapter that parses answers. None: determined by the path of the request.
         dialect, start_in_reasoning, limits: see `StreamDecoder`.
         fill_finish_reason, partial_tool_calls: see `BaseRepairTransport`.
     """
@@ -120,23 +120,23 @@ class RepairSettings:
         StreamDecoder(self.adapter or "chat", dialect=self.dialect)  # raises ConfigError for an unknown dialect
 
     def api(self, path: str) -> str | None:
-        """Returns the name of the adapter for requests to this path; None if it isn't the path of a wire format."""
+        """Returns the name of the adapter for requests to this path; None if the path belongs to no wire format."""
         if self.adapter is not None:
             return self.adapter
         api = adapter_by_path(path)
         return api if api in _PATCHERS else None
 
     def stream(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
-        """Returns the repair of a streamed answer to a request with this body."""
+        """Returns a `StreamRepair` for the streamed answer to a request with this body."""
         return StreamRepair(self, api, request, redactor or Redactor())
 
     def whole(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> WholeRepair:
-        """Returns the repair of an answer that is not streamed."""
+        """Returns a `WholeRepair` for an answer that isn't streamed."""
         return WholeRepair(self, api, request, redactor or Redactor())
 
 
 class _Repair:
-    """The base of both repairs."""
+    """Base class of `StreamRepair` and `WholeRepair`."""
 
     def __init__(self, repairs: RepairSettings, api: str, request: Mapping[str, Any], redactor: Redactor) -> None:
         patcher = _PATCHERS[api]
@@ -165,7 +165,7 @@ class _Repair:
 class StreamRepair(_Repair):
     """Repairs one streamed answer.
 
-    Events are forwarded unchanged up to the first defect; from there on they are written again. See `Passthrough`.
+    Events are forwarded unchanged up to the first defect, and rewritten from there on. See `Passthrough`.
     """
 
     def __init__(self, repairs: RepairSettings, *others: Any) -> None:
@@ -191,23 +191,23 @@ class StreamRepair(_Repair):
 
     @property
     def left(self) -> bytes:
-        """The text that was held back when the answer broke off, without the error."""
+        """The delayed text when the answer broke off, without the error."""
         return self._passthrough.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
         """Returns the bytes to forward now. Never raises: a failure is an event.
 
-        Events before the first one of this API are forwarded unchanged; so is a stream that has none. After the end,
-        nothing is forwarded that could be read as more of the answer.
+        Events before the first event of this API are forwarded unchanged. A stream without any event of this API is
+        forwarded unchanged, too. After the end, no event is forwarded that clients could read as a part of the answer.
         """
         parts = self._scanner.feed(data)
         return b"".join([(self._after_end if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
 
     def close(self, *, interrupted: str | None = None) -> bytes:
-        """Returns the rest of the answer, at the end of its body.
+        """Returns the rest of the answer after the end of the body.
 
         Args:
-            interrupted: how the connection broke, if it did.
+            interrupted: why the connection broke; None if it didn't.
         """
         if self._ended:
             out = self._after_end(b"", ends=True)
@@ -232,7 +232,7 @@ class StreamRepair(_Repair):
 
     @property
     def _unread(self) -> bool:
-        """True if nothing of this API has arrived, so that the body is forwarded unchanged."""
+        """True if no event of this API has arrived, so that the body is forwarded unchanged."""
         error, adapter = self._rewriter.error, self._adapter
         return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 
@@ -259,7 +259,7 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns the bytes to forward of those after the end of the answer."""
+        """Returns those bytes after the end of the answer that may be forwarded."""
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:
@@ -271,10 +271,10 @@ class StreamRepair(_Repair):
         return b""
 
     def _passed(self, raw: bytes, *, whole: bool = True) -> bytes:
-        """Returns the bytes to forward after an event was read, or those that are written in its place.
+        """Returns the bytes of a parsed event, or its replacement.
 
         Args:
-            whole: the bytes are an event, not the body of an answer that wasn't streamed.
+            whole: whether the bytes are an SSE event, rather than the body of an answer that wasn't streamed.
         """
         rewriter, passthrough = self._rewriter, self._passthrough
         right = self._is_faultless() and self._adapter.is_well_formed and (not raw or _EVENT.fullmatch(raw) is not None)
@@ -310,14 +310,14 @@ class StreamRepair(_Repair):
 
 
 class WholeRepair(_Repair):
-    """Repairs one answer that is not streamed."""
+    """Repairs one answer that isn't streamed."""
 
     def repair(self, body: bytes) -> bytes:
         """Returns the repaired body, or the same one.
 
         Raises:
-            StreamError: the body is an error, or has a call with broken arguments that a client would run.
-            UnreadError: it isn't an answer of this API.
+            StreamError: the body is an error, or has a tool call with broken arguments that a client would run.
+            UnreadError: the body isn't an answer of this API.
         """
         decoder = StreamDecoder(self._adapter, **self._options)
         try:

@@ -1,4 +1,4 @@
-"""The transport that repairs answers, over httpx or httpx2: the two differ in the name of the package only."""
+"""The transport that repairs answers, for httpx and httpx2, which differ only in the name of the package."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ _UNREADABLE = 422
 
 
 class BaseRepairTransport:
-    """Sends requests as they are, and repairs the answers of language models.
+    """Sends requests unchanged, and repairs the answers of language models.
 
     An answer is repaired if its status is 200 and the path of its request belongs to a wire format
-    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`); everything else is left alone. A call
-    that could be run by mistake is never forwarded. An answer that breaks off ends with an error, which the client
-    raises. Other members of an event stay in it. `response.extensions["streamfold"]` is a `Repaired`; the logger
-    `streamfold.repair` has the same.
+    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`). All other responses are forwarded
+    unchanged. An incomplete tool call is never forwarded as complete. An answer that breaks off ends with an error,
+    which the client raises. `response.extensions["streamfold"]` is a `Repaired`, which the logger `streamfold.repair`
+    logs, too.
 
     Args:
-        transport: sends the requests. Default: httpx's own, async or not as the client is. It is closed with this one.
-        adapter: the name of the adapter that reads every answer, whatever the path. Default: by the path.
+        transport: sends the requests, and is closed with the RepairTransport. Default: the HTTP library's own
+            transport.
+        adapter: the name of the adapter for all answers. Default: determined by the path of each request.
         dialect, start_in_reasoning: see `StreamDecoder`.
         fill_finish_reason: write a finish reason if the server sent none although the answer ended in order.
-        limits: how much of an answer is accepted.
-        partial_tool_calls: forward the arguments of a call as they arrive, except for the last character, which waits
-            for the event behind the call. False: calls are written whole, at the end.
+        limits: limits of the size of an answer.
+        partial_tool_calls: forward the arguments of a tool call as they arrive, except for the last character, which
+            waits for the next event. False: write each tool call in one piece at the end.
 
     Raises:
         ConfigError: an unknown adapter or dialect.
@@ -101,7 +102,7 @@ class BaseRepairTransport:
             self._transport.close()
 
     def _details(self, request: Any, response: Any) -> _RequestDetails | None:
-        """Returns what a repair needs of a request; None if its answer isn't to be repaired."""
+        """Returns the details of a request that a repair needs; None if the answer isn't repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
@@ -117,7 +118,7 @@ class BaseRepairTransport:
         return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
     def _whole(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Returns a response that isn't streamed, repaired; the same object if there is nothing to repair."""
+        """Returns a repaired response that isn't streamed; the same object if it needs no repair."""
         if details.stream:
             return self._as_stream(http, details, response)
         repair = self._repairs.whole(details.api, details.body, details.redactor)
@@ -138,7 +139,7 @@ class BaseRepairTransport:
         return response
 
     def _as_stream(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Returns a whole answer as the stream that was requested; the same response if it isn't an answer."""
+        """Converts a whole answer to the requested stream. Returns the same response if it isn't an answer."""
         repair = self._repairs.stream(details.api, details.body, details.redactor)
         try:
             body = repair.feed(_decoded(http, response)) + repair.close()
@@ -178,7 +179,7 @@ def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = N
 
 
 def _kept(http: Any, response: Any, raw: bytes) -> Any:
-    """Returns a response with the same encoded body, which can be read again."""
+    """Returns a response with the same encoded body that can be read again."""
     stream = _bodies(http)[2](raw)
     headers, extensions = response.headers.raw, response.extensions
     return http.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
@@ -193,7 +194,7 @@ def _decoded(http: Any, response: Any) -> bytes:
 
 
 class _Body:
-    """The repaired body of an answer. A second read continues where the first one stopped."""
+    """The repaired body of an answer. A second iteration continues where the first one stopped."""
 
     def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
         self._http = http
@@ -201,7 +202,8 @@ class _Body:
         self._repair = repair
 
     def _broken(self, error: Exception) -> tuple[bytes, Exception | None]:
-        """Returns the end of an answer that was complete when its connection broke; else held text and the error."""
+        """Returns the end of an answer whose connection broke: the regular end if the answer was complete, otherwise
+        delayed text and the error."""
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
         return (self._repair.left, error) if self._repair.repaired.reply is None else (end, None)
 
@@ -253,7 +255,7 @@ class _SyncBody(_Body):
 
 
 def _library(request: Any) -> Any:
-    """Returns the package that a request is from: httpx or httpx2."""
+    """Returns the package of a request object: httpx or httpx2."""
     return sys.modules[type(request).__module__.partition(".")[0]]
 
 

@@ -1,1 +1,1 @@
-"""Stream patchers: serializers that also write what an event says beside its deltas, one for each API."""
+"""Stream patchers, one for each API: serializers that also write the members of events without a delta."""

@@ -1,7 +1,7 @@
 """Patches streams of the Messages API.
 
-Text, thinking, calls and the end are written from what the engine read, in the server's blocks. Blocks of the server's
-own tools, citations, signatures and members without a delta are written unchanged.
+Text, thinking, tool calls and the end are written from the engine's deltas, in the server's blocks. Blocks of hosted
+tools, citations, signatures and members without a delta are written unchanged.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         super().start_block(kind, {**said, **members})
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Everything else that is an extra here was in an event, and was written with it."""
+        """Writes nothing, because the extra was part of an event and was written with that event."""
         if name != UNMODELLED:
             return
         if self.open_call is not None:  # behind the call that is being written
@@ -189,7 +189,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         return {**said, "type": "message_delta", "delta": delta, "usage": _object(said.get("usage")) or least}
 
     def _reason(self, written: str | None) -> str | None:
-        """Returns the server's own stop reason, unless what is written says something else."""
+        """Returns the server's stop reason, unless it contradicts the written blocks."""
         finish = self.finish_reason
         if finish is None or written is None:
             return written

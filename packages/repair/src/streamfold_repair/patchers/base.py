@@ -1,4 +1,4 @@
-"""Serializers that write a server's own answer again, with everything in it that no delta has."""
+"""The base of serializers that rewrite a server's answer, including the members without a delta."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event t
 
 
 class StreamPatcher(StreamSerializer):
-    """The base of the patchers, one for each wire format, which also derive from the serializer of that format.
+    """Base class of the patchers. Each patcher also derives from the serializer of its wire format.
 
-    Of a serializer they use and override public members alone.
+    Patchers use and override only public members of a serializer.
 
     Attributes:
         calls_have_ids: whether clients need the ids of calls.
-        reason_names_calls: whether the finish reason of an answer with calls must say so.
+        reason_names_calls: whether an answer with tool calls needs a special finish reason.
     """
 
     calls_have_ids = True
@@ -33,37 +33,37 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def accepts(self, payload: Any, name: str) -> bool:
-        """Returns whether an event has the shape that clients of this API accept, after those before it."""
+        """Returns whether clients of this API accept the shape of an event after the previous events."""
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Reads the members of an event that have no delta. Returns those with a place among the deltas."""
+        """Reads the members of an event without a delta. Returns those that have a position among the deltas."""
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        """Returns an answer that was not streamed, with what is wrong in it corrected."""
+        """Returns a repaired answer that wasn't streamed."""
 
     @abstractmethod
     def follows(self, payload: Any) -> bool:
-        """Moves to where a client is that has read this event of the server. Returns whether that is possible."""
+        """Changes to the state of a client that has read this event. Returns whether that is possible."""
 
     def advance_past(self, payload: Any) -> bytes | None:
-        """Takes note that an event of the server, whose deltas were fed, is forwarded unchanged.
+        """Records that an event, whose deltas were fed, is forwarded unchanged.
 
-        Returns None if what is written next would come after it, else what is to be written instead of it.
+        Returns None if later output follows the event, otherwise the output to write instead of the event.
         """
         is_possible = self.follows(payload)
         written = self.drain()
         return None if is_possible else written
 
     def is_unfinished(self, body: Any) -> bool:
-        """Returns whether a body that was not streamed is not an answer yet: the server is still working on it."""
+        """Returns whether a body that wasn't streamed is still in progress at the server."""
         return False
 
     def is_duplicate(self, payload: Any) -> bool:
-        """Returns whether an event differs from the one before only in its text: it need not be looked at."""
+        """Returns whether an event differs from the previous event only in its text."""
         return False
 
     def passes_over(self, raw: bytes) -> bool:
-        """Returns whether clients ignore an event, because they don't know its name."""
+        """Returns whether clients ignore an event because its name is unknown."""
         return False

@@ -1,7 +1,7 @@
 """Patches streams of Chat Completions.
 
-Text, calls, usage and the finish reason are written from what the engine read. All other members of an event (log
-probabilities, fingerprints, filter results, whatever a provider adds) are written unchanged.
+Text, tool calls, usage and the finish reason are written from the engine's deltas. All other members of an event (log
+probabilities, fingerprints, filter results and so on) are written unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         others: see `ChatSerializer`.
 
     Attributes:
-        calls_have_ids: the call of this answer is not a `function_call` that the request asked for.
+        calls_have_ids: False for a `function_call` of the old API, which has no id.
     """
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
@@ -105,7 +105,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return False
 
     def _has_told(self, message: Any) -> bool:
-        """True if who reads only the deltas has what a message beside an empty one says: its text, and its calls."""
+        """Returns whether a client that reads only deltas gets the text and the tool calls of a complete `message`."""
         if not isinstance(message, dict):
             return True
         calls = message.get("tool_calls")
@@ -113,14 +113,16 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return has_calls and (self._has_text or not message.get("content"))
 
     def _is_numbered(self, name: str, value: Any) -> bool:
-        """True if OpenAI's client adds a value to those before it: of a list that continues it wants the positions."""
+        """Returns whether OpenAI's client merges a value with earlier ones, for which it needs the positions of list
+        items."""
         if isinstance(value, dict):
             return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
         is_first = not isinstance(value, list) or not self._listed.get(name)
         return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
-        """True if a call has the next number, or a known one: clients put calls in a list (calls/index_from_one)."""
+        """Returns whether a tool call has a known or the next index: clients store tool calls in a list
+        (calls/index_from_one)."""
         right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
         self._numbers.add(entry["index"])
         return right
@@ -161,7 +163,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return [ExtraPart(UNMODELLED, rests)] if any(rests) else []
 
     def _identify(self, payload: dict[str, Any]) -> None:
-        """The first id, model and time of an answer stay those of all its chunks."""
+        """Gives all chunks of an answer the id, model and time of the first chunk."""
         said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
         if not self.id and isinstance(said_id, str):
             self.id = said_id
@@ -171,7 +173,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self.created = as_count(created) or 0
 
     def _keep(self, *rests: dict[str, Any]) -> None:
-        """Keeps members for the next chunk; where it has other values for them already, it is written now."""
+        """Stores members for the next chunk. If that chunk already has other values for them, it is written first."""
         said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
         if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
             self.write_delta({})
@@ -181,7 +183,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
                     kept[name] = value
 
     def _numbered(self, name: str, value: Any) -> Any:
-        """Returns a value whose lists of objects have positions, as they are counted in the whole answer.
+        """Returns a value in whose lists each object has its position, counted over the whole answer.
 
         OpenAI's client raises an error for a list without them in a delta (fixtures/litellm/anthropic_think_say_call).
         """
@@ -233,7 +235,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return out
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Everything that is an extra here was in an event, and is kept with it."""
+        """Writes nothing, because the extra was part of an event and is stored with that event."""
         if name == UNMODELLED:
             scalars, *rests, of_delta = value
             self._scalars |= scalars
@@ -299,7 +301,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
 
 
 def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the pieces of calls in a chunk that is right."""
+    """Returns the pieces of tool calls in a valid chunk."""
     first = [choice["delta"] for choice in payload.get("choices") or () if not choice["index"]]
     return [entry for delta in first for entry in delta.get("tool_calls") or ()]
 

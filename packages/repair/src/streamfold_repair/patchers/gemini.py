@@ -1,7 +1,7 @@
 """Patches streams of Gemini's API.
 
-Text, thoughts, calls and the end are written from what the engine read. Parts of other kinds (code and its results,
-images), signatures of texts, and members without a delta are written unchanged.
+Text, thoughts, tool calls and the end are written from the engine's deltas. Other parts (code and its results, images),
+signatures of texts, and members without a delta are written unchanged.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
             self.write_part({"text": delta.text, "thought": True, **rest})
 
     def write_refusal(self, delta: RefusalDelta) -> None:
-        """It is in a member of the chunk, which was written."""
+        """Writes nothing, because the refusal is a member of the chunk, which was already written."""
 
     def write_extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""

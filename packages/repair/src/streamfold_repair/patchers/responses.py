@@ -1,7 +1,7 @@
 """Patches streams of the Responses API.
 
-Text, calls and the end are written from what the engine read, at the position that the events name. Members without a
-delta, and items of hosted tools with all of their events, are written unchanged, under the positions of this answer.
+Text, tool calls and the end are written from the engine's deltas, at the positions in the events. Members without a
+delta, and items of hosted tools with all their events, are written unchanged, except for their positions.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return True
 
     def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
-        """True if who reads only the events has every call of the final list."""
+        """Returns whether a client that reads only the events gets every tool call of the final list."""
         if item.get("call_id"):
             self._calls.update(_ids(item))
         return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
@@ -125,9 +125,10 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._told.add(output)
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """True if who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas).
+        """Returns whether a client that reads only the pieces of a tool call gets its arguments
+        (fixtures/responses/no_deltas).
 
-        Where another item is open, who goes by the pieces alone is lost anyway.
+        If another item is open, such a client fails anyway.
         """
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
@@ -174,7 +175,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
-        """Takes what an event says, where its deltas have their place."""
+        """Records the members of an event at the position of its deltas."""
         kind, item = str(payload.get("type")), _object(payload.get("item"))
         if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             for at, one in enumerate(_dicts(response.get("output"))):
@@ -284,7 +285,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().finish_item(index, item)
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
-        """Adds to an item what the server said of it beside its text."""
+        """Adds the members of the server's item, except its text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
@@ -295,7 +296,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns what a server that gives no ids said of an item: the one of its text, in its place if it has one."""
+        """Returns the members of an item without an id, found by its text, and by its position if it has one."""
         alike = {
             place: said
             for place, said in self._items.items()
@@ -318,8 +319,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Everything else that is an extra here was in an event, and was written with it, but for items that only the
-        final list has."""
+        """Writes only items that are only in the final list. All other extras were part of an event and were written
+        with it."""
         if name == UNMODELLED:
             self._place_event(value)
         elif name == "output" and value.get("type") not in _WRITTEN_ITEMS and not self._is_written(value):
