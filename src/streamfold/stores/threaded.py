@@ -27,7 +27,7 @@ _limiters: RunVar[WeakKeyDictionary[ThreadedCalls, anyio.CapacityLimiter]] = Run
 
 
 class Availability:
-    """Whether a store may be called. After a failure, a store isn't called for a second.
+    """True if a store may be called. After a failure, a store isn't called for a second.
 
     Attributes:
         failure: the error of the last call; None if that call succeeded.

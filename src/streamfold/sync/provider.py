@@ -170,7 +170,7 @@ class Provider:
         with_reply: bool = False,
         **options: Unpack[ChatOptions],
     ) -> T | tuple[T, Reply]:
-        """Returns an answer as a value of a type. If an answer doesn't fit the type, the model is asked again.
+        """Returns an answer as a value of a type. If an answer doesn't fit the type, a new request is sent.
 
         Args:
             form, messages, tools, attempts, with_reply, options: as in `streamfold.extract`.
