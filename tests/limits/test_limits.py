@@ -676,7 +676,7 @@ async def test_a_store_out_of_reach_locally() -> None:
         "a", max_concurrent=4, max_cost_per_day=1, replicas=2, store="valkey://127.0.0.1:1/0", on_store_error="local"
     )
     async with limiter.reserve(max_wait=0) as reservation:
-        with pytest.raises(LimitReachedError, match="is reserved for requests in flight"):
+        with pytest.raises(LimitReachedError, match="requests in flight have reserved"):
             await limiter.acquire(max_wait=0)  # no cost is known
         reservation.charge(None, Cost(Decimal("0.1")))
     async with limiter.reserve(max_wait=0) as reservation, limiter.reserve(max_wait=0):
