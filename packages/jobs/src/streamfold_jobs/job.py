@@ -22,7 +22,7 @@ from streamfold.tools import as_tools
 from streamfold.types import ToolLike
 
 from .answers import Answer, JobSummary
-from .ledger import DONE, ERROR, Ledger
+from .ledger import Ledger
 from .live_requests import LiveBackend, Pacing
 from .provider_batches import ProviderBatchBackend
 from .queue import JobBackend, RowQueue
@@ -219,14 +219,13 @@ class BatchJob:
         return self
 
     async def __anext__(self) -> Answer:
-        states = self._queue.states
         while not self._ready:
-            if self._next >= len(states):
+            if self._next >= self._queue.count:
                 self._read = True
                 raise StopAsyncIteration
-            if states[self._next] in (DONE, ERROR):
+            if group := self._queue.ended_rows(self._next, _BATCH):
                 # On this thread: another one would wait for Python's lock after each row.
-                self._ready = deque(self.ledger.answers(*self._next_group()))
+                self._ready = deque(self.ledger.answers(self._next, len(group)))
             elif self._ended:
                 raise self._queue.stopped or StreamfoldError(
                     "the job has ended: leave its block only after its answers"
@@ -236,12 +235,6 @@ class BatchJob:
         answer = self._ready.popleft()
         self._next = answer.number + self._settings.shard[1]
         return answer
-
-    def _next_group(self) -> tuple[int, int]:
-        """Returns the next row, and how many rows from there on have ended, up to a limit."""
-        step = self._settings.shard[1]
-        states = self._queue.states[self._next : self._next + _BATCH * step : step]
-        return self._next, next((at for at, state in enumerate(states) if state not in (DONE, ERROR)), len(states))
 
     async def _send_rows(self) -> None:
         """Sends all rows that have no answer, and commits what is written to the ledger meanwhile."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from random import random
@@ -42,7 +42,6 @@ from streamfold.middleware import BaseChatModel, forward, get_model_info
 from streamfold.types import ChatParams, ModelInfo
 
 from .answers import Answer, error_members
-from .ledger import SENT
 from .queue import RowQueue
 from .rows import Row
 from .settings import JobPausedError, JobSettings
@@ -72,12 +71,11 @@ class LiveBackend:
 
     async def send_rows(self, queue: RowQueue) -> None:
         """See `JobBackend`."""
-        todo = queue.pending()
         async with anyio.create_task_group() as watching:
             watching.start_soon(self._watch, queue)
             async with anyio.create_task_group() as workers:
                 for _ in range(queue.settings.concurrency):
-                    workers.start_soon(self._worker, queue, todo)
+                    workers.start_soon(self._worker, queue)
             watching.cancel_scope.cancel()
         if self._denied and not queue.stopped:
             if queue.summary.recorded or (self._answered and len(self._denied) < _FEW_DENIALS):
@@ -89,24 +87,24 @@ class LiveBackend:
         await queue.stopping.wait()
         self._requests.stop()
 
-    async def _worker(self, queue: RowQueue, todo: Iterator[tuple[int, bytes | Mapping[str, Any]]]) -> None:
-        for number, raw in todo:
-            if queue.stopped:
-                return
-            try:
-                if (row := await queue.row(number, raw)) is not None:
+    async def _worker(self, queue: RowQueue) -> None:
+        try:
+            while (row := await queue.next_row()) is not None:
+                try:
                     await self._row(queue, row)
-            except JobPausedError as error:
-                queue.stop(str(error), error.__cause__)
-            except Exception as error:  # of the caller's check or tools: rows in flight are not lost
-                place = queue.rows.place(number)
-                queue.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
+                except JobPausedError:
+                    raise
+                except Exception as error:  # of the caller's check or tools: rows in flight are not lost
+                    place = queue.rows.place(row.number)
+                    queue.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
+        except JobPausedError as error:
+            queue.stop(str(error), error.__cause__)
 
     async def _row(self, queue: RowQueue, row: Row) -> None:
-        if queue.states[row.number] == SENT and queue.settings.in_flight == "error":
+        if queue.was_sent(row.number) and queue.settings.in_flight == "error":
             lost = {"type": "InFlight", "message": "it had been sent when the job died; the answer is lost"}
             queue.record(Answer(row.id, row.number, error=lost))
-            await queue.ledger.written()
+            await queue.written()
             return
         earlier = 0  # denials before the request was sent
 
@@ -128,8 +126,7 @@ class LiveBackend:
                 self._pause(queue)
             return
         if answer is None:
-            queue.budget.release(row.number)
-            queue.notify()
+            queue.give_up(row)
         else:
             queue.record(answer)
             if answer.error is None:

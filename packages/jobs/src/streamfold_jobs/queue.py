@@ -5,7 +5,7 @@ Rows may be sent in several ways: as live requests, or in batches of the provide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
@@ -29,7 +29,7 @@ class JobBackend(Protocol):
     via: str
 
     async def send_rows(self, queue: RowQueue) -> None:
-        """Sends every row of `queue.pending()`, until all have ended or the queue is stopped.
+        """Sends every row of `queue.next_row()`, until all have ended or the queue is stopped.
 
         Everything about a request must be in the ledger before it is sent: the process may be killed at any moment, and
         the next one continues with the rows that are left.
@@ -37,13 +37,14 @@ class JobBackend(Protocol):
 
 
 class RowQueue:
-    """The rows of a job, and the state of each.
+    """The rows of a job, the state of each, and the budget (`max_cost`).
 
     Attributes:
+        rows: the rows, whatever their state.
+        ledger: for what a backend itself has to remember.
         summary: what the job has done so far.
-        budget: the budget (`max_cost`).
-        states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
         stopped: why no more rows are sent; None while they are.
+        stopping: set when the queue is stopped.
         status_text: what the job is doing, where the summary doesn't say it.
     """
 
@@ -51,10 +52,12 @@ class RowQueue:
         self.rows = rows
         self.ledger = ledger
         self.settings = settings
-        self.name = name
         self.summary = JobSummary()
-        self.budget = JobBudget(settings.max_cost, self.summary)
-        self.states = bytearray()
+        self._name = name
+        self._budget = JobBudget(settings.max_cost, self.summary)
+        # One byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
+        self._states = bytearray()
+        self._pending: Iterator[tuple[int, bytes | Mapping[str, Any]]] = iter(())
         self.stopped: JobPausedError | None = None
         self.status_text = ""
         self.stopping = anyio.Event()
@@ -73,50 +76,91 @@ class RowQueue:
         if self.settings.max_cost is not None:
             for model in self.rows.models() or {None}:
                 if not priced(model):
-                    raise ConfigError(f"max_cost: {unpriced(model or self.name)}")
+                    raise ConfigError(f"max_cost: {unpriced(model or self._name)}")
         first, step = self.settings.shard
         rows = {"rows": self.rows.digest(), "shard": f"{first}/{step}"}
         before = self.ledger.settings()
         count = int(before["count"]) if before.get("rows") == rows["rows"] and "count" in before else None
         count = self.rows.check() if count is None else count
         self.ledger.begin({**rows, "count": str(count), **identity})
-        self.states = self.ledger.states(count)
+        self._states = self.ledger.states(count)
         self.summary = self.ledger.summary(len(range(first, count, step)))
         if self.settings.retry_errors:
-            self.states = self.states.replace(bytes([ERROR]), bytes([0]))
+            self._states = self._states.replace(bytes([ERROR]), bytes([0]))
             self.summary.recorded, self.summary.errors = self.summary.done, 0
-        self.budget = JobBudget(self.settings.max_cost, self.summary)
+        self._budget = JobBudget(self.settings.max_cost, self.summary)
+        self._pending = (
+            (number, raw)
+            for number, raw in enumerate(self.rows)
+            if number % step == first and not self.has_ended(number)
+        )
 
-    def pending(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
-        """Yields the numbers of the rows that have no answer, and the rows, unparsed."""
-        first, step = self.settings.shard
-        for number, raw in enumerate(self.rows):
-            if number % step == first and self.states[number] not in (DONE, ERROR):
-                yield number, raw
+    async def next_row(self, skip: Container[int] = ()) -> Row | None:
+        """Returns the next row without an answer; None at the end, or once the queue is stopped.
 
-    async def row(self, number: int, raw: bytes | Mapping[str, Any]) -> Row | None:
-        """Returns a parsed row. If it is invalid, records that as its answer and returns None."""
-        try:
-            return self.rows.parse(number, raw)
-        except ConfigError as error:
-            self.record(Answer(self.rows.name(number, raw), number, error=error_members(error)))
-            await self.ledger.written()
-            return None
+        That a row is invalid is recorded as its answer.
+
+        Args:
+            skip: numbers of rows that are left out.
+        """
+        while not self.stopped and (found := next(self._pending, None)) is not None:
+            number, raw = found
+            if number in skip:
+                continue
+            try:
+                return self.rows.parse(number, raw)
+            except ConfigError as error:
+                self.record(Answer(self.rows.name(number, raw), number, error=error_members(error)))
+                await self.written()
+        return None
+
+    @property
+    def count(self) -> int:
+        """The number of all rows, those of other shards too."""
+        return len(self._states)
+
+    def was_sent(self, number: int) -> bool:
+        """Returns whether a row is marked as sent, by this job or an earlier one that was killed."""
+        return self._states[number] == SENT
+
+    def has_ended(self, number: int) -> bool:
+        """Returns whether a row has an answer or an error."""
+        return self._states[number] in (DONE, ERROR)
+
+    def ended_rows(self, first: int, most: int) -> range:
+        """Returns the numbers of the rows from `first` on that have all ended; no more than `most`."""
+        step = self.settings.shard[1]
+        numbers = range(first, len(self._states), step)[:most]
+        ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))
+        return numbers[:ended]
 
     async def mark_sent(self, *rows: Row) -> None:
         """Marks rows as sent. The mark is on disk when this returns."""
         for row in rows:
             self.ledger.mark_sent(row.number, row.id)
-            self.states[row.number] = SENT
-        await self.ledger.written()
+        self.note_sent(row.number for row in rows)
+        await self.written()
+
+    def note_sent(self, numbers: Iterable[int]) -> None:
+        """Notes rows that are marked in the ledger already."""
+        for number in numbers:
+            self._states[number] = SENT
 
     async def unmark(self, *rows: Row) -> None:
         """Removes the mark: the server refused the request unread, which doesn't count as a try."""
         for row in rows:
             self.ledger.unmark(row.number)
-            self.states[row.number] = 0
-        self.budget.release(*(row.number for row in rows))
+            self._states[row.number] = 0
+            self.give_up(row)
+        await self.written()
+
+    def give_up(self, row: Row) -> None:
+        """Releases what a row had reserved of the budget: it is not sent now."""
+        self._budget.release(row.number)
         self.notify()
+
+    async def written(self) -> None:
+        """Waits until everything so far is on disk."""
         await self.ledger.written()
 
     def record(self, answer: Answer) -> None:
@@ -124,12 +168,12 @@ class RowQueue:
         self.ledger.ended(answer, self._ended)
 
     def _ended(self, answer: Answer) -> None:
-        self.states[answer.number] = ERROR if answer.error else DONE
+        self._states[answer.number] = ERROR if answer.error else DONE
         self.summary.add(answer)
-        self.budget.ended(answer)
+        self._budget.ended(answer)
         if self.settings.max_cost is not None:
-            if answer.cost is None and not answer.error and not self.budget.is_known:
-                self.stop(f"max_cost: {_uncounted(answer) or unpriced(self.name)}")
+            if answer.cost is None and not answer.error and not self._budget.is_known:
+                self.stop(f"max_cost: {_uncounted(answer) or unpriced(self._name)}")
             elif len(self.summary.costs) > 1:
                 self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")
         self.notify()
@@ -137,13 +181,13 @@ class RowQueue:
     async def reserve_budget(self, number: int) -> bool:
         """Waits until the budget allows a row, and returns whether it does. If it never will, the queue is stopped."""
         while not self.stopped:
-            match self.budget.reserve(number):
+            match self._budget.reserve(number):
                 case "yes":
                     return True
                 case "later":
                     await self.wait_for_change()
                 case "never":
-                    self.stop(f"the job has paused: {self.budget}")
+                    self.stop(f"the job has paused: {self._budget}")
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
@@ -165,7 +209,7 @@ class RowQueue:
         await self._changed.wait()
 
     def notify(self) -> None:
-        """Wakes the tasks that wait in `change`."""
+        """Wakes the tasks that wait in `wait_for_change`."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None

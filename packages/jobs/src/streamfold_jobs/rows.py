@@ -9,7 +9,7 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -158,6 +158,10 @@ class Rows:
                 if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                     raise ConfigError(f"{self._path}: this is UTF-16, and rows are read as UTF-8")
                 yield from (line for line in file if not line.isspace())
+
+    def select(self, numbers: Container[int]) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+        """Yields the rows with these numbers, unparsed, in their order."""
+        return ((number, raw) for number, raw in enumerate(self) if number in numbers)
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
         """Returns a parsed row. Raises ConfigError that names its place."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -92,7 +92,7 @@ class Results:
     def answers(self, queue: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
         """Yields the answers to all rows of the batch."""
         lost = _lost(self._batch, status)
-        for number, raw in self._raw(queue):
+        for number, raw in queue.rows.select({number for number, _ in self._rows}):
             try:
                 row = queue.rows.parse(number, raw)
             except ConfigError as error:
@@ -103,10 +103,6 @@ class Results:
                 yield Answer(row.id, number, error=lost, seconds=seconds)
             else:
                 yield self._answer(queue, row, result, seconds)
-
-    def _raw(self, queue: RowQueue) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
-        wanted = {number for number, _ in self._rows}
-        return ((number, raw) for number, raw in enumerate(queue.rows) if number in wanted)
 
     def _answer(self, queue: RowQueue, row: Row, result: BatchResult, seconds: float) -> Answer:
         try:

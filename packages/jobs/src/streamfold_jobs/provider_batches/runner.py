@@ -13,7 +13,6 @@ from streamfold.adapters.batches import BatchStatus
 from streamfold.types import BatchClient, DirectModel
 
 from ..answers import Answer, error_members
-from ..ledger import DONE, ERROR, SENT
 from ..queue import RowQueue
 from ..settings import JobPausedError
 from .results import NotOurBatchError, Results
@@ -99,19 +98,17 @@ class _BatchRun:
             if batch.state == "creating":
                 self._opened(await self._create_again(batch))
         drafts = BatchBuilder(self._client)
-        for number, raw in self._queue.pending():
-            if self._queue.stopped:
-                return
-            if number in taken or (row := await self._queue.row(number, raw)) is None:
-                continue
+        while (row := await self._queue.next_row(skip=taken)) is not None:
             try:
                 full = drafts.add(row, request_of(self._client, self._queue.settings, row))
             except ConfigError as error:
-                self._queue.record(Answer(row.id, number, error=error_members(error)))
+                self._queue.record(Answer(row.id, row.number, error=error_members(error)))
                 continue
             if full is not None:
                 await self._create(full)
             await anyio.lowlevel.checkpoint()
+        if self._queue.stopped:
+            return
         for draft in drafts.rest():
             await self._create(draft)
 
@@ -119,8 +116,7 @@ class _BatchRun:
         model, account = draft.first.request.model, self._client.account
         batch = ProviderBatch(draft.key, account, model, len(draft.rows), time.time())
         await self._store.begin(batch, draft.rows)
-        for number, _ in draft.rows:
-            self._queue.states[number] = SENT
+        self._queue.note_sent(number for number, _ in draft.rows)
 
         async def lines() -> tuple[bytes, PreparedRequest]:
             return draft.lines(), draft.first
@@ -148,8 +144,7 @@ class _BatchRun:
             wanted = {number for number, _ in self._store.rows_of(batch)}
             requests = (
                 (number, request_of(self._client, queue.settings, queue.rows.parse(number, raw)))
-                for number, raw in enumerate(queue.rows)
-                if number in wanted
+                for number, raw in queue.rows.select(wanted)
             )
             body, first = lines_of(requests, batch.key)
             if first is None:
@@ -216,10 +211,10 @@ class _BatchRun:
     async def _record(self, results: Results, status: BatchStatus, seconds: float) -> None:
         queue, count = self._queue, 0
         for answer in results.answers(queue, status, seconds):
-            if queue.states[answer.number] in (DONE, ERROR):
+            if queue.has_ended(answer.number):
                 continue
             queue.record(answer)
             count += 1
             if count % _GROUP == 0:
-                await queue.ledger.written()
-        await queue.ledger.written()
+                await queue.written()
+        await queue.written()
