@@ -18,7 +18,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import Any, Protocol
 
 import anyio
@@ -27,19 +27,14 @@ import anyio.to_thread
 from .answers import ChatParams, ChunkSource, WrappedAnswer
 from .errors import APIError, ConfigError
 from .net import Interrupted, run_within
-from .requests import GO_ON_MESSAGE
+from .requests import GO_ON_MESSAGE, call_values, content_values, digest_parts, part_value
 from .stores import MemoryStore, Retention, StoreError, persistent_store
 from .types import (
     TURN_EXTRAS,
-    AudioPart,
-    FilePart,
-    ImagePart,
     Message,
     Reply,
     ReplyWarning,
     StreamChunk,
-    TextPart,
-    ToolCall,
 )
 
 __all__ = ["CachingAnswer", "RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
@@ -79,7 +74,7 @@ def named_end_user(
         found = _USER_HEADER.search(name)
         if found is not None and found.end() == len(name):
             named.append((name.lower(), text))
-    return _digest("end user", sorted(named, key=str)) if named else ""
+    return digest_parts("end user", sorted(named, key=str)) if named else ""
 
 
 def _named_in(members: Mapping[str, Any], *, explicit: bool) -> Iterator[tuple[str, Any]]:
@@ -147,14 +142,14 @@ _UNSTABLE = (
 
 def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
     """Yields a hash of everything before each message, and then one of the whole conversation."""
-    digest = _digest(_FORMAT, end_user)
+    digest = digest_parts(_FORMAT, end_user)
     after_results = user_has_spoken = False
     for message in messages:
         yield digest
         if message is GO_ON_MESSAGE:  # the client doesn't know it
             continue
         if (counted := _counted(message, reminded=after_results and user_has_spoken)) is not None:
-            digest = _digest(digest, counted)
+            digest = digest_parts(digest, counted)
         after_results = message.role == "tool"
         user_has_spoken = user_has_spoken or message.role == "user"
     yield digest
@@ -166,12 +161,12 @@ def _turn_key(position: str, turn: Message, *, ids: bool) -> str:
     Args:
         ids: whether all clients return the ids of calls. If not, ids that we made up don't count.
     """
-    calls = [_call(call) for call in turn.tool_calls]
+    calls = [call_values(call) for call in turn.tool_calls]
     if not ids:
         made_up = [re.fullmatch(rf"call_\d+_{re.escape(call.name)}", call.id) for call in turn.tool_calls]
         calls = [[None, *call[1:]] if found else call for call, found in zip(calls, made_up, strict=True)]
     text = "".join(_text(turn).split())  # clients trim and join it differently
-    return _digest(position, calls, text, turn.name)
+    return digest_parts(position, calls, text, turn.name)
 
 
 def _counted(message: Message, *, reminded: bool) -> Any:
@@ -181,16 +176,17 @@ def _counted(message: Message, *, reminded: bool) -> Any:
         reminded: whether the message may have reminders of an agent.
     """
     if message.role == "assistant":
-        calls = [_call(call) for call in message.tool_calls]
-        hosted = [_part(part.raw) for part in message.hosted if part.kind not in ("additional_tools", "tool_search")]
-        parts = _parts(message)
+        calls = [call_values(call) for call in message.tool_calls]
+        steps = [part for part in message.hosted if part.kind not in ("additional_tools", "tool_search")]
+        hosted = [part_value(part.raw) for part in steps]
+        parts = content_values(message)
         if not (calls or hosted or parts or message.refusal):
             return None
         return [message.role, parts, message.refusal, message.name, calls, hosted]
     unstable = [each.text for each in _UNSTABLE if each.role == message.role and (reminded or not each.after_results)]
     parts = [
         part
-        for part in _parts(message)
+        for part in content_values(message)
         if not (isinstance(part, str) and any(text.fullmatch(part) for text in unstable))
     ]
     extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
@@ -199,51 +195,9 @@ def _counted(message: Message, *, reminded: bool) -> Any:
     return [message.role, parts, message.name, message.tool_call_id, message.error, extras]
 
 
-def _parts(message: Message) -> list[Any]:
-    """Returns the content of a message as JSON data: each text as a string, everything else without its cache mark."""
-    content = message.content
-    if isinstance(content, str | None):
-        return [content] if content else []
-    return [_part(part) for part in content]
-
-
-def _part(part: Any) -> Any:
-    match part:
-        case TextPart(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
-            return text
-        case ImagePart() | FilePart() | AudioPart():
-            data = blake2b(part.data, digest_size=20).hexdigest() if part.data is not None else None
-            more = [getattr(part, name, None) for name in ("detail", "name")]
-            return [type(part).__name__, data, part.url, part.file_id, part.media_type, *more]
-        case Mapping():
-            return {name: value for name, value in part.items() if name != "cache_control"}
-    return part
-
-
-def _call(call: ToolCall) -> list[Any]:
-    return [call.id, call.name, call.kind, {"_raw": call.raw_arguments} if call.error else _plain(call.arguments)]
-
-
-def _plain(value: Any) -> Any:
-    """Returns arguments in a form that is the same in every language: JavaScript writes `1.0` as `1`."""
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case Mapping():
-            return {name: _plain(member) for name, member in value.items()}
-        case list():
-            return [_plain(member) for member in value]
-    return value
-
-
 def _text(message: Message) -> str:
     """Returns the text of a turn without its other parts."""
-    return "".join(part for part in _parts(message) if isinstance(part, str))
-
-
-def _digest(*parts: Any) -> str:
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=repr)
-    return blake2b(text.encode(), digest_size=20).hexdigest()
+    return "".join(part for part in content_values(message) if isinstance(part, str))
 
 
 def _can_be_known(message: Message) -> bool:
@@ -424,7 +378,7 @@ class TurnCache:
 
     async def _positions(self, messages: Sequence[Message]) -> list[str]:
         work = partial(_positions, messages, self.end_user or "")
-        size = sum(len(part) for message in messages for part in _parts(message) if isinstance(part, str))
+        size = sum(len(part) for message in messages for part in content_values(message) if isinstance(part, str))
         return await anyio.to_thread.run_sync(lambda: [*work()]) if size > _LARGE else [*work()]
 
     async def _read(self, keys: Collection[str], found: dict[str, Message]) -> None:
