@@ -22,6 +22,7 @@ from ..requests import (
     Rules,
     apply_rules,
     check_hosted,
+    continue_stored,
     describe_missing,
     emulatable_capabilities,
     fit_history,
@@ -29,6 +30,7 @@ from ..requests import (
     fit_sampling,
     missing_capabilities,
     offer_added_tools,
+    refuse_if_strict,
     report_unsent_options,
 )
 from ..types import ReplyWarning
@@ -99,6 +101,8 @@ class Adapter(ABC):
             one that a request has is dropped with a warning, or refused where the request would mean something else.
         counts_tokens: whether the endpoint counts the tokens of a prompt: see `encode_count` and `read_count`.
         drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
+        keeps_conversations: whether `encode` continues a conversation that the endpoint stores: `Request.conversation`.
+        conversation_members: members of the body that name what is continued.
         kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
         blocks_name: the extra in which an answer that is a list of blocks goes back.
     """
@@ -112,6 +116,8 @@ class Adapter(ABC):
     sends: ClassVar[Collection[str]] = ()
     counts_tokens: bool = False
     drops_bound_thinking: ClassVar[bool] = False
+    keeps_conversations: bool = False
+    conversation_members: ClassVar[Collection[str]] = ()
     kind_follows_text: bool = False
     blocks_name: str = "blocks"
 
@@ -137,6 +143,9 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent_options(ready, self.sends, self.name)
+        if ready.conversation is not None:
+            ready, restarted = self._continued(ready)
+            changes += restarted
         report = EncodingReport()
         members = rename_members(self.encode(ready, report), ready.renames)
         body, replaced = encode_utf8(write_body(members, ready.options.extra_body))
@@ -182,6 +191,33 @@ class Adapter(ABC):
         if options is not ready.options:
             ready = replace(ready, options=options)
         return ready, [*moved, *fitted.warnings, *dropped, *changes, *sampling]
+
+    def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
+        """Returns the request with the stored answer that it continues, and a warning if it can't continue any."""
+        stored, extra = request.conversation, request.options.extra_body
+        if stored is None:
+            return request, []
+        if not self.keeps_conversations:
+            if stored.base is not None:
+                raise ConfigError(
+                    f"conversation: adapter {self.name!r} continues no stored one here, so that what came before"
+                    f" {stored.base!r} is unknown: pass all messages, and Conversation()"
+                )
+            detail = f"conversation: adapter {self.name!r} stores none here: all messages were sent"
+            changes = [ReplyWarning("option_dropped", detail)]
+            refuse_if_strict(request.options, changes)
+            return replace(request, conversation=None), changes
+        if extra.get("store", True) is False:
+            raise ConfigError("conversation: the provider has to store it: leave out store=False, or conversation=")
+        if given := [name for name in self.conversation_members if extra.get(name)]:
+            raise ConfigError(f"conversation: {' and '.join(given)} of extra_body names one, too: pass one of them")
+        grows = stored.base is not None and self.grows(stored.base)
+        talk = request.messages[self.instruction_count(request) :]
+        request = replace(request, conversation=continue_stored(stored, talk, request.names, grows=grows))
+        if not stored.restarted:
+            return request, []
+        detail = f"the provider no longer has the conversation ({stored.restarted}): all messages were sent"
+        return request, [ReplyWarning("conversation_restarted", detail)]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
@@ -244,6 +280,14 @@ class Adapter(ABC):
         Raises:
             ConfigError: the wire format has no place for something in the request.
         """
+
+    def instruction_count(self, request: Request) -> int:
+        """Returns how many messages at the beginning are sent as instructions, which no stored conversation has."""
+        return 0
+
+    def grows(self, conversation_id: str) -> bool:
+        """Returns whether the provider adds answers to what has this id. Else each answer has its own id."""
+        return False
 
     def request_path(self, request: Request) -> str:
         """Returns the path of this request below the base URL. It may have a query."""

@@ -17,7 +17,7 @@ from ..requests import (
     check_stream,
     read_headers,
 )
-from ..types import Messages, Reply, Timeouts, ToolChoice, ToolLike
+from ..types import Conversation, Messages, Reply, Timeouts, ToolChoice, ToolLike, read_conversation
 
 if TYPE_CHECKING:
     from .chat_stream import ChatStream
@@ -30,6 +30,7 @@ class ChatParams:
     Attributes:
         request: conversation, tools and options; an empty model stands for the provider's own.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
+        conversation: what the provider stores of the conversation; see `ChatOptions`.
         many_conversations: requests of many conversations come this way, so that none is compared with the one before.
         fail_fast: another model can answer, so that a server with too many requests is an error at once.
         begun: the beginning of the answer, which another model has written and this one continues.
@@ -42,6 +43,7 @@ class ChatParams:
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
     max_continuations: int | None = None
+    conversation: Conversation | None = None
     many_conversations: bool = False
     fail_fast: bool = False
     begun: Reply | None = None
@@ -69,9 +71,10 @@ class ChatParams:
             timeouts_over(Timeouts(), timeouts)
         if (continuations := options.pop("max_continuations", None)) is not None:
             check_max_continuations(continuations)
+        conversation = read_conversation(options.pop("conversation", None))
         request = Request.read(model or "", messages, tools, tool_choice, options, stream=stream)
         coalesced = None if coalesce is None else bool(coalesce)
-        return cls(request, repair, fragments, coalesced, timeouts, headers, continuations)
+        return cls(request, repair, fragments, coalesced, timeouts, headers, continuations, conversation)
 
     def given(self) -> ChatOptions:
         """Returns the options as keywords for a model that isn't a `BaseChatModel`."""
@@ -84,6 +87,8 @@ class ChatParams:
             options["coalesce"] = self.coalesce
         if self.max_continuations is not None:
             options["max_continuations"] = self.max_continuations
+        if self.conversation is not None:
+            options["conversation"] = self.conversation
         return cast("ChatOptions", options)
 
 

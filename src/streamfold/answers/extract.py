@@ -16,6 +16,7 @@ from ..types import (
     Messages,
     Reply,
     ToolLike,
+    read_conversation,
     total_cost,
     total_usage,
     user,
@@ -110,6 +111,7 @@ async def extract(
     if attempts < 1:
         raise ConfigError(f"extract(): attempts is at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]
+    options["conversation"] = read_conversation(options.get("conversation"))  # an id has to be followed
     replies: list[Reply] = []
     while True:
         options["response_format"] = form

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import partial
@@ -33,6 +34,10 @@ _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
     "Cache-Control": "no-store",
 }
+# Headers that differ from request to request, whoever sends them: `traceparent`, `X-Request-Id`, `Idempotency-Key`.
+_OF_ONE_REQUEST = re.compile(
+    r"(?:^|-)(?:trace\w*|span|baggage|request|correlation|idempotency|retry|timestamp|date)(?:-|$)", re.IGNORECASE
+)
 _MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
@@ -159,6 +164,24 @@ class Endpoint:
         except ConfigError:  # sending the request says so
             key = None
         return sha256((key or "").encode()).hexdigest()
+
+    def account(self, api: str, extra_headers: Mapping[str, str] | None = None) -> str:
+        """Returns a digest of what ids of the provider belong to: API, address, key and other headers that name a user.
+
+        Credentials that cloud tools find are not read for it: an `auth` other than "key" counts as one account.
+
+        Args:
+            api: the wire format.
+            extra_headers: those of this request alone.
+        """
+        endpoint, named = self.resolved(), list[tuple[str, str]]()
+        try:
+            url = endpoint.base_url
+            headers = endpoint.headers(extra_headers).headers
+            named = sorted((name.lower(), value) for name, value in headers.items() if not _OF_ONE_REQUEST.search(name))
+        except ConfigError:  # sending the request says so
+            url = shown_url(self.profile.base_url)
+        return sha256(repr((current_owner(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
 
     def request_info(self, path: str, request: Request, api: str | None = None) -> RequestInfo:
         """Returns what hooks get for a request to a path. `api`: as for `model`."""

@@ -214,6 +214,7 @@ class _FallbackAnswer(WrappedAnswer):
             else:
                 position = self._cooling_down.popleft()
             try:
+                self._check_conversation(position)
                 source = forward_source(self._models[position], self._params)
             except ConfigError as exc:
                 self._skip(position, exc)
@@ -224,6 +225,14 @@ class _FallbackAnswer(WrappedAnswer):
             self._skip(position, ConfigError(f"the prompt was too long, and its window is {window} tokens"))
         unset = all(isinstance(problem, NotConfiguredError) for problem in self._problems)
         raise (NotConfiguredError if unset else ConfigError)("; ".join(map(str, self._problems)))
+
+    def _check_conversation(self, position: int) -> None:
+        """Raises ConfigError for an id of a provider that no model has accepted yet: it is for the first model."""
+        conversation = self._params.conversation
+        if conversation is None or conversation.after is None or conversation.account is not None:
+            return
+        if position > 0:
+            raise ConfigError(f"conversation: {conversation.after!r} is an id of the first model: pass all messages")
 
     def _skip(self, position: int, problem: ConfigError) -> None:
         """Notes that a model can't take the request."""

@@ -13,7 +13,16 @@ from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
 from ..errors import APIError, ConfigError
 from ..net import HTTPRequest
-from ..requests import Request, escape_special_tokens, has_cache_marks, least_text_tokens, raw_tools, retirement_notice
+from ..requests import (
+    Request,
+    StoredConversation,
+    digest_with,
+    escape_special_tokens,
+    has_cache_marks,
+    least_text_tokens,
+    raw_tools,
+    retirement_notice,
+)
 from ..types import Message, Reply, ReplyWarning, Usage
 from .costs import ProfilePricing
 from .endpoint import Endpoint
@@ -27,6 +36,8 @@ from .rejected_options import (
 )
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
+# What the provider has of the answer's calls is not what the program has.
+_OTHER_CALLS = ("calls_dropped", "markup_dropped", "missing_id", "changed_id", "duplicate_id", "repaired_arguments")
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
 _UNMET = "several calls came, though parallel_tool_calls=False allows one: run_tools() runs them one by one"
 
@@ -91,11 +102,15 @@ class PreparedCall:
         """
         request, owner = endpoint.request(params.request), endpoint.owner()
         known = endpoint.restrictions.find(request.model, owner, request)
+        if params.conversation is not None and known.api is None:
+            known = replace(known, api=_api_that_stores(endpoint, request.model))
         if batched:
             known = replace(known, api=None)
         adapter, sent = _prepared(endpoint, params, request, known)
         pricing = replace(ProfilePricing.of(endpoint.model(sent.request.model).prices), batched=batched)
         changed: list[ReplyWarning] = []
+        if batched and params.conversation is not None:
+            raise ConfigError("conversation: a request of a batch has all of its messages: leave it out")
         if not params.many_conversations and has_cache_marks(request):
             changed = endpoint.prompt_cache.changed(request)
         return cls(endpoint, params, request, owner, known, adapter, sent, pricing, tuple(changed))
@@ -182,6 +197,9 @@ class PreparedCall:
         new = restrictions_from_error(error, self.adapter, self.sent, self.request, other_api)
         if new is None or new.repeats(self.known, self.learned):
             return None
+        stored = self.sent.request.conversation
+        if new.forgotten and stored is not None and stored.id is not None and self.params.conversation is not None:
+            self.params.conversation.forget(stored.account, stored.id)
         learned = self.learned + new
         try:
             adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
@@ -195,6 +213,8 @@ class PreparedCall:
 
     def accepted(self) -> None:
         """Notes that the server accepted this form of the call, for the calls after it."""
+        if self.params.conversation is not None and (stored := self.sent.request.conversation) is not None:
+            self.params.conversation.accept(stored.account)
         self.endpoint.restrictions.add_learned(self.request, self.owner, self.learned)
         if not self.params.many_conversations and has_cache_marks(self.request):
             self.endpoint.prompt_cache.remember(self.request)
@@ -209,6 +229,22 @@ class PreparedCall:
         reply.provider, reply.origin = self.endpoint.profile.name, self.sent.request.origin
         reply.prefix = self.sent.prefix
         reply.pricing = self.pricing
+        self._remember_stored(reply)
+
+    def _remember_stored(self, reply: Reply) -> None:
+        """Adds an answer to the conversation, if the next request may continue it.
+
+        Of an answer that was cut off, or has calls that are not delivered, the provider may have stored something else
+        than the reply says. An answer of several requests is not stored as one.
+        """
+        stored, conversation = self.sent.request.conversation, self.params.conversation
+        if stored is None or conversation is None or self.turn is not None:
+            return
+        whole = reply.finish_reason in ("stop", "tool_calls") and not reply.paused
+        grows = stored.base is not None and self.adapter.grows(stored.base)
+        known = stored.base if grows else reply.id
+        if whole and known and not any(warning.code in _OTHER_CALLS for warning in reply.warnings):
+            conversation.add(stored.account, digest_with(stored.digest, reply.message), known, alone=grows)
 
     def complete_partial(self, error: APIError) -> None:
         """Adds origin and pricing to the partial reply of an error."""
@@ -231,10 +267,13 @@ def _prepared(
     profile = served.profile
     if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
         request = endpoint.request(request, served.api)
-        detail = f"{request.model} is not served by the API {usual!r}: the request was sent to {served.api!r}"
-        changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
+        if restrictions.api_reason:
+            detail = f"{request.model} is not served by the API {usual!r}: the request was sent to {served.api!r}"
+            changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
     if (notice := retirement_notice(request.model, request.family)) is not None:
         changes.append(ReplyWarning("model_retires", notice))
+    if params.conversation is not None:
+        request = replace(request, conversation=_stored(endpoint, served.api, params, restrictions.forgotten))
     if restrictions.only_streams and not request.stream:
         request = replace(request, stream=True)
     if profile.escape_special_tokens:
@@ -257,6 +296,29 @@ def _prepared(
         request = replace(request, family=request.family.over({"binds_thinking": "always"}))
     sent = served.adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
     return served.adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
+
+
+def _api_that_stores(endpoint: Endpoint, model: str) -> str | None:
+    """Returns the wire format on which an endpoint stores conversations, where it has two and isn't pinned to one."""
+    served = endpoint.model(model)
+    other = endpoint.other_api(served.api) if endpoint.profile.api == "auto" else None
+    if other is None or served.adapter.keeps_conversations:
+        return None
+    return other if endpoint.model(model, other).adapter.keeps_conversations else None
+
+
+def _stored(endpoint: Endpoint, api: str, params: ChatParams, forgotten: str) -> StoredConversation | None:
+    """Returns what the account of a request has stored of its conversation. Raises ConfigError for another's id."""
+    if (conversation := params.conversation) is None:
+        return None
+    account = endpoint.account(api, params.extra_headers)
+    if conversation.account not in (None, account):
+        raise ConfigError(
+            f"conversation: {conversation.after!r} belongs to another endpoint or key, so that what came before it is"
+            " unknown here: pass all messages, and Conversation()"
+        )
+    turns = {} if forgotten else conversation.turns(account)
+    return StoredConversation(account, turns, conversation.after, forgotten)
 
 
 def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:

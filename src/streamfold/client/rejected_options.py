@@ -21,7 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..adapters import Adapter, PreparedRequest
 from ..config import learned_rules
-from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError, join_limited
+from ..errors import (
+    APIError,
+    BadRequestError,
+    ErrorClassification,
+    ModelNotFoundError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedOptionError,
+    UpstreamError,
+    join_limited,
+)
 from ..requests import (
     EFFORTS,
     Request,
@@ -296,6 +306,7 @@ class Restrictions:
         api_reason: the server's message that said so.
         turns: turns whose reasoning is rejected, by their digests (`signed_turn`).
         binds_thinking: the provider checks, for this owner, that what was sent before thinking has not changed.
+        forgotten: the server's message that it doesn't have the conversation that the request continues, of this call.
     """
 
     options: tuple[OptionRestriction, ...] = ()
@@ -306,6 +317,7 @@ class Restrictions:
     api_reason: str = ""
     turns: Mapping[str, RefusedTurn] = field(default_factory=dict)
     binds_thinking: bool = False
+    forgotten: str = ""
 
     def __add__(self, other: Restrictions) -> Restrictions:
         # New ones replace those about the same option; a name and a bound are two things.
@@ -322,7 +334,10 @@ class Restrictions:
         api = (other.api, other.api_reason) if other.api is not None else (self.api, self.api_reason)
         turns = dict(list({**self.turns, **other.turns}.items())[-_MOST_TURNS:])
         binds = self.binds_thinking or other.binds_thinking
-        return Restrictions((*kept, *other.options), usage_refused, only_streams, schemas, *api, turns, binds)
+        forgotten = other.forgotten or self.forgotten
+        return Restrictions(
+            (*kept, *other.options), usage_refused, only_streams, schemas, *api, turns, binds, forgotten
+        )
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
         """Returns whether the rejected request already had these restrictions, so that it is not sent again.
@@ -331,6 +346,8 @@ class Restrictions:
             known: those that earlier calls had brought.
             learned: those that rejections of this call had brought.
         """
+        if self.forgotten and learned.forgotten:
+            return True
         if any(one.option == other.option for one in self.options for other in learned.options):
             return True
         if self.schemas and self.schemas <= learned.schemas | known.schemas:
@@ -380,7 +397,7 @@ class RestrictionCache:
         if options or learned.only_streams:
             rejected = Restrictions(options, only_streams=learned.only_streams)
             self.add(request.model, owner, combination_of(request), rejected)
-        always = replace(learned, options=histories, only_streams=False)
+        always = replace(learned, options=histories, only_streams=False, forgotten="")  # which is about one call
         if always != NO_RESTRICTIONS:
             self.add(request.model, owner, frozenset(), always)
 
@@ -489,6 +506,24 @@ def with_refused_turns(request: Request, refused: Mapping[str, RefusedTurn]) -> 
     return replace(request, messages=tuple(messages), drop_bound_thinking=drops), [warning]
 
 
+# OpenAI: "Previous response with id 'resp_...' not found." with the code `previous_response_not_found`. ChatGPT's
+# backend: "Invalid `previous_response_id`." (Soju06/codex-lb#1817). Google answers 404 for an interaction that expired.
+_STORED = re.compile(r"previous[ _]?(?:response|interaction)", re.IGNORECASE)
+_NOT_THERE = (BadRequestError, NotFoundError, PermissionDeniedError, UpstreamError)
+
+
+def _forgotten(error: APIError, sent: PreparedRequest) -> Restrictions | None:
+    """Returns how to send a request that continues a conversation which the server no longer has: as a whole."""
+    stored = sent.request.conversation
+    if stored is None or stored.id in (None, stored.base) or not isinstance(error, _NOT_THERE):
+        return None
+    words = f"{error.message} {error.body}"
+    named = str(stored.id) in words or _STORED.search(words) is not None
+    if named or (isinstance(error, NotFoundError) and not isinstance(error, ModelNotFoundError)):
+        return Restrictions(forgotten=_shortened(error.message))
+    return None
+
+
 def _is_about(error: APIError, sent: PreparedRequest) -> bool:
     """False if the error names an option that was not sent.
 
@@ -510,6 +545,8 @@ def restrictions_from_error(
         asked: the same before it was adapted for the endpoint.
         other_api: the other wire format of the endpoint; None if there is none.
     """
+    if (forgotten := _forgotten(error, sent)) is not None:
+        return forgotten
     needed = error.info.required_api(adapter.name) if error.info is not None else None
     if other_api is not None and needed == other_api and _is_about(error, sent):
         return Restrictions(api=other_api, api_reason=_shortened(error.message))

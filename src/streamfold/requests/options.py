@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from ..errors import ConfigError, did_you_mean
-from ..types import OutputType, Timeouts
+from ..types import Conversation, OutputType, Timeouts
 from .object_reader import ObjectReader
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
@@ -137,6 +137,11 @@ class ChatOptions(TypedDict, total=False):
     """True if text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
     chunks, never later ones. False: a chunk for each event. By default the provider's setting, which is True."""
 
+    conversation: str | Conversation | None
+    """The provider stores the conversation, and only the messages that it doesn't have yet are sent: see
+    `Conversation`. Pass all messages, as ever. An id of the provider continues what it names; the messages are then
+    those after it. An API that stores nothing gets all messages, with the warning `option_dropped`."""
+
     max_continuations: int | None
     """How many further requests an answer may take. Gemini 4 and Claude may end a response before the answer is
     finished; it is continued by another request, as one stream and one reply (`Usage.steps`). By default the provider's
@@ -259,6 +264,7 @@ OPTION_SYNONYMS = {
     **dict.fromkeys(("response_model", "response_schema", "output_schema", "output_format"), "response_format"),
     **dict.fromkeys(("text_format", "json_schema", "json_mode", "format"), "response_format"),
     "random_seed": "seed",
+    **dict.fromkeys(("previous_response_id", "previous_interaction_id", "conversation_id"), "conversation"),
     "model_name": "model",
     "drop_params": "unsupported_options",
 }

@@ -21,6 +21,7 @@ from ..types import (
 from .message_parsing import read_messages
 from .model_facts import NO_FAMILY, Capabilities, Family
 from .options import Options
+from .stored_conversation import StoredConversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Request:
         family: what else is known of it there.
         stream: False: the answer comes in one piece, where the wire format has that.
         positions: of the messages in the caller's list, for errors and warnings. None: the messages are that list.
+        conversation: what the endpoint has stored of the messages; None: it isn't asked to store any.
     """
 
     model: str
@@ -57,11 +59,26 @@ class Request:
     stream: bool = True
     positions: tuple[int, ...] | None = None
     drop_bound_thinking: bool = False
+    conversation: StoredConversation | None = None
 
     @property
     def numbered(self) -> Iterator[tuple[int, Message]]:
         """The messages, each with its position in the caller's list."""
         return enumerate(self.messages) if self.positions is None else zip(self.positions, self.messages, strict=True)
+
+    def unstored(self, instructions: int) -> list[tuple[int, Message]]:
+        """Returns the messages that the endpoint doesn't have, each with its position in the caller's list.
+
+        Args:
+            instructions: how many messages at the beginning are not in a stored conversation. They aren't returned.
+        """
+        stored = 0 if self.conversation is None else self.conversation.messages
+        return list(self.numbered)[instructions + stored :]
+
+    @property
+    def follows_stored(self) -> bool:
+        """True if the endpoint alone has the beginning of the conversation."""
+        return self.conversation is not None and self.conversation.base is not None
 
     def came_from_here(self, message: Message) -> bool:
         """Returns whether this endpoint can read the parts of a message that only its author can. True if unknown."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, Unpack
 
 import httpx
 
+from ..adapters import adapter_by_path, find_adapter
 from ..adapters.anthropic import STOP_REASONS
 from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, gemini_error_body
 from ..adapters.interactions import STATUSES, interactions_error_body
@@ -239,7 +240,7 @@ class ScriptedProvider(ProviderDouble):
             self._reject(number, sent)
         try:
             steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), parsed)
-            played = self._played(steps, sent.model, number)
+            played = self._played(steps, sent.model, number, self._adapter_of(sent.model, request.url.path))
         except ConfigError as exc:  # an application might handle a StreamfoldError as a failure of its provider
             self._problems.append(f"turn {number} can't be played: {exc}")
             raise ScriptError(self._problems[-1]) from exc
@@ -252,13 +253,13 @@ class ScriptedProvider(ProviderDouble):
         transport = ReplayTransport(played, speed="recorded" if played.cuts else "instant")
         return await transport.handle_async_request(request)
 
-    def _played(self, steps: Sequence[Step], model: str, number: int) -> Recording | httpx.TransportError:
-        """Returns the answer of the steps, or raises the error of the connection."""
+    def _played(self, steps: Sequence[Step], model: str, number: int, adapter: str) -> Recording | httpx.TransportError:
+        """Returns the answer of the steps in an API, or the error of the connection."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
-            return _no_answer(last, number, steps, self.profile.adapter_of(model))
-        writer = ScriptSerializer(self.profile.adapter_of(model), model, number, self._next_id)
+            return _no_answer(last, number, steps, adapter)
+        writer = ScriptSerializer(adapter, model, number, self._next_id)
         events = list(writer.events(steps))
         return Recording(
             f"turn {number}",
@@ -267,6 +268,11 @@ class ScriptedProvider(ProviderDouble):
             cuts=tuple(Cut(len(event), delay) for delay, event in events),
             broken=last is not None and last.how == "broken",
         )
+
+    def _adapter_of(self, model: str, path: str) -> str:
+        """Returns the wire format of a request: an endpoint with two APIs may have been called on the other one."""
+        usual = self.profile.adapter_of(model)
+        return usual if find_adapter(usual)().handles_path(path) else adapter_by_path(path) or usual
 
     def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
         """Writes structured data as the provider's models do: some endpoints implement `response_format` by a tool."""

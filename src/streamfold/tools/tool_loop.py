@@ -34,6 +34,7 @@ from ..types import (
     ToolLike,
     Usage,
     as_tools,
+    read_conversation,
     read_tools,
     total_cost,
     total_usage,
@@ -155,6 +156,8 @@ class RunSettings:
             if rest.get("response_format") is not None:
                 raise ConfigError("output_type is the response_format of the run: pass one of them")
             rest["response_format"] = settings.output_type
+        if (given := rest.get("conversation")) is not None:
+            rest["conversation"] = read_conversation(given)  # an id has to be followed from turn to turn
         if settings.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, not {settings.max_turns}")
         for name, function in (("on_tool_error", settings.on_tool_error), ("approve", settings.approve)):

@@ -22,6 +22,7 @@ from .content import (
     read_cache_control,
     write_part,
 )
+from .conversation import Conversation, read_conversation
 from .cost import (
     Cost,
     CostSource,

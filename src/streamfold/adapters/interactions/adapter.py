@@ -46,6 +46,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
     name = "interactions"
     path = "/interactions"
     blocks_name = "steps"
+    keeps_conversations = True
+    conversation_members = ("previous_interaction_id",)
     sends = (
         "temperature", "top_p", "max_output_tokens", "stop", "seed", "reasoning_effort", "response_format", "tools",
         "tool_choice",
@@ -59,7 +61,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             object_arguments=True,
             blanks="refused",
             ends_with_user=True,
-            knows_more=bool(request.options.extra_body.get("previous_interaction_id")),
+            knows_more=bool(request.options.extra_body.get("previous_interaction_id")) or request.follows_stored,
         )
 
     def rules(self, request: Request) -> Rules:
@@ -108,18 +110,26 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         """Reads the error object of a response whose status is not 2xx."""
         return read_interactions_error(body, status)
 
+    def instruction_count(self, request: Request) -> int:
+        """Returns how many messages at the beginning are instructions, which an interaction doesn't inherit."""
+        return next((at for at, each in enumerate(request.messages) if each.role not in SYSTEM), len(request.messages))
+
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this API can't carry."""
         extra, wanted = request.options.extra_body, read_response_format(request.options.response_format)
         agent = request.model.removeprefix(_AGENT) if request.model.startswith(_AGENT) else None
         talk, system = list[tuple[int, Message]](), list[str]()
-        for at, message in _behind(list(request.numbered), extra.get("previous_interaction_id")):
+        count = self.instruction_count(request)
+        messages = [*request.numbered][:count] + request.unstored(count)
+        for at, message in _behind(messages, extra.get("previous_interaction_id")):
             report_unsent(message, f"messages[{at}]", request, report)
             if message.role in SYSTEM:
                 system += system_texts(message, at)
             else:
                 talk.append((at, message))
         body: dict[str, Any] = {"model": request.model} if agent is None else {"agent": agent}
+        if request.conversation is not None and (known := request.conversation.id) is not None:
+            body["previous_interaction_id"] = known
         body["input"] = encode_steps(talk, request)
         if not body["input"]:
             raise ConfigError("messages: an interaction needs at least one message beside the instructions")
@@ -147,6 +157,7 @@ def _in_background(request: Request) -> bool:
 def _is_stored(request: Request) -> bool:
     extra = request.options.extra_body
     needed = request.model.startswith(_AGENT) or any(extra.get(name) for name in _STORED)
+    needed = needed or request.conversation is not None
     return bool(extra.get("store", needed))
 
 

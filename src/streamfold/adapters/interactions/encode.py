@@ -30,9 +30,8 @@ _KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer
 def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:
     """Returns the conversation as the steps of `input`. Raises ConfigError for what no step can carry."""
     steps: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
+    names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     for at, message in messages:
-        names |= {call.id: call.name for call in message.tool_calls}
         if message.role == "tool":
             steps.append(_result(message, names, at))
         elif message.role == "assistant":

@@ -40,15 +40,17 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         "temperature", "top_p", "max_output_tokens", "parallel_tool_calls", "reasoning_effort", "response_format",
         "tools", "tool_choice",
     )  # fmt: skip
+    conversation_members = ("previous_response_id", "conversation")
 
     def __init__(self, quirks: ResponsesQuirks | None = None) -> None:
         self.quirks = quirks or ResponsesQuirks()
         self.counts_tokens = self.quirks.counts_tokens
+        self.keeps_conversations = self.quirks.conversations != "none"
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this API demands of a conversation: ids alone connect calls and results."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
-        kept = [request.options.extra_body.get(name) for name in ("previous_response_id", "conversation")]
+        kept = [request.options.extra_body.get(name) for name in self.conversation_members]
         items = (item for message in request.messages for item in message.extras.get("output") or ())
         kept += [isinstance(item, Mapping) and item.get("type") == "item_reference" for item in items]
         return HistoryRules(
@@ -58,7 +60,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
             results_follow=False,
             unique_ids="conversation",
             id_length=64,  # "Expected a string with maximum length 64" (openai/codex#14355)
-            knows_more=any(kept),
+            knows_more=any(kept) or request.follows_stored,
             reads_items=True,
             refusals=True,
         )

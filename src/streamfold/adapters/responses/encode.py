@@ -38,7 +38,7 @@ from ..encoding_report import EncodingReport, has_unmodelled_blocks
 from .tools import HOSTED_FORMS
 
 if TYPE_CHECKING:
-    from ...requests import Options, Request
+    from ...requests import Request
 
 
 # What answers a call that is not of a function: each kind has an item of its own.
@@ -378,6 +378,10 @@ class ResponsesQuirks:
         returned_items: which items of earlier answers are sent back. "plain": messages, as their text alone, and calls,
             for servers whose input has no other items (Perplexity, by the types of its SDK).
         format_member: the member of the request that says which format the answer has.
+        conversations: whether a request may continue a stored response (`previous_response_id`), and what becomes of
+            system messages at the start then. "with_instructions": they are sent each time as `instructions`, which the
+            next response doesn't inherit, so that they may change. "without_instructions": they are input items, as
+            `instructions` are refused beside the id (xAI). "none": no, or not documented; all messages are sent.
         added_tools: tools may stand inside the conversation (`additional_tools`). If not, they go to the others.
         counts_tokens: it has `/responses/input_tokens`. Azure doesn't (learn.microsoft.com/answers/questions/5889782).
         tool_choice: whether `tool_choice` is sent. If not, tools that it excludes are left out.
@@ -395,6 +399,7 @@ class ResponsesQuirks:
     tool_choice: bool = True
     added_tools: bool = False
     counts_tokens: bool = False
+    conversations: Literal["none", "with_instructions", "without_instructions"] = "none"
 
 
 # Each of them lets the provider go on with what it has kept.
@@ -412,12 +417,15 @@ class ResponsesRequestWriter:
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
         options = request.options
-        store = self._store(options)
-        stored = store is not False
-        instructions, messages = self._instructions(list(request.numbered))
+        store = self._store(request)
+        # What continues a conversation has to be readable without it too: the provider may have deleted it.
+        stored = store is not False and request.conversation is None
+        count = self.instruction_count(request)
+        instructions = "\n\n".join(message.text for message in request.messages[:count]) or None
+        messages = request.unstored(count)
         calls = [call for message in request.messages for call in message.tool_calls]
         others = {call.id: call for call in calls if call.kind != "function"}
-        for at, message in request.numbered:
+        for at, message in [*request.numbered][:count] + messages:
             self._report_unsent(message, f"messages[{at}]", request, stored, report)
             answered = others.get(message.tool_call_id or "")
             if ACKNOWLEDGED in message.extras and not (answered and answered.kind == "computer"):
@@ -427,6 +435,8 @@ class ResponsesRequestWriter:
             "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
             "stream": request.stream,
         }
+        if request.conversation is not None and (known := request.conversation.id) is not None:
+            body["conversation" if self.grows(known) else "previous_response_id"] = known
         inside = [tool for message in request.messages for tool in message.tools]
         sent_as = {own: sent for sent, own in request.names.items()}
         placed = {added_tool_key(tool, sent_as) for tool in inside}
@@ -443,7 +453,7 @@ class ResponsesRequestWriter:
             "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
             self.quirks.format_member: self._format(options.response_format),
             "store": store,
-            "include": ["reasoning.encrypted_content"] if store is False and self._encrypts(request) else None,
+            "include": ["reasoning.encrypted_content"] if not stored and self._encrypts(request) else None,
         }
         body.update({name: value for name, value in said.items() if value is not None})
         for name, value in with_raw_tools(body, options.extra_body).items():
@@ -459,19 +469,29 @@ class ResponsesRequestWriter:
         reasons = not _NEVER_REASONS.match(request.model) if known == "unknown" else known == "yes"
         return self.quirks.encrypted_reasoning and reasons
 
-    def _store(self, options: Options) -> bool | None:
-        extra = options.extra_body
+    def _store(self, request: Request) -> bool | None:
+        extra = request.options.extra_body
+        if request.conversation is not None:
+            return True
         if "store" in extra:
             wanted: bool | None = extra["store"]
             return wanted
         return None if extra and any(extra.get(name) for name in _NEED_STORE) else self.quirks.store
 
-    def _instructions(self, numbered: list[tuple[int, Message]]) -> tuple[str | None, list[tuple[int, Message]]]:
-        """Returns the text of `instructions`, and the other messages, each with its position."""
-        if not self.quirks.system_as_instructions:
-            return None, numbered
-        texts = list(_opening_texts(numbered))
-        return "\n\n".join(texts) or None, numbered[len(texts) :]
+    def instruction_count(self, request: Request) -> int:
+        """Returns how many messages at the beginning become `instructions`."""
+        each_time = request.conversation is not None and self.quirks.conversations == "with_instructions"
+        if not each_time and not self.quirks.system_as_instructions:
+            return 0
+        count = len([*_opening_texts(request.numbered)])
+        return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
+
+    def grows(self, conversation_id: str) -> bool:
+        """Returns whether an id is one of the Conversations API, to which items are added, and not of a response.
+
+        https://platform.openai.com/docs/api-reference/conversations
+        """
+        return conversation_id.startswith("conv_")
 
     def _message(
         self, message: Message, position: int, request: Request, stored: bool, others: Mapping[str, ToolCall]
@@ -574,7 +594,7 @@ class ResponsesRequestWriter:
         return {"format": {"type": "json_schema", **schema}}
 
 
-def _opening_texts(messages: list[tuple[int, Message]]) -> Iterator[str]:
+def _opening_texts(messages: Iterable[tuple[int, Message]]) -> Iterator[str]:
     for at, message in messages:
         check_message(message, f"messages[{at}]")
         if message.role not in ("system", "developer") or not isinstance(message.content, str) or message.tools:
