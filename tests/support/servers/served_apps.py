@@ -24,7 +24,7 @@ async def served(app: Any, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncCl
     """A client of an app that uvicorn serves on loopback, and the server."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_config=None, ws="none", lifespan="on", **settings)
+        config = uvicorn.Config(app, log_config=None, lifespan="on", **{"ws": "none", **settings})
         server = uvicorn.Server(config)
         port = listening.getsockname()[1]
         async with anyio.create_task_group() as tasks:

@@ -21,7 +21,6 @@ from starlette.routing import Route
 from streamfold import ChatModel, Hooks
 from streamfold.config import Config, RateLimitSettings, read_settings, store_url
 from streamfold.limits import LimitStore
-from streamfold.serving import openai_error_body
 from streamfold.stores import Retention, WriteBehindStore, persistent_store
 from streamfold.turn_cache import TurnCache, TurnStore, read_turn_cache
 
@@ -35,6 +34,7 @@ from .models import ModelRouter
 from .rate_limits import KeyRateLimits
 from .request_log import one_line
 from .stored_responses import ResponseStore, StoredResponses
+from .websockets import WebSocketEndpoint, refuse_websocket
 
 log = logging.getLogger("streamfold.gateway")
 
@@ -87,11 +87,7 @@ def gateway(
 
 
 class Gateway:
-    """The app that `gateway` returns.
-
-    Attributes:
-        draining: set it when the server is going to stop: `/readyz` answers 503 then, so that no new clients come.
-    """
+    """The app that `gateway` returns."""
 
     def __init__(
         self,
@@ -104,7 +100,7 @@ class Gateway:
     ) -> None:
         self.models = models
         self.access = access
-        self.draining = False
+        self._draining = False
         self._turn_cache = turn_cache
         self._responses = responses
         self._rate_limits = rate_limits or KeyRateLimits(())
@@ -132,6 +128,9 @@ class Gateway:
             for route in self._app.routes
             if isinstance(route, Route) and isinstance(route.endpoint, APIRoute) and route.methods == {"POST"}
         }
+        post = self._direct[RESPONSES_API.endpoints[0].path]
+        stores = responses is not None
+        self._websockets = WebSocketEndpoint(post, self._handler, stores=stores) if options.websockets else None
 
     @classmethod
     def build(
@@ -165,13 +164,27 @@ class Gateway:
         return cls(models, access, options, cache, responses, KeyRateLimits(keys, rate_limits))
 
     @property
+    def draining(self) -> bool:
+        """True if the server is going to stop. Set it: `/readyz` answers 503 then, and idle WebSockets are closed."""
+        return self._draining
+
+    @draining.setter
+    def draining(self, draining: bool) -> None:
+        self._draining = draining
+        if self._websockets is not None:
+            self._websockets.set_stops(draining)
+
+    @property
     def running(self) -> int:
         """How many requests are being answered."""
         return self._handler.running
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
-            await _refuse_websocket(scope, receive, send)
+            if self._websockets is None or _path(scope) != RESPONSES_API.endpoints[0].path:
+                await refuse_websocket(_no_websockets(), scope, receive, send)
+            else:
+                await self._websockets(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "POST" and (answer := self._direct.get(_path(scope))):
             scope.setdefault("path_params", {})
             await answer(scope, receive, send)
@@ -284,16 +297,3 @@ async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
 def _no_websockets() -> HTTPError:
     """Returns the error response. Codex sends plain requests after a 426; after any other it tries seven times."""
     return http_error(426, "WebSockets are not served here: send a POST", connection="close")
-
-
-async def _refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
-    """Refuses a WebSocket that the server is ready to open."""
-    await receive()
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1000, "reason": ""})  # a 403
-        return
-    refusal = _no_websockets()
-    response = JSONResponse(openai_error_body(refusal.info), refusal.status)
-    head = {"type": "websocket.http.response.start", "status": refusal.status, "headers": response.raw_headers}
-    await send(head)
-    await send({"type": "websocket.http.response.body", "body": response.body})

@@ -114,6 +114,7 @@ class GatewayOptions(Table):
             with the most are removed first.
         responses_bytes: size of all responses together.
         responses_age: seconds for which a response is kept since it was last used.
+        websockets: offer the Responses API over WebSockets, too. Otherwise such requests get a 426.
         metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are
             keys.
         metrics_by_key: count requests, tokens and cost by the names of the clients' keys, too. Each key that may read
@@ -146,6 +147,7 @@ class GatewayOptions(Table):
     responses_number: PositiveCount = 1000
     responses_bytes: PositiveCount = 256 * 2**20
     responses_age: PositiveNumber = 24 * 3600.0
+    websockets: Flag = False
     metrics: Flag = False
     metrics_by_key: Flag = False
     json_log: Flag = False

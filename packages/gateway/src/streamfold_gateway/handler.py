@@ -95,8 +95,8 @@ class RequestBodyJSON(AccountedBody):
             self._handler.check_capacity()  # a request occupies no slot until its body has arrived
             self._handler.count(1)
             self._counted = True
-            self.hold_structure(await _run_sized(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
-            self.value = await _run_sized(len(raw), partial(_parsed, raw))
+            self.hold_structure(await run_sized(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
+            self.value = await run_sized(len(raw), partial(_parsed, raw))
         except BaseException:
             self._leave()
             raise
@@ -215,7 +215,7 @@ class RequestHandler:
         Raises:
             HTTPError: the request is wrong, or no model is served under its name.
         """
-        return await _run_sized(body.size, partial(self._parse, incoming, body))
+        return await run_sized(body.size, partial(self._parse, incoming, body))
 
     def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> ClientRequest:
         api, scope, log, client = incoming.api, incoming.scope, incoming.log, incoming.client
@@ -345,7 +345,7 @@ class AppTaskGroup:
             raise failed
 
 
-async def _run_sized(size: int, work: Callable[[], T]) -> T:
+async def run_sized(size: int, work: Callable[[], T]) -> T:
     """Calls a function; in a thread if the body is large, so that other clients do not wait for it."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
 

@@ -74,7 +74,7 @@ def run(
             workers=chosen.workers,
             runtime_mode=RuntimeModes.st,
             http=HTTPModes.http1,
-            websockets=False,
+            websockets=chosen.websockets,
             backlog=2048,
             backpressure=_CONNECTIONS,
             http1_settings=HTTP1Settings(header_read_timeout=ceil(chosen.head_timeout * 1000)),

@@ -12,7 +12,7 @@ import anyio
 from streamfold.serving import json_text
 
 from ..http_errors import HTTPError, http_error
-from .store import ResponseStore, StoredResponse
+from .store import ResponseStore
 
 _LONGEST = 1000  # responses of one conversation
 _PATIENCE = 10.0  # seconds to read what a request refers to
@@ -77,7 +77,7 @@ class ReferenceResolver:
                     )
                 if not kept.ended:
                     raise http_error(400, f"previous_response_id: the response {wanted!r} is still in progress")
-                turns.append([*kept.items, *_answered(kept)])
+                turns.append([*kept.items, *without_cut_calls(kept.response["output"])])
                 self._count(_size(turns[-1]))
                 wanted = kept.previous
         return [item for turn in reversed(turns) for item in turn]
@@ -126,8 +126,7 @@ def _size(value: Any) -> int:
     return len(json_text(value))
 
 
-def _answered(kept: StoredResponse) -> list[Any]:
-    """The output of a response, without calls that were cut off: they can't be answered."""
+def without_cut_calls(output: list[Any]) -> list[Any]:
+    """Returns the output of a response without calls that were cut off: they can't be answered."""
     calls = ("function_call", "custom_tool_call")
-    output: list[Any] = kept.response["output"]
     return [item for item in output if not (item["type"] in calls and item.get("status") == "incomplete")]

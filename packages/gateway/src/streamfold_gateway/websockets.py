@@ -1,0 +1,406 @@
+"""The Responses API over WebSockets: each `response.create` of a client is answered as a POST of the same body is.
+
+So keys, limits, budgets, owners, stored responses and logs are those of HTTP. Beside that, a connection remembers the
+newest response of each of its lanes, which the next request may name also if it isn't stored (`store: false`).
+
+https://developers.openai.com/api/docs/guides/websocket-mode
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from secrets import token_hex
+from time import monotonic, time
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from starlette.datastructures import Headers
+
+from streamfold.serving import json_text, new_response_object, openai_error_body, parse_object
+from streamfold.turn_cache import named_end_user
+
+from .apis import RESPONSES_API
+from .handler import RequestHandler, run_sized
+from .http_errors import HTTPError, http_error
+from .request_body import Receive, parsed_size
+from .response_stream import Send
+from .stored_responses.references import input_items, without_cut_calls
+
+_OLDEST = 3600.0  # seconds that a connection is open, as at OpenAI
+_WAITING = 8  # messages of a client that may wait for the answer before
+_LANES = 32  # names of lanes on a connection, as at OpenAI
+_LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_ENVELOPE = ("type", "stream_id", "generate", "background", "stream_options")  # members that a POST doesn't have
+_OF_UPGRADE = (b"connection", b"upgrade", b"content-length", b"content-type", b"transfer-encoding")
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+_HEADERS = ("retry-after", "x-should-retry")  # of an error response that clients may want
+
+# Codes of closing frames: RFC 6455, 7.4.1, and https://www.iana.org/assignments/websocket
+_NORMAL, _TOO_MANY, _FAILED, _SERVER_STOPS, _TRY_LATER = 1000, 1008, 1011, 1012, 1013
+_CLOSING = 1.0  # seconds to send one
+
+Answer = Callable[[Any, Receive, Send], Awaitable[None]]
+
+
+async def refuse_websocket(refusal: HTTPError, scope: Any, receive: Receive, send: Send) -> None:
+    """Answers the request for a WebSocket with an error, where the server can do that; else with a 403."""
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1000, "reason": ""})
+        return
+    body = json_text(openai_error_body(refusal.info)).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    headers.pop("connection", None)  # that is up to the server
+    written = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": written})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+class WebSocketEndpoint:
+    """The ASGI app of the path for WebSockets.
+
+    Args:
+        answer: the ASGI app that answers a POST.
+        stores: whether it stores responses unless a request says `store: false`.
+        now: returns the time in seconds, for the age of connections.
+
+    Attributes:
+        stops: whether the server stops, so that no message is waited for.
+    """
+
+    def __init__(
+        self, answer: Answer, handler: RequestHandler, *, stores: bool, now: Callable[[], float] = monotonic
+    ) -> None:
+        self.answer = answer
+        self.handler = handler
+        self.stores = stores
+        self.now = now
+        self.stops = False
+        self._open: set[_Connection] = set()
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        try:
+            self.handler.access.check(scope)
+        except HTTPError as refusal:
+            await refuse_websocket(refusal, scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        connection = _Connection(self, scope, receive, send)
+        self._open.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._open.remove(connection)
+
+    def set_stops(self, stops: bool) -> None:
+        """Closes idle connections, and each other one after its answer; or not any more."""
+        self.stops = stops
+        for connection in self._open if stops else ():
+            connection.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _NewestResponse:
+    """The last response of a lane.
+
+    Attributes:
+        items: the JSON of the conversation up to its end.
+        user: the end user whom its request named.
+    """
+
+    response_id: str
+    items: bytes
+    user: str
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A request, and what becomes of its answer.
+
+    Attributes:
+        body: of the POST.
+        conversation: the items that are remembered with its output; None: nothing is, because it is stored.
+        previous: the remembered response that it continues.
+    """
+
+    body: bytes
+    lane: str | None
+    user: str
+    conversation: list[Any] | None
+    previous: str | None
+
+
+class _Connection:
+    """One WebSocket of a client. Its requests are answered one after the other, also those of different lanes."""
+
+    def __init__(self, endpoint: WebSocketEndpoint, scope: Any, receive: Receive, send: Send) -> None:
+        self._endpoint = endpoint
+        self._options = endpoint.handler.options
+        self._bodies = endpoint.handler.bodies
+        self._scope = scope
+        self._receive = receive
+        self._send_message = send
+        self._ends = endpoint.now() + _OLDEST
+        self._gone = anyio.Event()  # the client has left, or is told to
+        self._code = _NORMAL
+        self._newest: dict[str | None, _NewestResponse] = {}  # by lane
+        self._lanes: set[str] = set()
+        self._held = 0  # characters of messages that wait, in the budget of all bodies
+        self._idle = anyio.CancelScope()  # of the wait for the next message
+
+    def stop(self) -> None:
+        """Ends the wait for the next message."""
+        self._idle.cancel()
+
+    async def run(self) -> None:
+        """Answers requests until the client leaves, or the connection is too old."""
+        code = _SERVER_STOPS
+        waiting, messages = anyio.create_memory_object_stream[str](_WAITING)
+        try:
+            async with waiting, messages, anyio.create_task_group() as tasks:
+                tasks.start_soon(self._read, waiting)
+                while not self._gone.is_set() and (message := await self._next(messages)) is not None:
+                    await self._answer(message)
+                tasks.cancel_scope.cancel()
+            code = self._code
+        except Exception:
+            code = _FAILED
+            raise
+        finally:
+            self._bodies.add(-self._held)
+            for lane in list(self._newest):
+                self._forget(lane)
+            with anyio.move_on_after(_CLOSING, shield=True), suppress(OSError, RuntimeError):  # the client has left
+                await self._send_message({"type": "websocket.close", "code": code, "reason": ""})
+
+    async def _read(self, waiting: MemoryObjectSendStream[str]) -> None:
+        """Reads messages, also while an answer is written, so that a client that leaves is noticed."""
+        async with waiting:
+            while (message := await self._receive())["type"] == "websocket.receive":
+                text = message.get("text")
+                if text is None:
+                    text = (message.get("bytes") or b"").decode("utf-8", "replace")
+                try:
+                    self._bodies.take(len(text))
+                    self._held += len(text)
+                    waiting.send_nowait(text)
+                except HTTPError:
+                    self._code = _TRY_LATER
+                    break
+                except anyio.WouldBlock:
+                    self._code = _TOO_MANY
+                    break
+        self._gone.set()
+
+    async def _next(self, messages: MemoryObjectReceiveStream[str]) -> str | None:
+        """Returns the next message; None if the client has left, the connection is too old, or the server stops."""
+        left = 0.0 if self._endpoint.stops else self._ends - self._endpoint.now()
+        with anyio.move_on_after(left) as self._idle, suppress(anyio.EndOfStream):
+            message = await messages.receive()
+            if self._endpoint.now() < self._ends and not self._endpoint.stops:
+                return message
+        if self._endpoint.stops:
+            self._code = _SERVER_STOPS
+        elif not self._gone.is_set():
+            text = "the connection was open for 60 minutes: open another one"
+            await self._refuse(http_error(400, text, "websocket_connection_limit_reached"), None)
+        return None
+
+    async def _answer(self, message: str) -> None:
+        """Answers one message."""
+        lane = None
+        try:
+            payload = await self._parse(message)
+            lane = self._lane(payload)
+            turn = self._turn(payload, lane)
+        except HTTPError as refusal:
+            await self._refuse(refusal, lane)
+            return
+        finally:
+            self._held -= len(message)
+            self._bodies.add(-len(message))
+        if payload.get("generate") is False:
+            await self._warm_up(turn, payload)
+            return
+        writer = _EventWriter(partial(self._forward, turn), partial(self._forward_error, turn))
+        scope = {**self._scope, "type": "http", "method": "POST", "path_params": {}, "headers": self._headers(turn)}
+        rest = [turn.body]
+
+        async def receive() -> Any:
+            if rest:
+                return {"type": "http.request", "body": rest.pop(), "more_body": False}
+            await self._gone.wait()
+            return {"type": "http.disconnect"}
+
+        await self._endpoint.answer(scope, receive, writer.send)
+        if not writer.ended and not self._gone.is_set():  # the client has read nothing for too long
+            self._code = _FAILED
+            self._gone.set()
+
+    async def _parse(self, message: str) -> dict[str, Any]:
+        """Returns a message as an object. Raises HTTPError if it isn't one, or too large."""
+        raw, most = message.encode("utf-8", "replace"), self._options.max_body_bytes
+        if max(len(raw), await run_sized(len(raw), partial(parsed_size, raw, most))) > most:
+            raise http_error(413, f"the message is larger than the allowed {most} bytes")
+        try:
+            payload = await run_sized(len(raw), partial(parse_object, message))
+        except ValueError as error:
+            raise http_error(400, f"the message is not a JSON object: {error}") from None
+        if not isinstance(payload, dict) or payload.get("type") != "response.create":
+            kind = payload.get("type") if isinstance(payload, dict) else None
+            raise http_error(
+                400, f"messages of the type {str(kind)[:100]!r} are not answered here: send response.create"
+            )
+        return payload
+
+    def _lane(self, payload: dict[str, Any]) -> str | None:
+        """Returns the name of the lane of a request. Raises HTTPError if it can't be one."""
+        lane = payload.get("stream_id")
+        if lane is None:
+            return None
+        if not isinstance(lane, str) or not _LANE.fullmatch(lane):
+            text = "stream_id must have 1 to 256 letters, digits, underscores, hyphens and periods"
+            raise http_error(400, text, "invalid_stream_id")
+        if lane not in self._lanes and len(self._lanes) >= _LANES:
+            text = f"the connection has {_LANES} values of stream_id already; open another one"
+            raise http_error(400, text, "websocket_stream_limit_reached")
+        self._lanes.add(lane)
+        return lane
+
+    def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
+        """Returns a request as it is answered. Raises HTTPError if it can't be."""
+        if payload.get("background"):
+            raise http_error(400, "background is not available over a WebSocket: send a POST")
+        user = named_end_user(payload, Headers(scope=self._scope), explicit=True)
+        sent = {name: value for name, value in payload.items() if name not in _ENVELOPE}
+        previous, stores = payload.get("previous_response_id"), self._endpoint.stores
+        found = [each for each in self._newest.values() if each.response_id == previous and each.user == user]
+        if found:
+            del sent["previous_response_id"]
+            sent["input"] = [*json.loads(found[0].items), *input_items(payload.get("input"))]
+        elif previous and not stores:
+            text = f"previous_response_id: {str(previous)[:200]!r} is not the newest response of this connection"
+            raise http_error(400, f"{text}; send the whole conversation as input", "previous_response_not_found")
+        body = json_text({**sent, "stream": True}).encode()
+        conversation = input_items(sent.get("input")) if payload.get("store") is False or not stores else None
+        return _Turn(body, lane, user, conversation, found[0].response_id if found else None)
+
+    def _headers(self, turn: _Turn) -> list[tuple[bytes, bytes]]:
+        """Returns the headers of a POST, with those of the request for the WebSocket."""
+        kept = [
+            (name, value)
+            for name, value in self._scope["headers"]
+            if name not in _OF_UPGRADE and not name.startswith(b"sec-websocket-")
+        ]
+        return [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(turn.body)).encode())]
+
+    async def _warm_up(self, turn: _Turn, payload: dict[str, Any]) -> None:
+        """Answers a request that asks for no output: its input is remembered, and no model is called."""
+        turn.conversation = turn.conversation or input_items(json.loads(turn.body).get("input"))
+        response = {**new_response_object(payload), "id": f"resp_{token_hex(16)}", "created_at": int(time())}
+        response |= {"model": payload.get("model"), "store": False}
+        done = {**response, "status": "completed", "completed_at": int(time())}
+        with suppress(OSError):  # as in `_refuse`
+            await self._forward(turn, "response.created", {"sequence_number": 0, "response": response})
+            await self._forward(turn, "response.completed", {"sequence_number": 1, "response": done})
+
+    async def _forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
+        """Sends an event of an answer, and remembers the response that ends with it."""
+        if isinstance(event, str) and turn.lane is None and turn.previous is None and kind not in _ENDS:
+            await self._send(event)
+            return
+        payload = {"type": kind, **(json.loads(event) if isinstance(event, str) else event)}
+        if turn.lane is not None:
+            payload["stream_id"] = turn.lane
+        response = payload.get("response")
+        if isinstance(response, dict) and turn.previous is not None:
+            response["previous_response_id"] = turn.previous
+        if kind in _ENDS:
+            self._forget(turn.lane)  # also where a turn fails, as at OpenAI
+            if isinstance(response, dict) and response.get("status") in ("completed", "incomplete"):
+                self._remember(turn, response)
+        await self._send(json_text(payload))
+
+    async def _forward_error(self, turn: _Turn, status: int, headers: dict[str, str], body: bytes) -> None:
+        """Sends the error response to a request."""
+        self._forget(turn.lane)
+        await self._send_error(status, json.loads(body), headers, turn.lane)
+
+    async def _refuse(self, refusal: HTTPError, lane: str | None) -> None:
+        """Sends an error for a message that isn't a request."""
+        status, body, headers = RESPONSES_API.error_response(refusal, "")
+        with suppress(OSError):  # the client has left, which `_read` notices
+            await self._send_error(status, body, headers, lane)
+
+    async def _send_error(self, status: int, body: dict[str, Any], headers: dict[str, str], lane: str | None) -> None:
+        wanted = {name: value for name, value in headers.items() if name in _HEADERS}
+        event = {"type": "error", "status": status, "error": body["error"], **({"headers": wanted} if wanted else {})}
+        await self._send(json_text(event if lane is None else {**event, "stream_id": lane}))
+
+    def _remember(self, turn: _Turn, response: dict[str, Any]) -> None:
+        if turn.conversation is None:
+            return
+        items = json_text([*turn.conversation, *without_cut_calls(response["output"])]).encode()
+        if len(items) > self._options.max_body_bytes:
+            return
+        with suppress(HTTPError):  # there is no room: the client has to send the whole conversation
+            self._bodies.take(len(items))
+            self._newest[turn.lane] = _NewestResponse(response["id"], items, turn.user)
+
+    def _forget(self, lane: str | None) -> None:
+        if (known := self._newest.pop(lane, None)) is not None:
+            self._bodies.add(-len(known.items))
+
+    async def _send(self, text: str) -> None:
+        """Sends a message. Raises OSError if the client has left."""
+        if self._gone.is_set():
+            raise ConnectionResetError("the client has left")
+        await self._send_message({"type": "websocket.send", "text": text})
+
+
+class _EventWriter:
+    """The `send` of a POST: passes on each event of a stream, or the error response.
+
+    Args:
+        event: gets the type and the JSON of each event.
+        error: gets the status, the headers and the body of a response that isn't a stream.
+
+    Attributes:
+        ended: whether the end of the response has been written.
+    """
+
+    def __init__(
+        self,
+        event: Callable[[str, str], Awaitable[None]],
+        error: Callable[[int, dict[str, str], bytes], Awaitable[None]],
+    ) -> None:
+        self._event = event
+        self._error = error
+        self.ended = False
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._data = b""
+
+    async def send(self, message: Any) -> None:
+        """Takes a message of ASGI."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+            return
+        self._data += message.get("body", b"")
+        if self._headers.get("content-type", "").startswith("text/event-stream"):
+            *blocks, self._data = self._data.split(b"\n\n")
+            for block in blocks:
+                fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if line[:1] not in (b":", b""))
+                if b"data" in fields:  # else it is a comment
+                    await self._event(fields.get(b"event", b"").decode(), fields[b"data"].decode())
+        elif not message.get("more_body"):
+            await self._error(self._status, self._headers, self._data)
+        self.ended = not message.get("more_body")
