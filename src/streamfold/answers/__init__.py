@@ -1,4 +1,4 @@
-"""The interface of models, the stream of an answer's chunks, and ways to watch it."""
+"""`ChatModel`, `ChatStream`, `extract` and `trim_history`."""
 
 from ..public_names import set_public_module
 from .base_model import BaseChatModel, forward, forward_source, open_stream

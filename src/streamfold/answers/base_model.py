@@ -1,4 +1,4 @@
-"""The base class of models: an answer can be streamed or read whole."""
+"""`BaseChatModel`, the base class of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BaseChatModel(AsyncContext, ABC):
     """Base class of models. Subclasses define `name`, `_stream` and `aclose`.
 
     Attributes:
-        continues_text: `_stream` continues `ChatParams.begun`, or raises ConfigError.
+        continues_text: True if `_stream` can continue the text in `ChatParams.begun`, or raises ConfigError.
     """
 
     continues_text: ClassVar[bool] = False
@@ -28,11 +28,11 @@ class BaseChatModel(AsyncContext, ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name of the provider in errors and logs."""
+        """The provider's name in errors and logs."""
 
     @abstractmethod
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        """Returns the answer before anything is sent. Raises ConfigError if the request can't be sent."""
+        """Returns a stream for the request. Nothing is sent yet. Raises ConfigError if the request can't be sent."""
 
     @scrubs_traceback
     def chat_stream(
@@ -43,7 +43,7 @@ class BaseChatModel(AsyncContext, ABC):
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a streamed answer. Nothing is sent until the first chunk is asked for.
+        """Returns a stream of chunks. The request is sent when the first chunk is read.
 
             async with provider.chat_stream("Hello", temperature=0.2) as stream:
                 async for chunk in stream:
@@ -51,8 +51,8 @@ class BaseChatModel(AsyncContext, ABC):
 
         Args:
             messages: the conversation. A string is one user message.
-            tools: the tools that the model may call: `Tool`s, typed functions, pydantic models, or dicts in the shape
-                of either OpenAI wire format.
+            tools: the tools that the model may call: `Tool`s, typed functions, pydantic models, or dicts in the format
+                of an OpenAI API.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
             options: see `ChatOptions`.
 
@@ -60,18 +60,18 @@ class BaseChatModel(AsyncContext, ABC):
             An async iterator of `StreamChunk`, which is also an async context manager.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or needs something that the model does not support; with
-                several models, that none of them supports. Network errors are raised while iterating.
+            ConfigError: the request is invalid, or needs a feature that the model doesn't support. Network errors are
+                raised while the stream is read.
         """
         return self._stream(ChatParams.read(messages, tools, tool_choice, options))
 
     def stream_request(
         self, request: Request, *, repair_history: bool = False, partial_tool_calls: bool = False
     ) -> ChatStream:
-        """Returns a streamed answer to a request that was parsed already, as the gateway's are.
+        """Returns a stream of chunks for a parsed `Request`. The gateway uses this method.
 
         Args:
-            request: its model "" stands for the configured one.
+            request: the parsed request. The model "" means the configured model.
             repair_history, partial_tool_calls: see `ChatOptions`.
 
         Raises:
@@ -89,23 +89,25 @@ class BaseChatModel(AsyncContext, ABC):
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the whole answer. Takes the arguments of `chat_stream`.
+        """Returns the whole answer. Accepts the arguments of `chat_stream`.
 
         Args:
-            stream: False fetches the answer in one piece, where the provider's API supports that. The reply is the
-                same and costs less to read; but only a stream reveals a stalled provider early, so that the timeout of
-                a whole answer is longer: see `Timeouts`.
+            stream: False requests a complete JSON response, if the provider's API supports this. The reply is the same
+                and costs less CPU time. The timeout is longer, because only a stream reveals a stalled provider early:
+                see `Timeouts`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
-            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
+            APIError: the request failed, or the answer is incomplete; `partial` has the text received so far.
         """
         return await read_whole(open_stream(self, messages, tools, tool_choice, options, stream=stream))
 
     extract = extract_from  # a method, with the docstring and the types of the function
 
     def facts(self) -> ModelInfo | None:
-        """Returns the endpoints behind the model; None if unknown. Models that wrap others pass theirs on."""
+        """Returns the endpoints behind the model, or None if unknown. A model that wraps another model returns the
+        wrapped model's endpoints.
+        """
         return None
 
     @abstractmethod
@@ -122,9 +124,9 @@ def open_stream(
     *,
     stream: bool,
 ) -> ChatStream:
-    """Returns the answer that `chat` collects, before anything is sent. Raises ConfigError if it can't be sent.
+    """Returns the stream that `chat` reads. Nothing is sent yet. Raises ConfigError if the request can't be sent.
 
-    A model that isn't a `BaseChatModel` always streams.
+    A model that isn't a `BaseChatModel` ignores `stream=False`.
     """
     if stream is True or not isinstance(model, BaseChatModel):
         check_stream(stream)
@@ -133,7 +135,7 @@ def open_stream(
 
 
 def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
-    """Returns the answer of another model before anything is sent. Raises ConfigError if it can't be sent."""
+    """Returns the stream of a wrapped model. Nothing is sent yet. Raises ConfigError if the request can't be sent."""
     if arguments.begun is not None and not getattr(model, "continues_text", False):
         raise ConfigError("it can't continue a text")
     if isinstance(model, BaseChatModel):
@@ -143,5 +145,5 @@ def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
 
 
 def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
-    """Returns the source of another model's chunks, for a model that changes them. See `forward`."""
+    """Returns the chunk source of a wrapped model, for a model that changes chunks. See `forward`."""
     return forward(model, arguments).source

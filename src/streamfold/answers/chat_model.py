@@ -1,4 +1,4 @@
-"""`ChatModel`, and the arguments of a call."""
+"""`ChatModel`, and the arguments of `chat` and `chat_stream`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChatParams:
-    """The arguments of a call.
+    """The arguments of `chat` and `chat_stream`.
 
     Attributes:
-        request: conversation, tools and options; an empty model stands for the provider's own.
+        request: the conversation, tools and options. An empty model name means the configured model.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
         conversation: what the provider stores of the conversation; see `ChatOptions`.
-        many_conversations: requests of many conversations come this way, so that none is compared with the one before.
-        fail_fast: another model can answer, so that a server with too many requests is an error at once.
-        begun: the beginning of the answer, which another model has written and this one continues.
+        many_conversations: True if requests of many conversations use this model. Then prompt cache prefixes aren't
+            compared with the last request.
+        fail_fast: True if another model can answer. A 429 response then raises an error immediately instead of waiting.
+        begun: the beginning of the answer, which another model wrote and this model continues.
     """
 
     request: Request
@@ -58,7 +59,7 @@ class ChatParams:
         *,
         stream: bool = True,
     ) -> Self:
-        """Reads the arguments of `chat_stream` or `chat`. Raises ConfigError for what no provider accepts."""
+        """Parses the arguments of `chat_stream` or `chat`. Raises ConfigError if no provider accepts the arguments."""
         check_stream(stream)
         options: dict[str, Any] = dict(given)
         model = options.pop("model", None)
@@ -77,7 +78,7 @@ class ChatParams:
         return cls(request, repair, fragments, coalesced, timeouts, headers, continuations, conversation)
 
     def given(self) -> ChatOptions:
-        """Returns the options as keywords for a model that isn't a `BaseChatModel`."""
+        """Returns the options as keyword arguments for a model that isn't a `BaseChatModel`."""
         values = {each.name: getattr(self.request.options, each.name) for each in fields(Options)}
         options = {name: value for name, value in values.items() if value != getattr(_NONE, name)}
         names = ("repair_history", "partial_tool_calls", "timeouts", "extra_headers")
@@ -96,11 +97,11 @@ _NONE = Options()
 
 
 class ChatModel(Protocol):
-    """A language model: `Provider`, `Fallback`, the test doubles, and anything else with these four members.
+    """A language model: `Provider`, `Fallback`, the test models, and any other object with these four members.
 
-    It may have a fifth one, `facts()`, as `BaseChatModel` has it; a model without it is one of which nothing is known.
+    A model may also have the method `facts()` of `BaseChatModel`. Without `facts()`, prices and limits are unknown.
 
-    Write functions against this type, so that any of them can be passed in:
+    Annotate parameters with this type, so that a function accepts every kind of model:
 
         async def summarize(model: ChatModel, text: str) -> str:
             return (await model.chat(f"Summarize: {text}")).text
@@ -108,7 +109,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the model's provider in errors and logs."""
+        """The provider's name in errors and logs."""
         ...
 
     def chat_stream(
@@ -119,7 +120,7 @@ class ChatModel(Protocol):
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a streamed answer. See `Provider.chat_stream`."""
+        """Returns a stream of chunks. See `Provider.chat_stream`."""
         ...
 
     async def chat(
@@ -134,7 +135,7 @@ class ChatModel(Protocol):
         """Returns the whole answer. See `Provider.chat`.
 
         Args:
-            stream: False asks for the answer in one piece. A model that can only stream may ignore it.
+            stream: False requests a complete JSON response. A model that can only stream may ignore this argument.
         """
         ...
 
@@ -144,11 +145,11 @@ class ChatModel(Protocol):
 
 
 def check_model(model: object, function: str) -> None:
-    """Raises ConfigError for an argument that isn't a `ChatModel`, with what to write instead.
+    """Raises ConfigError if an argument isn't a `ChatModel`. The message shows what to write instead.
 
     Args:
-        model: the argument. A name is quoted in the message unless it may be a key.
-        function: the name of the caller's function, for the message.
+        model: the argument. The message quotes a string, unless the string may be an API key.
+        function: the name of the called function, for the message.
     """
     is_synchronous = hasattr(model, "close") and not hasattr(model, "aclose")
     if callable(getattr(model, "chat_stream", None)) and not isinstance(model, type) and not is_synchronous:

@@ -1,4 +1,4 @@
-"""`ChatStream`, the source that it reads, and the base of sources that wrap another."""
+"""`ChatStream`, its chunk source, and a base class for chunk sources that wrap another source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AsyncContext:
             raise TypeError(_message(self, "async with"))
 
         def __exit__(self, *_: Any) -> None:
-            """Never called; without it Python would report this method as missing."""
+            """Never called. Without this method, Python's error message would report it as missing."""
 
 
 class AsyncIteration:
@@ -60,11 +60,11 @@ class ChunkSource(Protocol):
     """The source of the chunks of a `ChatStream`.
 
     Attributes:
-        reply: the whole answer, once its last chunks have been yielded.
+        reply: the whole answer, after the last chunk was yielded.
         warnings: the warnings so far.
         partial_tool_calls: the tool calls that the model is writing.
-        context_window: how many tokens the model takes, conversation and answer together; None if unknown.
-        yields_call_deltas: whether to yield chunks of partial tool calls; may be set until `batches` is called.
+        context_window: the model's context window in tokens, or None if unknown.
+        yields_call_deltas: True if chunks of partial tool calls are yielded. Can be set until `batches` is called.
     """
 
     yields_call_deltas: bool
@@ -97,20 +97,20 @@ if TYPE_CHECKING:
 
 
 class ChatStream(AsyncIteration, AsyncContext):
-    """The chunks of one answer: an async iterator, and an async context manager that closes the connection.
+    """The chunks of one answer. A stream is an async iterator, and an async context manager that closes the connection.
 
         async with provider.chat_stream("Hello") as stream:
             async for chunk in stream:
                 print(chunk.delta, end="")
         print(stream.reply.usage)
 
-    A bare `async for` works too: the connection is closed at the end of the answer. A stream that is abandoned before
-    is closed when it is garbage-collected; trio then warns about an unfinished async generator, so use `async with`
-    where you may leave early. A stream can be read once.
+    A stream can be read once. Without `async with`, the connection is closed at the end of the answer, or when an
+    unfinished stream is garbage-collected. Use `async with` if you may stop reading early.
 
     Attributes:
-        source: the source of the chunks; for models that wrap other models.
-        yields_call_deltas: whether chunks of partial tool calls are among them: see `ChatOptions.partial_tool_calls`.
+        source: the source of the chunks, for models that wrap other models.
+        yields_call_deltas: True if the stream yields chunks of partial tool calls: see
+            `ChatOptions.partial_tool_calls`.
     """
 
     def __init__(self, source: ChunkSource, *, yields_call_deltas: bool = False) -> None:
@@ -134,27 +134,27 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before the finished chunk was returned."""
+        """The whole answer. Raises StreamfoldError before the end of the stream."""
         if self.source.reply is None or not self._ended:
             raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
         return self.source.reply
 
     @property
     def ready(self) -> bool:
-        """True if the next chunk has arrived already, so that a writer may write both at once."""
+        """True if the next chunk has already arrived, so that a server can write two chunks together."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or not self.source.yields_call_deltas)
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far. Those about the request are there before the first chunk."""
+        """The warnings so far. Warnings about the request are available before the first chunk."""
         return self.source.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing, for display; empty when the answer has ended.
+        """The tool calls that the model is writing, for display. The tuple is empty after the answer has ended.
 
-        May be read at any time, also from another task. With the option `partial_tool_calls`, a loop over the chunks
-        wakes up for each piece of a call. Each access joins all text so far: for long arguments use `watch`.
+        Can be read at any time, also from another task. With the option `partial_tool_calls`, the stream yields a chunk
+        for each piece of a tool call. Each access joins the text received so far: for long arguments, use `watch`.
         """
         if self._ended:
             return ()
@@ -175,19 +175,19 @@ class ChatStream(AsyncIteration, AsyncContext):
                 stream.watch("files[].content", show)
                 async for chunk in stream: ...
 
-        The function is called while the stream is read, in the order of the answer. The time for all updates is
-        proportional to the length of the text. Only the `ToolCall` at the end counts; an answer that breaks off has
-        none.
+        The function is called while the stream is read, in the order of the answer. Never run a partial value: only the
+        `ToolCall` on the last chunk is final.
 
         Args:
-            path: names, with `[]` for every item of a list, `[0]` for its first one, `*` for every member of an object;
-                the empty path is the whole value.
-            function: takes a `PartialUpdate`. Its exceptions are raised by the iteration.
-            tool: only the calls of this tool; None: all calls, and the answer's text if it is JSON.
+            path: member names, with `[]` for every item of a list, `[0]` for the first item, and `*` for every member
+                of an object. The empty path is the whole value.
+            function: gets a `PartialUpdate`. Exceptions of the function are raised in the loop that reads the stream.
+            tool: watches only calls of this tool. With None, all tool calls are watched, and the answer's text if the
+                text is JSON.
 
         Raises:
             ConfigError: the path is malformed, or the function is async.
-            StreamfoldError: the stream has been read already.
+            StreamfoldError: reading the stream has already started.
         """
         if self._started:
             raise StreamfoldError("watch() must be called before the stream is read")
@@ -196,10 +196,10 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._watchers, self.source.yields_call_deltas = watchers, True
 
     async def start(self) -> Self:
-        """Sends the request and waits for the first chunk, which the iteration then begins with. Returns the stream.
+        """Sends the request, waits for the first chunk, and returns the stream. A loop over the stream begins with this
+        chunk.
 
-        Not needed for reading. It is for a web application that must know whether the request succeeds before it
-        chooses the status of the response:
+        A web application can call `start()` before it sets the status of its own response:
 
             stream = await provider.chat_stream("Hello").start()  # raises RateLimitError, ...
 
@@ -246,10 +246,10 @@ class ChatStream(AsyncIteration, AsyncContext):
         return chunk
 
     async def read(self) -> Reply:
-        """Reads to the end, closes the connection and returns the reply.
+        """Reads the stream to its end, closes the connection and returns the reply.
 
         Raises:
-            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
+            APIError: the request failed, or the answer is incomplete; `partial` has the text received so far.
             StreamfoldError: the answer was closed before its end.
         """
         async with self:
@@ -261,17 +261,17 @@ class ChatStream(AsyncIteration, AsyncContext):
             return self.reply
 
     def partial(self, model: type[M]) -> Partial[M] | None:
-        """Returns the part of a structured answer that has arrived, or None if there is none yet.
+        """Returns the received part of a structured answer, or None before the first part.
 
-        Fields that have not arrived are None, strings grow, and no validator runs: see `Partial`. May be called after
-        each chunk. Above 4096 characters the text is parsed again only when it has grown by 1/32, and at the end. An
-        answer that had to be requested as a tool call (`ChatQuirks.response_format`) arrives in one piece, at the end.
+        Fields that haven't arrived are None, strings may be incomplete, and no validator runs: see `Partial`. Can be
+        called after each chunk. A text above 4096 characters is parsed again only after it has grown by 1/32, and at
+        the end. If the answer was requested as a tool call (quirk `response_format`), it arrives complete, at the end.
 
         Args:
-            model: the pydantic model that was given as `response_format`.
+            model: the pydantic model that was passed as `response_format`.
 
         Raises:
-            ConfigError: the model is a RootModel, which has no partial form.
+            ConfigError: the model is a RootModel, which can't be partial.
         """
         reader = self._readers.get(model)
         if reader is None:
@@ -288,14 +288,14 @@ class ChatStream(AsyncIteration, AsyncContext):
         return self._deltas[0]
 
     def _keep_text(self, reply: Reply | None) -> None:
-        """Replaces the deltas by the whole text, which the reply has anyway."""
+        """Replaces the deltas by the reply's text, to release memory."""
         if reply is not None:
             self._deltas, self._counted, self._size = [reply.text], 0, 0
 
     async def aclose(self) -> None:
-        """Closes the connection; it is closed when this returns. May be called from any task, and repeatedly.
+        """Closes the connection before it returns. Can be called from any task, and several times.
 
-        In a task that waits for a chunk the iteration ends.
+        If another task waits for a chunk, the loop in that task ends.
         """
         self._closed = True
         self._ready = iter(())
@@ -308,7 +308,9 @@ class ChatStream(AsyncIteration, AsyncContext):
                 self._reading = False
 
     def _repr_markdown_(self) -> str:
-        """How a notebook shows the stream: the reply at its end, before that how it is read."""
+        """Returns Markdown for notebooks: the reply after the end, and before that an example of how to read the
+        stream.
+        """
         if self._ended and self.source.reply is not None:
             return self.source.reply._repr_markdown_()
         return f"`{self!r}`: read it with `async for chunk in stream: print(chunk.delta, end='', flush=True)`"
@@ -318,7 +320,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         return f"<ChatStream {state}>"
 
     def _note_details(self, details: ChunkDetails) -> bool:
-        """Notes how a call has grown. Returns whether the chunk is delivered."""
+        """Records a piece of a tool call. Returns True if the chunk must be delivered."""
         call = details.call
         if call is not None:
             if self._watchers is not None:
@@ -330,7 +332,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         return self.yields_call_deltas or details.is_for_all
 
     async def _rest(self) -> Reply:
-        """Reads to the end without delivering chunks."""
+        """Reads the stream to its end without delivering chunks."""
         self._reading = self._started = True
         try:
             async for batch in self._batches:
@@ -369,7 +371,7 @@ async def read_whole(stream: ChatStream) -> Reply:
 
 
 class WrappedAnswer(ABC):
-    """A `ChunkSource` that reads another one, which it may replace before the first chunk."""
+    """A `ChunkSource` that wraps another source. The wrapped source can be replaced before the first chunk."""
 
     def __init__(self, source: ChunkSource) -> None:
         self._source = source
@@ -384,12 +386,12 @@ class WrappedAnswer(ABC):
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing."""
+        """The tool calls that the model is still writing."""
         return self._source.partial_tool_calls
 
     @property
     def context_window(self) -> int | None:
-        """How many tokens the model takes, conversation and answer together; None if unknown."""
+        """The model's context window in tokens, or None if unknown."""
         return self._source.context_window
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Structured output that is asked for again until it fits."""
+"""`extract`: structured output that is validated and requested again if it is invalid."""
 
 from __future__ import annotations
 
@@ -83,26 +83,28 @@ async def extract(
     with_reply: bool = False,
     **options: Unpack[ChatOptions],
 ) -> T | tuple[T, Reply]:
-    """Asks for an answer in the form of a type, and again with the error while it does not fit.
+    """Returns the model's answer as a value of a type. An invalid answer is sent back to the model with the validation
+    error.
 
         city = await extract(model, City, "Where is the Louvre?")
         cities, reply = await extract(model, list[City], "Which cities have a Louvre?", with_reply=True)
         print(cities, reply.usage, reply.cost)
 
     Args:
-        model: the model to ask.
-        form: a pydantic model, or another type that pydantic validates: a dataclass, a TypedDict, `list[City]`, a
-            union; or a JSON schema. It is the `response_format` of the request; its validators are run.
+        model: the model that answers.
+        form: a pydantic model, another type that pydantic validates (a dataclass, a TypedDict, `list[City]`, a union),
+            or a JSON schema. Validators of the type are run.
         messages, tools, options: as for `Provider.chat`.
-        attempts: how many answers are requested at most.
-        with_reply: return the last reply too. Its usage and its cost are those of all attempts.
+        attempts: the maximum number of requests.
+        with_reply: True to return the last reply too. The reply has the usage and the cost of all attempts.
 
     Returns:
         The value; with `with_reply=True`, a tuple of the value and the reply.
 
     Raises:
-        InvalidReplyError: no answer fitted, or the model refused, or its answer was cut off; `reply` is the last one.
-        ConfigError: an argument is wrong, or the model can't take the request.
+        InvalidReplyError: all answers were invalid, the model refused, or the answer was truncated; `reply` is the last
+            reply.
+        ConfigError: an argument is invalid, or the model doesn't support the request.
         APIError: a request failed.
     """
     check_model(model, "extract()")
@@ -128,17 +130,17 @@ async def extract(
 
 
 def can_ask_again(reply: Reply) -> bool:
-    """True if another request may get an answer that fits: a refused, cut or filtered one would be so again."""
+    """True if another request may get a valid answer. A refused, truncated or filtered answer isn't requested again."""
     return not (reply.refusal or reply.finish_reason in ("length", "content_filter") or reply.tool_calls)
 
 
 def ask_again(reply: Reply, error: InvalidReplyError) -> list[Message]:
-    """Returns the messages that ask for another answer after one that does not fit."""
+    """Returns the messages that request another answer after an invalid answer."""
     return [reply.message, user(f"{error}\nAnswer again, in the form that was asked for.")]
 
 
 def _with_all_costs(replies: list[Reply]) -> Reply:
-    """Returns the last reply, with the usage and the cost of all of them."""
+    """Returns the last reply, with the total usage and cost of all replies."""
     if len(replies) == 1:
         return replies[0]
     cost = total_cost(replies)

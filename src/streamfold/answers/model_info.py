@@ -1,4 +1,4 @@
-"""The endpoints behind a model: prices, limits, token counts, batches."""
+"""`ModelInfo`: the endpoints behind a model, with prices, limits, token counting and batch APIs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
 
 
 class DirectModel(ChatModel, Protocol):
-    """A model whose requests reach its endpoint unchanged: see `Provider`."""
+    """A model that sends requests to its endpoint without changes: see `Provider`."""
 
     @property
     def profile(self) -> Profile: ...
@@ -29,26 +29,26 @@ class DirectModel(ChatModel, Protocol):
         ...
 
     def batches(self) -> Any:
-        """Returns the endpoint's batch API. Raises ConfigError if it has none."""
+        """Returns the endpoint's batch API. Raises ConfigError if the endpoint has no batch API."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """An endpoint that may answer.
+    """An endpoint that a model may send requests to.
 
     Attributes:
-        name: of the provider.
-        adapter: the name of its wire format, for its own model.
-        url: its base URL, without secrets.
-        model: its configured model; None if each request names one.
-        problem: what its configuration lacks; None: nothing.
-        apis: returns the name of the wire format for a model; None: it is the same for all.
-        prices: returns the pricing of a model, or None if unknown.
-        refused_members: members of a body that it refuses, though others of its wire format know them.
-        extra_body: members that its configuration adds to every body.
-        output_limits: returns the most tokens that a model writes, and the limit of requests that name none; None:
-            unknown.
+        name: the provider's name.
+        adapter: the name of the wire format for the configured model.
+        url: the base URL, without secrets.
+        model: the configured model, or None if each request names a model.
+        problem: the missing part of the configuration, or None if the configuration is complete.
+        apis: a function that returns the wire format for a model, or None if all models use the same wire format.
+        prices: a function that returns the pricing of a model, or None if unknown.
+        refused_members: body members that this endpoint refuses, although its wire format allows them.
+        extra_body: members that the configuration adds to every request body.
+        output_limits: a function that returns the maximum output tokens of a model, and the default limit of a request.
+            None means unknown.
     """
 
     name: str
@@ -65,24 +65,26 @@ class BackendInfo:
     )
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the name of the wire format for a model; None: its own model."""
+        """Returns the name of the wire format for a model. None means the configured model."""
         return self.adapter if model is None or self.apis is None else self.apis(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
-        """Returns the cost of tokens of a model, by default its own; None if unknown before the answer."""
+        """Returns the cost of tokens of a model, by default of the configured model. Returns None if the cost is
+        unknown before the answer.
+        """
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing.cost(Reply(usage=usage)) if pricing else None
 
     def priced(self, model: str | None = None) -> bool:
-        """Returns whether the cost of an answer will be known."""
+        """Returns True if the cost of an answer will be known."""
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing is not None
 
     def max_output_tokens(self, allowed: int | None, model: str | None = None) -> int:
-        """Returns the most tokens that an answer may have.
+        """Returns the maximum number of tokens of an answer.
 
         Args:
-            allowed: the limit of the request, if it has one. Without any limit at most 16,384 are assumed.
+            allowed: the output limit of the request, or None. Without any limit, 16,384 tokens are assumed.
         """
         most, default = self.output_limits(model or self.model or "") if self.output_limits else (None, None)
         wanted = allowed or default or _ASSUMED_OUTPUT
@@ -97,10 +99,10 @@ class ModelInfo:
     """The endpoints behind a model.
 
     Attributes:
-        endpoints: those that may answer, in the order in which they are tried.
-        changed: whether a program's own code may change requests or answers on the way.
-        count: counts the input tokens of a request; None if the first endpoint can't.
-        direct: the model whose requests reach the first endpoint unchanged; None if there is none.
+        endpoints: the endpoints, in the order in which they are tried.
+        changed: True if the program's own code, such as middleware, may change requests or answers.
+        count: a function that counts the input tokens of a request, or None if the first endpoint can't count tokens.
+        direct: the model that sends requests to the first endpoint without changes, or None.
     """
 
     endpoints: tuple[BackendInfo, ...]
@@ -110,7 +112,7 @@ class ModelInfo:
 
 
 def get_model_info(model: ChatModel) -> ModelInfo | None:
-    """Returns the endpoints behind any model; None if it doesn't have `facts`."""
+    """Returns the endpoints behind a model, or None if the model has no method `facts`."""
     facts = getattr(model, "facts", None)
     found: ModelInfo | None = facts() if callable(facts) else None
     return found

@@ -1,4 +1,4 @@
-"""Values that are still being written: `Partial` models, and functions that watch a path."""
+"""Partial values: `Partial` models, and functions that watch a path of a value."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable,
 
 
 class Partial(Generic[M]):
-    """The part of an `M` that has arrived. It has every field of `M`; a field is None until a part of it has arrived.
+    """The received part of an `M`. A `Partial[M]` has every field of `M`; a field that hasn't arrived is None.
 
-    Strings grow. Numbers, dates and choices appear when they are complete. A list has the items that have begun. A
-    field that is a model is partial too. Validators, constraints and methods of `M` are absent: at the end, use
-    `reply.parse_as(M)`. `model_dump()` returns a dict.
+    Strings may be incomplete. Numbers, dates and enums appear when they are complete. A list has all items that have
+    begun. A field whose type is a model is partial too. A `Partial[M]` has no validators, constraints or methods of
+    `M`: at the end, use `reply.parse_as(M)`. `model_dump()` returns a dict.
     """
 
     __slots__ = ("_value",)
@@ -58,7 +58,7 @@ class Partial(Generic[M]):
 
 
 class PartialReader(Generic[M]):
-    """Reads a growing text as a partial `M`. Raises ConfigError for a model that is not a JSON object."""
+    """Parses an incomplete JSON text as a partial `M`. Raises ConfigError if the model isn't a JSON object."""
 
     def __init__(self, model: type[M]) -> None:
         self._model = _PartialModelBuilder().model(model)
@@ -67,12 +67,12 @@ class PartialReader(Generic[M]):
         self._value: Partial[M] | None = None
 
     def read(self, size: int, text: Callable[[], str], *, whole: bool = False) -> Partial[M] | None:
-        """Returns the value so far; None before any part has arrived.
+        """Returns the partial value, or None before any part has arrived.
 
         Args:
             size: the length of the text.
-            text: returns the text. Called only if it is parsed.
-            whole: the text is complete.
+            text: a function that returns the text, called only if the text is parsed.
+            whole: True if the text is complete.
         """
         grown = size - self._size
         if (whole and not self._whole) or (grown and (size <= _ALWAYS or grown * _GROWTH >= size)):
@@ -89,7 +89,7 @@ class PartialReader(Generic[M]):
 
 
 class _PartialModelBuilder:
-    """Makes models whose fields may all be missing or cut off."""
+    """Builds models whose fields may all be missing or incomplete."""
 
     def __init__(self) -> None:
         self._made: dict[type[BaseModel], type[BaseModel] | None] = {}
@@ -153,7 +153,7 @@ def _or_none(value: Any, handler: Callable[[Any], Any]) -> Any:
 
 
 def _without_last(value: Any, handler: Callable[[Any], Any]) -> Any:
-    """Drops the last item of a list if too little of it has arrived."""
+    """Drops the last item of a list if the item is too incomplete."""
     from pydantic import ValidationError
 
     try:
@@ -168,7 +168,7 @@ Watcher: TypeAlias = Callable[[PartialUpdate], object]
 
 
 def checked_watcher(function: Any) -> Watcher:
-    """Returns the function. Raises ConfigError if it is async, or not a function."""
+    """Returns the function. Raises ConfigError if the argument isn't a synchronous function."""
     if not callable(function) or iscoroutinefunction(function):
         kind = "an async function" if callable(function) else type(function).__name__
         raise ConfigError(f"watch() takes a plain function of one argument, not {kind}")
@@ -185,7 +185,7 @@ class _Watch:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A text that is read: the arguments of a call, or the answer."""
+    """A watched text: the arguments of a tool call, or the answer's text."""
 
     watches: list[_Watch]
     reader: IncrementalJSON
@@ -196,7 +196,7 @@ class _Watched:
 
 
 class Watchers:
-    """The functions that watch one answer."""
+    """The watch functions of one answer."""
 
     def __init__(self) -> None:
         self._watches: list[_Watch] = []
@@ -207,7 +207,7 @@ class Watchers:
         self._is_call = False  # the answer comes as a call
 
     def add(self, path: str, function: Any, tool: str | None) -> None:
-        """Adds a function. Raises ConfigError if it can't be called, or the path is malformed."""
+        """Adds a watch function. Raises ConfigError if the function can't be called, or the path is malformed."""
         watcher = checked_watcher(function)
         try:
             self._watches.append(_Watch(path_pattern(path), watcher, tool))
@@ -215,7 +215,7 @@ class Watchers:
             raise ConfigError(f"watch(): {exc}") from None
 
     def feed(self, chunk: StreamChunk) -> None:
-        """Calls the functions for a chunk."""
+        """Calls the watch functions for a chunk."""
         if chunk.delta and not self._is_call:
             self._feed_answer(chunk.delta)
         if not chunk.finished:
@@ -227,7 +227,9 @@ class Watchers:
                 self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: ToolCallUpdate) -> None:
-        """Calls the functions for the next piece of a call. One whose place is not known yet is read at the end."""
+        """Calls the watch functions for the next piece of a tool call. If the position of a tool call is unknown, the
+        tool call is read at the end.
+        """
         if not call.in_order:
             return
         watched = self._calls.get(call.number)

@@ -1,4 +1,4 @@
-"""`trim_history`: conversations that are cut to a number of tokens."""
+"""`trim_history`: removes the oldest turns of a long conversation."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ _INSTRUCTIONS = ("system", "developer")
 
 
 async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel | None = None) -> list[Message]:
-    """Returns a conversation without its oldest turns, so that it has at most a number of tokens.
+    """Removes the oldest turns of a conversation, so that the conversation has at most `max_tokens` tokens.
 
         history = await trim_history(history, 100_000, model=provider)
 
-    System messages and the last turn of the user stay, also if they have more tokens. A question goes with its answer,
-    and a call with its results: what is returned can be sent.
+    System messages and the last turn are never removed, even if they exceed the limit. A question is removed together
+    with its answer, and a tool call together with its results.
 
     Args:
-        messages: the conversation. It is not changed.
-        max_tokens: the most tokens. Leave room for the answer and the tools.
-        model: counts the tokens where its provider's API can, with a request for each count. Without it, and elsewhere,
-            they are estimated: about four bytes of text each.
+        messages: the conversation. The list isn't changed.
+        max_tokens: the maximum number of tokens. Choose a number that leaves enough tokens for the answer and the
+            tools.
+        model: counts the tokens, with a request for each count, if the model's provider supports this. Otherwise the
+            token count is estimated, at about four bytes of text per token.
 
     Raises:
-        ConfigError: an argument is wrong.
+        ConfigError: an argument is invalid.
         APIError: the request that counts the tokens failed.
     """
     if model is not None:
@@ -52,13 +53,13 @@ async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel 
 
 
 def trim_by_estimate(messages: Messages, max_tokens: int) -> list[Message]:
-    """Does what `trim_history` does without a model."""
+    """Trims a conversation like `trim_history`, with estimated token counts."""
     kept, groups = _read(messages, max_tokens)
     return list(_without_oldest(kept, groups, estimated_tokens(Request("", kept)), max_tokens))
 
 
 def _read(messages: Messages, max_tokens: object) -> tuple[tuple[Message, ...], list[list[Message]]]:
-    """Returns the messages, and the groups of them that may be removed. Raises ConfigError for a wrong argument."""
+    """Returns the messages and the removable groups of messages. Raises ConfigError for an invalid argument."""
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
         raise ConfigError(f"max_tokens must be a whole number greater than 0, not {max_tokens!r:.40}")
     read = tuple(read_messages(messages))
@@ -79,10 +80,10 @@ def _without_oldest(
 
 
 def _removable(messages: Sequence[Message]) -> list[list[Message]]:
-    """Returns the groups that may be removed, the oldest first.
+    """Returns the groups of messages that may be removed, the oldest group first.
 
-    Before the last turn of the user, a group is a question with its answer; behind it, a turn of the model with the
-    results of its calls, but not the last one, to which the model is to answer.
+    Before the user's last message, a group is a question with its answer. After the user's last message, a group is an
+    assistant message with its tool results; the last such group is never removed.
     """
     talk = [message for message in messages if message.role not in _INSTRUCTIONS]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)
@@ -95,7 +96,7 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _grouped(messages: Sequence[Message], begins: str) -> list[list[Message]]:
-    """Divides messages into groups, each of which begins with a message of a role that follows one of another role."""
+    """Divides messages into groups. A group begins with a message of a role that follows a message of another role."""
     groups: list[list[Message]] = []
     before = ""
     for message in messages:

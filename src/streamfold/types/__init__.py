@@ -1,4 +1,4 @@
-"""Types in public signatures that few programs have to name: parts of messages, facts about models, values of hooks."""
+"""Types that appear in public signatures: message parts, model facts and hook values."""
 
 from __future__ import annotations
 

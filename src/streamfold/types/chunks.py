@@ -1,4 +1,4 @@
-"""The steps of an answer, as callers receive them."""
+"""`StreamChunk`, and the values that a chunk can contain."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .usage import Usage
 
 
 class PartRef(NamedTuple):
-    """Which part of an answer a text belongs to, on APIs that name its parts.
+    """Identifies the part of an answer that a text belongs to, if the API numbers the parts.
 
     Attributes:
         output: the position of the item in the answer.
         number: the position of the part in the item.
-        form: of reasoning that a server may send twice: as a summary and in full.
+        form: tells a reasoning summary from the full reasoning, if a server sends both.
     """
 
     output: int | None = None
@@ -33,16 +33,16 @@ class ToolCallDelta(PydanticField, PicklableSlots):
     """A fragment of a tool call.
 
     Attributes:
-        index: the server's number for the call, if usable.
-        id, name: None where this fragment has none.
-        arguments: the next piece of the text, or (`whole`) all of it.
-        extra: other members that the provider wants back.
-        item: the id of the call's item (Responses), or `""` if the server sent none; None on other APIs.
+        index: the server's index of the tool call, if the index is usable.
+        id, name: None if this fragment has no id or no name.
+        arguments: the next piece of the arguments, or the complete arguments if `whole` is true.
+        extra: other members that the provider requires in later requests.
+        item: the id of the tool call's item on the Responses API, or `""` without an id; None on other APIs.
         markup: the model wrote the call into its text.
-        ended: the server says that the call is complete (True) or incomplete (False).
-        begins: the server says that the call begins here.
-        custom: the arguments are free text.
-        held: it came before the last finish reason, and was held back until the end of the stream.
+        ended: True if the server marked the tool call as complete, False if as incomplete.
+        begins: True if the server marked this fragment as the start of a tool call.
+        custom: True if the arguments are free text instead of JSON.
+        held: True if the fragment arrived before the last finish reason and was delayed until the end of the stream.
     """
 
     index: int | None = None
@@ -60,7 +60,7 @@ class ToolCallDelta(PydanticField, PicklableSlots):
 
     @property
     def is_empty(self) -> bool:
-        """True if the fragment has no content. Some servers send empty ones as keep-alives."""
+        """True if the fragment has no content. Some servers send empty fragments as keep-alives."""
         return not (self.arguments or self.id or self.name or self.extra)
 
 
@@ -69,8 +69,8 @@ class ExtraPart(PydanticField, PicklableSlots):
     """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
     Attributes:
-        whole: `value` is the complete list and replaces earlier values.
-        place: its position in the answer, if known.
+        whole: True if `value` is the complete list, which replaces earlier values.
+        place: the part's position in the answer, if known.
     """
 
     name: str
@@ -81,15 +81,15 @@ class ExtraPart(PydanticField, PicklableSlots):
 
 @dataclass(slots=True)
 class ToolCallUpdate(PydanticField, PicklableSlots):
-    """A tool call that the model is writing began or grew.
+    """A new piece of a tool call that the model is writing.
 
     Attributes:
-        number: the position of the call in the order in which calls began.
-        tool: the tool's own name, or `""` before it is known; None for a call that carries the answer itself.
+        number: the position of the tool call, counted by when tool calls began.
+        tool: the tool's name, or `""` while the name is unknown; None if the tool call contains a structured answer.
         text: the next piece of the arguments.
         id, extra, item: see `ToolCallDelta`.
-        in_order: `number` is the final position of the call.
-        is_certain: False if the tool isn't declared, or a dialect is still reading the call.
+        in_order: True if `number` is the tool call's final position.
+        is_certain: False if the tool isn't declared, or while a dialect is still parsing the tool call.
     """
 
     number: int
@@ -105,17 +105,17 @@ class ToolCallUpdate(PydanticField, PicklableSlots):
 
 @dataclass(slots=True, eq=False)
 class ChunkDetails(PydanticField, PicklableSlots):
-    """Content of a chunk beside text. Immutable by convention. Its position doesn't count for equality.
+    """Content of a chunk other than text. Immutable by convention. Equality ignores the position.
 
     Attributes:
-        preceding_calls: how many tool calls had begun before this step.
+        preceding_calls: the number of tool calls that began before this chunk.
         marks: see `StreamChunk`.
-        call: a tool call that began or grew.
-        call_numbers: on the finished chunk, with the option `partial_tool_calls`: `ToolCallUpdate.number` of each of
-            its `tool_calls`.
-        item: a complete part of the answer that is neither text nor a call.
+        call: a new piece of a tool call.
+        call_numbers: `ToolCallUpdate.number` of each tool call, on the finished chunk and with the option
+            `partial_tool_calls`.
+        item: a complete part of the answer other than text and tool calls.
         hosted: see `StreamChunk`.
-        part: the part of the text, where several overlap.
+        part: the part that the text belongs to, if several parts overlap.
         refusal: the next piece of a refusal, with the option `partial_tool_calls`.
     """
 
@@ -135,7 +135,7 @@ class ChunkDetails(PydanticField, PicklableSlots):
 
     @property
     def is_for_all(self) -> bool:
-        """True if readers without the option `partial_tool_calls` get the chunk."""
+        """True if the chunk is also delivered without the option `partial_tool_calls`."""
         return bool(self.hosted) or not self.silent
 
     def __eq__(self, other: object) -> bool:
@@ -155,16 +155,16 @@ class ChunkDetails(PydanticField, PicklableSlots):
 
 @dataclass(slots=True)
 class StreamChunk(PicklableSlots):
-    """One step of an answer. Immutable by convention; it can be copied and pickled.
+    """One step of an answer. Chunks are immutable by convention, and can be copied and pickled.
 
-    `preceding_calls` and `marks` do not count for equality.
+    Equality ignores `preceding_calls` and `marks`.
 
     Attributes:
-        delta: the visible text of this step. May be empty.
-        tool_calls: complete calls, on the finished chunk only; None if there are none.
+        delta: the new visible text; may be empty.
+        tool_calls: the complete tool calls, on the finished chunk only; None if the model called no tool.
         finished: True exactly once, on the last chunk.
-        reasoning: the reasoning text of this step.
-        finish_reason, usage: on the finished chunk only; `usage` is None if the server sent none.
+        reasoning: the new reasoning text.
+        finish_reason, usage: set on the finished chunk only; `usage` is None if the server sent no token counts.
         details: None for plain text.
     """
 
@@ -178,19 +178,20 @@ class StreamChunk(PicklableSlots):
 
     @property
     def preceding_calls(self) -> int:
-        """How many tool calls had begun before the text of this step; they are delivered at the end."""
+        """The number of tool calls that began before this chunk. Tool calls are delivered at the end."""
         return 0 if self.details is None else self.details.preceding_calls
 
     @property
     def signature(self) -> str | None:
-        """The provider's signature of the reasoning that ended before this step, if any."""
+        """The provider's signature of the reasoning that ended before this chunk, or None."""
         return next((mark.value for mark in self.marks if mark.name == "signature"), None)
 
     @property
     def marks(self) -> tuple[ExtraPart, ...]:
-        """Parts before this step that are neither text nor a call.
+        """Parts before this chunk other than text and tool calls.
 
-        "signature" of reasoning, "block" (a whole one that is not shown), "text_end" (other members of a text block).
+        The names of parts are "signature" (of reasoning), "block" (a complete hidden block) and "text_end" (other
+        members of a text block).
         """
         return () if self.details is None else self.details.marks
 
@@ -206,17 +207,17 @@ class StreamChunk(PicklableSlots):
 
     @property
     def item(self) -> Any:
-        """A complete part of the answer that is neither text nor a call, with the option `partial_tool_calls`."""
+        """A complete part of the answer other than text and tool calls, with the option `partial_tool_calls`."""
         return None if self.details is None else self.details.item
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """Progress of the provider's tools, for showing it: once when a tool begins, and again when it is done."""
+        """Progress of hosted tools for display: one part when a tool starts, and one when the tool has finished."""
         return () if self.details is None else self.details.hosted
 
     @property
     def silent(self) -> bool:
-        """True if this step has no text."""
+        """True if this chunk has no text."""
         return self.details is not None and self.details.silent
 
     def __repr__(self) -> str:

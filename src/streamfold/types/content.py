@@ -23,13 +23,14 @@ CacheMark: TypeAlias = bool | _Lifetime
 
 
 def check_cache_mark(mark: Any, what: str) -> None:
-    """Raises ConfigError unless the mark is a bool or a lifetime."""
+    """Raises ConfigError if a cache mark is neither a bool nor a lifetime."""
     if not isinstance(mark, bool) and mark not in get_args(_Lifetime):
         raise ConfigError(f"{what}: cache must be True, False, '5m' or '1h', not {mark!r}")
 
 
 def read_cache_control(value: Any, where: str) -> CacheMark:
-    """Parses Anthropic's `cache_control`, which tools for other APIs use too. Raises ConfigError for another form.
+    """Parses Anthropic's `cache_control`, which clients of other APIs send too. Raises ConfigError if the value is
+    invalid.
 
     >>> read_cache_control({"type": "ephemeral"}, ""), read_cache_control({"type": "ephemeral", "ttl": "1h"}, "")
     (True, '1h')
@@ -49,7 +50,7 @@ Source: TypeAlias = str | bytes | Path
 
 
 class _Part:
-    """A part, which as a field of a pydantic model is what `write_part` writes."""
+    """Base class of message parts. A pydantic model that contains a part uses the JSON format of `write_part`."""
 
     __slots__ = ()
 
@@ -66,7 +67,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class TextPart(_Part):
-    """Text among other parts. `cache`: see `Message`."""
+    """A text part of a message. `cache`: see `Message`."""
 
     text: str
     cache: CacheMark = field(default=False, kw_only=True)
@@ -77,11 +78,11 @@ class TextPart(_Part):
 
 @dataclass(frozen=True, slots=True)
 class _Media(_Part):
-    """Bytes with their media type, or a reference: exactly one of `data`, `url` and `file_id`.
+    """Base class of image, file and audio parts. Exactly one of `data`, `url` and `file_id` is set.
 
     Attributes:
-        file_id: the id under which the provider keeps an uploaded file.
-        media_type: of `data`; found from the bytes by the builders.
+        file_id: the provider's id of an uploaded file.
+        media_type: the media type of `data`; `image`, `file` and `audio` detect the media type.
         cache: see `Message`.
     """
 
@@ -119,21 +120,21 @@ class _Media(_Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image. `detail` is its resolution for the model, where the provider has that option."""
+    """An image part. `detail` sets the image resolution for the model, if the provider supports this."""
 
     detail: Detail | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart(_Media):
-    """A document, such as a PDF. `name` is its file name."""
+    """A document part, such as a PDF. `name` is the file name."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(_Media):
-    """Audio input."""
+    """An audio part."""
 
 
 MediaPart: TypeAlias = ImagePart | FilePart | AudioPart
@@ -149,19 +150,19 @@ _FIELDS: dict[str, tuple[type[MediaPart], tuple[str, ...]]] = {
 
 
 def image(source: Source, *, detail: Detail | None = None, media_type: str | None = None) -> ImagePart:
-    """Makes an image part from a URL, bytes or a file.
+    """Creates an image part from a URL, bytes or a file.
 
-    A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL, any other is a path, which is read at
-    once. The media type is detected from the bytes, unless it is given.
+    A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL. Any other string is the path of a file,
+    which is read immediately. Without `media_type`, the media type is detected from the bytes.
 
     Raises:
-        ConfigError: there is no such file, or the bytes aren't an image.
+        ConfigError: the file doesn't exist, or the bytes aren't an image.
     """
     return ImagePart(**_given("image", source, media_type, "image/"), detail=detail)
 
 
 def file(source: Source, *, name: str | None = None, media_type: str | None = None) -> FilePart:
-    """Makes a document part from a URL, bytes or a file. Raises ConfigError if there is no such file."""
+    """Creates a document part from a URL, bytes or a file. Raises ConfigError if the file doesn't exist."""
     given = _given("file", source, media_type, "", name)
     if name is None and "data" in given and (isinstance(source, Path) or _is_path(source)):
         name = Path(str(source)).name
@@ -169,10 +170,10 @@ def file(source: Source, *, name: str | None = None, media_type: str | None = No
 
 
 def audio(source: str | bytes | Path, *, media_type: str | None = None) -> AudioPart:
-    """Makes an audio part from bytes, a file or a data URL. No API takes other URLs.
+    """Creates an audio part from bytes, a file or a data URL. No API accepts other URLs.
 
     Raises:
-        ConfigError: there is no such file, or the bytes aren't audio.
+        ConfigError: the file doesn't exist, or the bytes aren't audio.
     """
     return AudioPart(**_given("audio", source, media_type, "audio/"))
 
@@ -219,7 +220,7 @@ def _read(what: str, source: str | Path) -> bytes:
 
 
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a part as JSON data, with its kind under `part`. Other dicts stay as they are."""
+    """Returns a part as JSON data, with the kind of part in the member `part`. Other dicts are returned unchanged."""
     if isinstance(part, TextPart):
         return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
     if isinstance(part, Mapping):
@@ -237,7 +238,7 @@ def _kind(cls: type) -> str:
 
 
 def part_schema(cls: type) -> dict[str, Any]:
-    """Returns the JSON schema of what `write_part` writes for a kind of part."""
+    """Returns the JSON schema of the output of `write_part` for a kind of part."""
     kind = _kind(cls)
     names = ("text", "cache") if kind == "text" else ("data", *_FIELDS[kind][1])
     members: dict[str, Any] = {name: {"type": "string"} for name in names}
@@ -249,7 +250,7 @@ def part_schema(cls: type) -> dict[str, Any]:
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
-    """Parses the output of `write_part`. Raises ConfigError that names the place."""
+    """Parses the output of `write_part`. Raises ConfigError, which names the position of the invalid value."""
     match value:
         case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
             mark: Any = rest.get("cache", False)

@@ -1,4 +1,4 @@
-"""The cost of an answer: the provider's own figure, or token counts times the prices that were configured."""
+"""The cost of an answer: the cost that the provider reports, or token counts times configured prices."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Cost:
     """The cost of an answer. Costs in one currency can be added.
 
     Attributes:
-        amount: not rounded.
-        currency: ISO 4217.
+        amount: the unrounded cost.
+        currency: the currency code (ISO 4217).
         source: None for a sum of several sources.
-        date: when the prices were looked up, if known.
-        estimated: a price or a token count had to be assumed, or something that was counted has no known price.
-        upstream: the part of the amount that another provider charges to your own key there (OpenRouter).
+        date: the date of the price list, if known.
+        estimated: True if a price or a token count was assumed, or if a used feature has no known price.
+        upstream: the part of `amount` that another provider charges directly to your own API key there (OpenRouter).
     """
 
     amount: Decimal
@@ -57,21 +57,22 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of a model, in `currency` per million tokens. None: unknown.
+    """Prices of a model, in `currency` per million tokens. None means that a price is unknown.
 
     Attributes:
-        input: of input that was neither read from a cache nor written to it.
-        output: reasoning included.
-        cache_write_1h: of input cached for an hour, where that costs more (Anthropic).
-        request: per request.
-        tiers: other prices for requests with more input than `above` tokens.
-        reported: the path of the provider's own figure in the usage object (`"cost.total"`), which wins over prices.
-        reported_unit: one unit of that member, in `currency`.
-        reported_upstream: the path of another provider's charge to your own key, which the figure leaves out;
-            it is added where the member `own_key` is true.
-        own_key: the path of the member that says so.
-        batch: the share of these prices in a batch: 0.5 is half.
-        source: a link to the price list.
+        input: the price of input tokens that were neither read from a cache nor written to a cache.
+        output: the price of output tokens, including reasoning tokens.
+        cache_write_1h: the price of input tokens that are cached for an hour (Anthropic).
+        request: the price of a request.
+        tiers: prices for requests with more than `above` input tokens.
+        reported: the path of the reported cost in the usage object, such as `"cost.total"`. A reported cost takes
+            precedence over prices.
+        reported_unit: the value of one unit of the reported cost, in `currency`.
+        reported_upstream: the path of another provider's charge to your own API key. The charge is added to the
+            reported cost if the member at `own_key` is true.
+        own_key: the path of the member that is true if your own API key was used.
+        batch: the factor for batch requests; 0.5 means half the price.
+        source: the URL of the price list.
     """
 
     input: float | None = None
@@ -102,7 +103,7 @@ class Prices:
                 _check_price(f"tiers[{number}].{name}", value)
 
     def of(self, usage: Usage) -> Cost | None:
-        """Returns the cost as the provider reports it, else tokens times prices; None if neither is known."""
+        """Returns the reported cost, or token counts times prices. Returns None if both are unknown."""
         if (said := _member(usage.raw, self.reported)) is not None:
             unit = _decimal(self.reported_unit)
             if _value(usage.raw, self.own_key) is not True:
@@ -156,7 +157,7 @@ def _check_price(name: str, value: Any) -> None:
 
 
 def _decimal(value: float | Decimal) -> Decimal:
-    """Returns the number as written: 0.1 is exactly a tenth."""
+    """Returns a float as an exact decimal number: 0.1 becomes exactly one tenth."""
     return Decimal(str(value))
 
 
@@ -175,18 +176,20 @@ _FREE_TOOLS = ("web_fetch",)  # https://platform.claude.com/docs/en/agents-and-t
 
 
 def has_unpriced_tools(usage: Usage) -> bool:
-    """True if tools of the provider were used that cost something beside the tokens, as searches do."""
+    """True if hosted tools were used that cost extra, such as web searches."""
     return any(count for name, count in usage.tools.items() if name not in _FREE_TOOLS)
 
 
 def hour_writes(raw: Mapping[str, Any]) -> int:
-    """Returns the tokens that Anthropic keeps for an hour: `usage.cache_creation.ephemeral_1h_input_tokens`."""
+    """Returns the number of tokens that Anthropic caches for an hour
+    (`usage.cache_creation.ephemeral_1h_input_tokens`).
+    """
     values = [_member(step, "cache_creation.ephemeral_1h_input_tokens") for step in unlisted_steps(raw) or [raw]]
     return int(sum(value for value in values if value is not None))
 
 
 def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the usage of each step where the top level leaves some out (compaction, advisor).
+    """Returns the usage of each step if the top-level usage omits steps (compaction, advisor).
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
     """
@@ -196,7 +199,7 @@ def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
-    """Returns the model and the usage of each step; the model is None for the requested one."""
+    """Returns the model and the usage of each step. The model is None if the step used the requested model."""
     return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
 
 
@@ -208,11 +211,11 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """True if some steps ran on another model, with other prices."""
+    """True if a step used another model, which has different prices."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 
 def _has_other_tokens(raw: Mapping[str, Any]) -> bool:
-    """True if audio tokens were used, which have other prices."""
+    """True if audio tokens were used, which have separate prices."""
     paths = [f"{kind}_tokens_details.audio_tokens" for kind in ("prompt", "completion", "input", "output")]
     return any(_member(raw, path) for path in paths)

@@ -1,4 +1,4 @@
-"""Why an answer ended."""
+"""Finish reasons: the reason why an answer ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 
 def is_truncated(reason: FinishReason) -> bool:
-    """Returns whether the answer was cut off, so that its calls may be incomplete."""
+    """Returns True if the finish reason means a truncated answer, which may have incomplete tool calls."""
     return reason in ("length", "content_filter")
 
 
@@ -28,7 +28,8 @@ _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
 
 
 def guess_finish_reason(word: str) -> FinishReason | Literal["error"]:
-    """Guesses the meaning of an unlisted finish reason. It is never "stop": a truncated answer must not look complete.
+    """Guesses the meaning of an unknown finish reason. The guess is never "stop", because a truncated answer must not
+    look complete.
 
     >>> guess_finish_reason("time_limit"), guess_finish_reason("eventually")
     ('length', 'unknown')

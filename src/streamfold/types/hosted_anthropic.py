@@ -38,7 +38,7 @@ _CITED: dict[str, CitationKind] = {
 
 
 def block_part(block: Mapping[str, Any]) -> HostedPart | None:
-    """Returns the step of a server-side tool; None for text, thinking and the client's calls."""
+    """Returns the hosted tool step of a content block. Returns None for text, thinking and client tool calls."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in _PLAIN:
         return None
@@ -84,7 +84,7 @@ def _error(block: Mapping[str, Any]) -> str | None:
 
 
 def citations(blocks: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields the citations. Each stands for the whole of its block."""
+    """Yields the citations. Each citation covers its whole text block."""
     places = TextOffsets(text)
     for block in blocks:
         said = block.get("text") if block.get("type") == "text" else None
@@ -107,7 +107,7 @@ def _citation(said: Mapping[str, Any], start: int | None, size: int) -> Citation
 
 
 def files(blocks: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the files that code made, from the results of the tool."""
+    """Yields the files that executed code created."""
     for block in blocks:
         content = block.get("content")
         inner = content.get("content") if isinstance(content, Mapping) else None

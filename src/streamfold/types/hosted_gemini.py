@@ -1,4 +1,4 @@
-"""Parts of Gemini's answers and what a candidate says beside them: https://ai.google.dev/api/generate-content."""
+"""Hosted tools, citations and files in Gemini's answers: https://ai.google.dev/api/generate-content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORKED = ("OUTCOME_OK", "OUTCOME_UNSPECIFIED", "1", "0")
 
 
 def part_of(part: Mapping[str, Any]) -> HostedPart | None:
-    """Returns the step of a server-side tool; None for text, the client's calls and media."""
+    """Returns the hosted tool step of a part. Returns None for text, client tool calls and media."""
     match part:
         case {"executableCode": Mapping() as said}:
             return HostedPart(
@@ -65,11 +65,11 @@ def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: str) -> Iterator[Citation]:
-    """Yields the citations of each passage, then those of no passage.
+    """Yields the citations of each passage, then the citations without a passage.
 
     Args:
-        grounding: `groundingMetadata`, with positions in UTF-8 bytes; an absent one is 0.
-        recited: `citationMetadata`, texts that the answer repeats.
+        grounding: Gemini's `groundingMetadata`. Positions are in UTF-8 bytes, and an omitted position is 0.
+        recited: Gemini's `citationMetadata`, which lists sources that the answer repeats word for word.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
     place, used = UTF8Offsets(text), set[int]()
@@ -90,7 +90,7 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
 
 
 def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[int | None, int | None]:
-    """Returns the characters of a passage, by its own text if there is one."""
+    """Returns the character positions of a passage, found by the passage's text if Gemini sends this text."""
     end = int_or_none(segment.get("endIndex"))
     if end is None:
         return None, None
@@ -108,11 +108,11 @@ ABOUT_TEXT = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
 
 def join_about_text(before: Mapping[str, Any], new: Mapping[str, Any], shift: int) -> dict[str, Any]:
-    """Returns what the candidates of two responses say about the text of one answer.
+    """Joins the grounding metadata of two responses that belong to one answer.
 
     Args:
-        before, new: `groundingMetadata` or its like; {} if a response had none.
-        shift: UTF-8 bytes of the text before the new response, in which its positions are counted anew.
+        before, new: the metadata of each response, such as `groundingMetadata`; {} for a response without metadata.
+        shift: the length in UTF-8 bytes of the text before the new response, whose positions begin at 0 again.
     """
     first = len(_dicts(before.get("groundingChunks")))
     joined: dict[str, Any] = {**before}
@@ -137,7 +137,9 @@ def _moved_support(support: Mapping[str, Any], first: int, shift: int) -> dict[s
 
 
 def _moved(span: Mapping[str, Any], shift: int) -> dict[str, Any]:
-    """Moves the positions of a passage. Google leaves out a start at 0, and both for a source of no passage."""
+    """Shifts the positions of a passage. Google omits a start of 0, and omits start and end for a source without a
+    passage.
+    """
     end = int_or_none(span.get("endIndex"))
     if end is None or not shift:
         return dict(span)
@@ -157,7 +159,7 @@ def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | N
 
 
 def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the images, audio and other files of an answer, without the drafts in thoughts."""
+    """Yields the images, audio and other files of an answer. Drafts inside thoughts are left out."""
     for part in parts:
         match part:
             case {"thought": True}:

@@ -1,4 +1,4 @@
-"""Steps of an answer of the Interactions API beside its text and calls: tools that Google ran, sources, files.
+"""Hosted tools, citations and files in answers of Google's Interactions API.
 
 https://ai.google.dev/gemini-api/docs/interactions lists the steps. A tool X has the steps `X_call` and `X_result`.
 """
@@ -31,7 +31,7 @@ _STANDARD = str.maketrans("-_", "+/")
 
 
 def part_of(step: Mapping[str, Any]) -> HostedPart | None:
-    """Returns the step of a tool that the server runs; None for thoughts, text and the client's calls."""
+    """Returns the hosted tool step of a step. Returns None for thoughts, text and client tool calls."""
     kind = step.get("type")
     return None if not isinstance(kind, str) or kind in _PLAIN else _part(step, kind)
 
@@ -65,13 +65,13 @@ def _error(step: Mapping[str, Any]) -> str | None:
 
 
 def server_call_ids(steps: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Returns the ids of the functions that the server ran itself: their results stand among the steps."""
+    """Returns the ids of function calls that the server ran: their results are among the steps."""
     results = (step for step in steps if step.get("type") == "function_result")
     return {call_id for step in results if (call_id := str_or_none(step.get("call_id")))}
 
 
 def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
-    """Yields the steps of tools, in order."""
+    """Yields the hosted tool steps, in order."""
     ran = server_call_ids(steps)
     for step in steps:
         if step.get("type") == "function_call" and step.get("id") in ran:
@@ -81,12 +81,12 @@ def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def requests(steps: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of tool of each call."""
+    """Yields the kind of hosted tool for each call."""
     yield from (part.kind for part in hosted(steps) if part.part == "call" and part.kind != "function")
 
 
 def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the contents of a `model_output` step; none of another step."""
+    """Yields the contents of a `model_output` step. Other steps have no contents."""
     found = step.get("content") if step.get("type") == "model_output" else None
     yield from (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
@@ -98,7 +98,7 @@ def step_text(step: Mapping[str, Any]) -> str:
 
 
 def citations(steps: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields the citations. Their positions are sent in UTF-8 bytes of the text of their step."""
+    """Yields the citations. Google sends positions in UTF-8 bytes of the step's text."""
     places = TextOffsets(text)
     for step in steps:
         if not (said := step_text(step)):
@@ -125,7 +125,7 @@ def _citation(annotation: Mapping[str, Any], start: int | None, place: UTF8Offse
 
 
 def files(steps: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields images, audio and other files among the contents of an answer."""
+    """Yields the images, audio and other files of an answer."""
     for content in (content for step in steps for content in contents(step)):
         if content.get("type") not in STEP_MEDIA:
             continue

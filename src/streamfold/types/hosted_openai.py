@@ -1,4 +1,6 @@
-"""Items and annotations of https://platform.openai.com/docs/api-reference/responses/object, and xAI's."""
+"""Hosted tools, citations and files in Responses API answers, also those of xAI:
+https://platform.openai.com/docs/api-reference/responses/object
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ _CITED: dict[str, CitationKind] = {
 
 
 def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = None) -> bool:
-    """Returns whether the client must answer an item. `called`: ids of the delivered calls, if known."""
+    """Returns True if the client must send a result for an item. `called` has the ids of the delivered tool calls, if
+    known.
+    """
     match item.get("type"):
         case "custom_tool_call" if called is not None:
             return item.get("call_id") in called
@@ -77,7 +81,7 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) -> HostedPart | None:
-    """Returns the step of a tool; None for text, reasoning and function calls."""
+    """Returns the hosted tool step of an item. Returns None for text, reasoning and function calls."""
     kind = item.get("type")
     if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None
@@ -105,13 +109,13 @@ def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> It
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns the model's input of a client tool as JSON text, or its own text."""
+    """Returns the input of a client tool as JSON text, or as the model's unchanged text."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 
 
 def call_order(items: list[Mapping[str, Any]]) -> list[str | None]:
-    """Returns the ids of all calls in the order of their items."""
+    """Returns the ids of all tool calls in the order of the items."""
     return [
         str_or_none(item.get("call_id")) or str_or_none(item.get("id"))
         for item in items
@@ -157,7 +161,7 @@ def text(items: list[Mapping[str, Any]]) -> str:
 
 
 def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str) -> Iterator[Citation]:
-    """Yields the citations. Positions are characters of the annotated part."""
+    """Yields the citations. OpenAI sends positions in characters of the annotated part."""
     if not items:
         yield from _cited(annotations, 0, len(text))
         return
@@ -190,7 +194,7 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
 
 
 def listed_sources(results: list[Mapping[str, Any]], urls: Any) -> Iterator[Citation]:
-    """Yields the sources of the lists beside an answer (Perplexity), which the text cites by number."""
+    """Yields the sources that Perplexity lists beside an answer. The text cites these sources by number."""
     titles = {url: str_or_none(result.get("title")) for result in results if (url := str_or_none(result.get("url")))}
     for url in dict.fromkeys([*titles, *(url for url in urls if isinstance(url, str))]):
         yield Citation("url", url, titles.get(url))
@@ -242,7 +246,7 @@ def _image_type(item: Mapping[str, Any], data: bytes) -> str:
 
 
 def requests(items: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of tool of each request of a provider's tool."""
+    """Yields the kind of each hosted tool request."""
     for part in hosted(items, ()):
         if part.part == "both" or (part.part == "call" and part.runs == "server"):
             yield part.kind

@@ -1,4 +1,4 @@
-"""Tools that the provider ran, citations, and generated files, as values."""
+"""`HostedPart`, `Citation` and `GeneratedFile`: results of hosted tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .pydantic_support import PydanticField
 
 
 class TextOffsets:
-    """Finds the texts of an answer one after the other, without gaps.
+    """Finds the positions of consecutive texts in an answer.
 
     >>> offsets = TextOffsets("Hello, world")
     >>> offsets.next("Hello, "), offsets.next("world")
@@ -22,7 +22,9 @@ class TextOffsets:
         self._at = 0
 
     def next(self, said: str) -> int | None:
-        """Returns where the next text begins; None if it isn't in the answer (after a `text_mismatch`)."""
+        """Returns the position of the next text. Returns None if the answer doesn't contain the text (after a
+        `text_mismatch`).
+        """
         at = self._text.find(said, self._at)
         if at < 0:
             return None
@@ -52,20 +54,20 @@ CitationKind: TypeAlias = Literal["url", "file", "place", "document"]
 
 @dataclass(frozen=True, slots=True)
 class HostedPart(PydanticField):
-    """A step of a tool that the provider runs, or another part that only the provider understands.
+    """A step of a hosted tool, or another part in the provider's own format.
 
     Attributes:
         kind: "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation", "tool_search",
             "shell", "custom", "compaction" and others; "unknown" for a new type.
-        part: the call, its result, both, a request for approval, a list of tools, a state of the conversation, a file.
-        runs: what the client runs is in `Reply.tool_calls` too.
-        call_id: of the call that a result answers, or that the client answers.
-        name: of the tool, where the provider names it.
-        server: of an MCP tool.
-        input: text or an object, depending on the tool.
-        status: the provider's word.
-        error: why the tool failed. That is not an exception.
-        raw: the part as sent.
+        part: a call, a result, both, a request for approval, a list of tools, a state of the conversation, or a file.
+        runs: who runs the tool. Calls that the client must run are in `Reply.tool_calls` too.
+        call_id: the id of the tool call that this result belongs to, or that the client must answer.
+        name: the tool's name, if the provider sends a name.
+        server: the name of the MCP server.
+        input: the tool's input, a text or an object.
+        status: the provider's status value.
+        error: the reason why the tool failed. A failed hosted tool raises no exception.
+        raw: the part as the provider sent it.
     """
 
     kind: str
@@ -83,13 +85,13 @@ class HostedPart(PydanticField):
 
 @dataclass(frozen=True, slots=True)
 class Citation(PydanticField):
-    """A source that the answer names.
+    """A source that the answer cites.
 
     Attributes:
-        kind: a page, a file, a place on a map, or a document of the request.
+        kind: a web page, a file, a place on a map, or a document in the request.
         url: None for a file or a document.
         cited_text: the quoted text of the source.
-        start, end: the characters of `Reply.text` that cite it, if the provider says which.
+        start, end: the position in `Reply.text` of the text that cites the source, if known.
     """
 
     kind: CitationKind
@@ -102,7 +104,7 @@ class Citation(PydanticField):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile(PydanticField):
-    """A file that a provider's tool made: its bytes, or its id for `Provider.fetch_file`."""
+    """A file that a hosted tool created. The file has its bytes, or an id for `Provider.fetch_file`."""
 
     media_type: str | None = None
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Reads what tools of the provider did from what an answer kept of it (`Reply.extras`), of every API."""
+"""Reads hosted tool steps, citations and files from `Reply.extras`, for every API."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _blocks(extras: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], bool]:
-    """Returns the blocks, and whether they are Gemini's, which have no type."""
+    """Returns the content blocks, and whether the blocks are in Gemini's format, which has no block types."""
     blocks = _items(extras, "blocks")
     return blocks, bool(blocks) and not any("type" in block for block in blocks)
 
 
 def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns the last object of this name, or {}."""
+    """Returns the last object with a name, or {}."""
     found = _items(extras, name)
     return found[-1] if found else {}
 
 
 def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
-    """Returns the step of a tool in a block or a part, to be shown while the answer streams.
+    """Returns the hosted tool step of a block or part, for display while the answer streams.
 
     Args:
-        name: the extra in which the block goes back.
+        name: the member of `extras` that stores the block.
     """
     if not isinstance(value, Mapping):
         return None
@@ -48,7 +48,7 @@ def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
 
 
 def hosted_kind(value: Any, name: str = "blocks") -> str:
-    """Returns the kind of tool of an item, a block or a part in this extra; `""` if there is none."""
+    """Returns the kind of hosted tool of an item, block or part in `extras`. Returns `""` for other content."""
     if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
         return ""
     part = None if name == "steps" else hosted_openai.item_part(value)
@@ -58,7 +58,7 @@ def hosted_kind(value: Any, name: str = "blocks") -> str:
 
 
 def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = None) -> tuple[HostedPart, ...]:
-    """Returns the steps of all tools, in order. `called`: ids of the delivered calls, if known."""
+    """Returns the steps of all hosted tools, in order. `called` has the ids of the delivered tool calls, if known."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
     steps = hosted_interactions.hosted(_items(extras, "steps"))
@@ -66,7 +66,7 @@ def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def call_order(extras: Mapping[str, Any]) -> list[str | None]:
-    """Returns the ids of the calls in the model's order, where it is known."""
+    """Returns the tool call ids in the model's order, if the order is known."""
     return hosted_openai.call_order(_items(extras, "output"))
 
 
@@ -98,7 +98,7 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the number of tool requests by kind, counted from the answer."""
+    """Returns the number of hosted tool requests by kind, counted in the answer."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
     steps = hosted_interactions.requests(_items(extras, "steps"))
@@ -106,7 +106,7 @@ def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
 
 
 def text_in(extras: Mapping[str, Any]) -> str:
-    """Returns the final text of an answer's items; `""` if it has none."""
+    """Returns the final text of an answer's items, or `""` without text."""
     return hosted_openai.text(_items(extras, "output"))
 
 
@@ -118,7 +118,7 @@ RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken")
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
-    """Returns whether the model continues this turn in the response to another request."""
+    """Returns True if the model must continue this turn in the response to another request."""
     return _says_paused(extras, "stop_reason") or (
         _says_paused(extras, "finishReason") and continuation_token(extras) is not None
     )
@@ -130,18 +130,18 @@ def _says_paused(extras: Mapping[str, Any], name: str) -> bool:
 
 
 def continuation_token(extras: Mapping[str, Any]) -> str | None:
-    """Returns Gemini's token, with which the next request continues the answer."""
+    """Returns Gemini's continuation token. The next request sends the token to continue the answer."""
     said = extras.get("continuationToken")
     return said[-1] if isinstance(said, list) and said and isinstance(said[-1], str) else None
 
 
 def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: str) -> dict[str, Any]:
-    """Returns the extras of an answer after another response.
+    """Joins the extras of the responses of one answer.
 
     Args:
-        before: those of the responses so far.
-        new: those of the next response. Without `blocks`, which are joined as they arrive.
-        text_before: the text of the responses so far, behind which positions in the new text are.
+        before: the extras of the earlier responses.
+        new: the extras of the next response, without `blocks`, which are joined as they arrive.
+        text_before: the text of the earlier responses. Positions in the new text are shifted by this text.
     """
     joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}
     shift = len(text_before.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Tools that a provider runs, in one vocabulary, for the list of tools."""
+"""Hosted tools, which the provider runs, with the same names for all providers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool that the provider runs.
+    """Base class of hosted tools, which the provider runs.
 
     Attributes:
         kind: see `HostedPart.kind`.
-        limits: restricting arguments, which are sent or refused, never dropped.
+        limits: the arguments that restrict the tool. An unsupported limit raises ConfigError and is never dropped.
     """
 
     kind: ClassVar[str] = ""
@@ -23,7 +23,7 @@ class ServerTool:
 
     @property
     def title(self) -> str:
-        """The name in errors."""
+        """The tool's name in error messages."""
         return self.kind
 
     def given(self) -> dict[str, Any]:
@@ -54,10 +54,10 @@ class WebSearch(ServerTool):
     """Lets the model search the web.
 
     Attributes:
-        max_uses: the most searches per answer.
-        allowed_domains, blocked_domains: restrict the results; give one of the two.
-        user_location: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
-        context_size: how much of the results the model reads.
+        max_uses: the maximum number of searches per answer.
+        allowed_domains, blocked_domains: restrict the results to domains, or exclude domains. Only one of the two can
+            be set. user_location: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
+        context_size: the amount of search results that the model reads.
     """
 
     kind: ClassVar[str] = "web_search"
@@ -75,13 +75,13 @@ class WebSearch(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class UrlContext(ServerTool):
-    """Lets the model read pages whose address is in the conversation.
+    """Lets the model read web pages whose URLs are in the conversation.
 
     Attributes:
-        max_uses: the most pages per answer.
-        allowed_domains, blocked_domains: restrict the pages; give one of the two.
-        citations: whether the answer cites the pages.
-        max_content_tokens: how much of a page the model reads.
+        max_uses: the maximum number of pages per answer.
+        allowed_domains, blocked_domains: restrict the pages to domains, or exclude domains. Only one of the two can be
+            set. citations: whether the answer cites the pages.
+        max_content_tokens: the maximum number of tokens that the model reads per page.
     """
 
     kind: ClassVar[str] = "web_fetch"
@@ -105,7 +105,7 @@ class CodeExecution(ServerTool):
 
     Attributes:
         files: ids of uploaded files that the code can read.
-        container: the id of a container of an earlier answer.
+        container: the id of a container from an earlier answer.
     """
 
     kind: ClassVar[str] = "code_execution"
@@ -125,8 +125,8 @@ class FileSearch(ServerTool):
     """Lets the model search files that were uploaded to the provider.
 
     Attributes:
-        stores: the ids or names of the stores.
-        filter: in the provider's own form.
+        stores: the ids or names of the file stores.
+        filter: a filter in the provider's own format.
     """
 
     kind: ClassVar[str] = "file_search"
@@ -144,13 +144,13 @@ class FileSearch(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class HostedMcpServer(ServerTool):
-    """Lets the model call the tools of an MCP server, which the provider connects to.
+    """Lets the model call tools of an MCP server. The provider connects to the server.
 
     Attributes:
-        name: what the model and the answer call the server.
-        authorization, headers: a token and further headers; never shown.
-        allowed_tools: None allows all.
-        require_approval: "always", "never", or the provider's own form.
+        name: the server's name in the request and in the answer.
+        authorization, headers: a token and additional HTTP headers. Errors and logs never show their values.
+        allowed_tools: the names of allowed tools; None allows all tools.
+        require_approval: "always", "never", or a value in the provider's own format.
     """
 
     kind: ClassVar[str] = "mcp"
@@ -180,7 +180,7 @@ class CustomTool(ServerTool):
 
     Attributes:
         grammar: a Lark grammar, or `{"syntax": "regex", "definition": ...}`.
-        function: runs a call in `run_tools`, plain or async; gets the text.
+        function: a synchronous or async function that `run_tools` calls with the text.
     """
 
     kind: ClassVar[str] = "custom"
@@ -206,9 +206,10 @@ class HostedTool(ServerTool):
     """A tool in the provider's own format, sent unchanged and unchecked.
 
     Attributes:
-        raw: the member of the list of tools.
-        name: what errors call it; by default its own name or type.
-        function: runs a call in `run_tools` that your program must answer (shell, patch); gets the `ToolCall`.
+        raw: the tool as the request's JSON contains it.
+        name: the tool's name in error messages, by default its name or type in `raw`.
+        function: runs calls that your program must answer, such as shell commands and patches. `run_tools` passes the
+            `ToolCall`.
     """
 
     kind: ClassVar[str] = "hosted"

@@ -1,7 +1,7 @@
-"""Follows values inside a JSON text that arrives in pieces: a file shows while a model still writes it.
+"""Reads values inside a JSON text that arrives in pieces, so that a file can be shown while the model writes it.
 
-Each character is looked at once, however the text is cut, so the time is proportional to its length. Nothing is built
-but what is watched. Where a text turns out not to be JSON, reading stops; what was reported before is not taken back.
+Each character is read once, so the time is proportional to the length of the text. Only watched values are built. If
+the text isn't JSON, reading stops; values that were reported before stay reported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _DEEPEST = 200  # levels; what is nested more deeply is not followed
 def path_pattern(path: str) -> PathPattern:
     """Parses a path such as `files[].content`. Raises ValueError for other text.
 
-    `[]` is every item of a list, `[0]` its first, `*` every member of an object; a name with a dot or a bracket is
-    quoted in brackets (`['a.b']`). The empty path is the whole value.
+    `[]` matches every item of a list, `[0]` the first item, and `*` every member of an object. A name with a dot or a
+    bracket is quoted in brackets (`['a.b']`). The empty path matches the whole value.
 
     >>> path_pattern("files[].content"), path_pattern("*[0]['a.b']")
     (('files', None, 'content'), (None, 0, 'a.b'))
@@ -59,10 +59,10 @@ class _Level:
     """An open object or list.
 
     Attributes:
-        inside: the numbers of the patterns that may match inside.
-        watched: the patterns that it matches.
+        inside: the numbers of the patterns that may match a value inside this object or list.
+        watched: the patterns that this object or list matches.
         step: the current member or position.
-        text: its text so far, if it is watched; `begun` is its start in the current piece.
+        text: the text received so far, if the value is watched. `begun` is the start of the value in the current piece.
     """
 
     is_list: bool
@@ -75,15 +75,15 @@ class _Level:
 
 
 class IncrementalJSON:
-    """Parses one JSON value that arrives in pieces, and reports how the watched values in it grow.
+    """Parses one JSON value that arrives in pieces, and reports each new piece of a watched value.
 
     Args:
-        patterns: the watched places.
+        patterns: the paths of the watched values.
         tool, call: see `PartialUpdate`.
 
     Attributes:
-        ended: the value is complete; the rest is ignored.
-        broken: the text isn't JSON; the rest is ignored.
+        ended: True when the value is complete. Later text is ignored.
+        broken: True if the text isn't JSON. Later text is ignored.
 
     >>> reader = IncrementalJSON([path_pattern("files[].content")])
     >>> [(grown.path, grown.delta) for _, grown in reader.feed('{"files":[{"content":"a')]
@@ -110,7 +110,7 @@ class IncrementalJSON:
         self.broken = False
 
     def feed(self, text: str) -> list[tuple[int, PartialUpdate]]:
-        """Returns the updates of the watched values, each with the number of its pattern."""
+        """Returns the updates of watched values. Each update has the number of the matching pattern."""
         for level in self._captured:
             level.begun = 0
         at, size = 0, len(text)
@@ -226,7 +226,7 @@ class IncrementalJSON:
         return end + done, self._decoded(raw, done=done) if wanted else "", done
 
     def _inside_string(self, text: str, at: int) -> tuple[int, str, bool] | None:
-        """Parses a text that is wholly inside the string, as most pieces are; None otherwise."""
+        """Parses a piece that is completely inside a string. Returns None for other pieces."""
         if self._escape or self._half:
             return None
         try:
@@ -235,7 +235,7 @@ class IncrementalJSON:
             return None
 
     def _escaped(self, text: str, at: int) -> tuple[int, str, bool]:
-        """Parses the rest of an escape that was split."""
+        """Parses the rest of a JSON escape that was split between two pieces."""
         begun = self._escape + text[at : at + 6 - len(self._escape)]
         if found := _ESCAPE.match(begun):
             at += found.end() - len(self._escape)
@@ -246,7 +246,7 @@ class IncrementalJSON:
         return len(text), "", False
 
     def _decoded(self, raw: str, *, done: bool) -> str:
-        """Decodes a piece of a string. Half a surrogate pair waits for the other half."""
+        """Decodes a piece of a string. The first half of a surrogate pair is delayed until the other half arrives."""
         if "\\" in raw:
             raw = _decode(f'"{raw}"')[0]
         said, self._half = self._half + raw, ""
@@ -285,7 +285,7 @@ class IncrementalJSON:
         self._after_value()
 
     def _enter(self, step: str | int) -> None:
-        """Enters a member or a position."""
+        """Enters a member of an object or an item of a list."""
         depth, level = len(self._levels), self._levels[-1]
         level.step = step
         fitting = [number for number in level.inside if self._patterns[number][depth - 1] in (None, step)]

@@ -1,4 +1,4 @@
-"""Bounds on size and time: how much of an answer is accepted, and how long each step may take."""
+"""Size limits and timeouts of an answer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Size limits of an answer. Anything larger raises ProtocolError, which names the limit.
+    """Size limits of an answer. A larger answer raises ProtocolError, which names the limit.
 
     Attributes:
-        event_bytes: one server-sent event, or a body that isn't an event stream.
-        other_chars: refusal, annotations, audio, opaque items.
-        arguments_chars, all_arguments_chars: the arguments of one call, and of all calls.
-        id_chars: the id of a call; some providers put signatures into it.
-        warnings: further warnings are only counted, in the last warning.
-        error_body_bytes: how much of an error body is read.
+        event_bytes: the maximum size of one server-sent event, or of a body that isn't an event stream.
+        other_chars: the maximum size of refusals, annotations, audio and opaque items together.
+        arguments_chars, all_arguments_chars: the maximum size of the arguments of one tool call, and of all tool calls
+            together.
+        id_chars: the maximum length of a tool call id. Some providers put signatures into the id.
+        warnings: the maximum number of warnings. The last warning counts the omitted warnings.
+        error_body_bytes: the maximum number of bytes that are read from an error response.
     """
 
     event_bytes: int = 16 * _MIB
@@ -35,14 +36,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts of an answer, in seconds. None disables one.
+    """Timeouts of an answer, in seconds. None disables a timeout.
 
     Attributes:
-        connect: until connected, including TLS and the wait for a pooled connection.
-        first_event: from the request to its first event. A configured value is at least 600 for whole answers.
-        read: without any bytes, after the first event. Time spent by the reader of the stream does not count.
-        stall: without an event that has content; comments and pings do not count.
-        total: the whole answer, with all attempts and the pauses between them.
+        connect: the time until a connection is open, including TLS and the wait for a pooled connection.
+        first_event: the time from the request to the first SSE event. For complete responses (`stream=False`), a
+            configured timeout is raised to at least 600 seconds.
+        read: the time without any bytes, after the first SSE event. Time that your program spends between chunks
+            doesn't count.
+        stall: the time without an SSE event that has content. Comments and pings aren't content.
+        total: the time for the whole answer, including all retries and the pauses between retries.
     """
 
     connect: float | None = 10.0

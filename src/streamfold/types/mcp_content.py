@@ -1,7 +1,7 @@
-"""Descriptions, results and prompts of MCP servers as parts and messages, without the MCP SDK.
+"""Converts descriptions, results and prompts of MCP servers to parts and messages, without importing the MCP SDK.
 
-The objects are those of the SDK, whose attributes are in camel case in its versions 1.x and in snake case in 2.x, or
-mappings. See https://modelcontextprotocol.io/specification/2025-11-25/server/tools
+The objects come from the MCP SDK, or are mappings. Version 1 of the SDK has attributes in camel case, version 2 in
+snake case. See https://modelcontextprotocol.io/specification/2025-11-25/server/tools
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .content import AudioPart, ContentPart, FilePart, ImagePart
 
 
 def mcp_member(value: Any, *names: str) -> Any:
-    """Returns the member of an object or a mapping with the first of these names that it has, or None."""
+    """Returns the first existing member of an object or a mapping among several names, or None."""
     for name in names:
         if isinstance(value, Mapping):
             if name in value:
@@ -28,16 +28,17 @@ def mcp_member(value: Any, *names: str) -> Any:
 
 
 class McpContent(NamedTuple):
-    """The result of an MCP tool, as `tool_result` takes it."""
+    """The result of an MCP tool, which can be passed to `tool_result`."""
 
     content: Any  # text, a list of texts and parts, or JSON data
     error: bool
 
 
 def read_mcp_result(value: object) -> McpContent | None:
-    """Reads the `CallToolResult` of the MCP SDK; None for any other object.
+    """Converts a `CallToolResult` of the MCP SDK. Returns None for any other object.
 
-    Structured content is used if there is no other. A server puts its text into the content too.
+    Structured content is used only if the result has no other content, because servers repeat structured content as
+    text.
     """
     blocks = getattr(value, "content", None)
     if not isinstance(blocks, list) or not (hasattr(value, "isError") or hasattr(value, "is_error")):
@@ -50,7 +51,7 @@ def read_mcp_result(value: object) -> McpContent | None:
 
 
 def mcp_content(blocks: Iterable[Any]) -> str | list[str | ContentPart]:
-    """Returns the content blocks as a text if all of them are texts, else as a list of texts and parts."""
+    """Returns the content blocks as one text if all blocks are texts. Otherwise returns a list of texts and parts."""
     parts = [_part(block) for block in blocks]
     texts = [part for part in parts if isinstance(part, str)]
     return "\n".join(texts) if len(texts) == len(parts) else parts
@@ -72,7 +73,7 @@ def _part(block: Any) -> str | ContentPart:
 
 
 def mcp_resource(contents: Any) -> str | ContentPart:
-    """Returns the contents of a resource: its text, or its bytes as an image, audio or a file."""
+    """Returns the contents of a resource as text, an image, audio or a file."""
     if (text := mcp_member(contents, "text")) is not None:
         return str(text)
     media_type = mcp_member(contents, "mimeType", "mime_type") or "application/octet-stream"

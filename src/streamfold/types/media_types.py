@@ -1,7 +1,7 @@
 """Media types, found from the first bytes of data, and data URLs.
 
-A file's name lies more often than its first bytes do, so the bytes decide first, and the name only for texts and
-office documents, whose bytes do not tell them apart.
+File names are wrong more often than the first bytes, so the bytes decide first. The name decides only for texts and
+office documents, which look alike in their first bytes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _FORMATS = {"audio/mpeg": "mp3", "audio/mp4": "m4a", "audio/x-wav": "wav"}
 
 
 def media_type_of(data: bytes, name: str | None = None) -> str:
-    """Detects a media type by the first bytes, else by the file's name.
+    """Detects a media type by the first bytes, or by the file's name.
 
-    The fallback is `text/plain` for UTF-8, else `application/octet-stream`.
+    The fallback is `text/plain` for UTF-8, and `application/octet-stream` for other bytes.
 
     >>> media_type_of(b"%PDF-1.7"), media_type_of(b"a;b", "table.csv"), media_type_of(b"")
     ('application/pdf', 'text/csv', 'text/plain')
@@ -83,7 +83,7 @@ def data_url(data: bytes, media_type: str) -> str:
 
 
 def read_data_url(url: str) -> tuple[bytes, str]:
-    """Returns the bytes and the media type of a data URL. Raises ValueError for other text.
+    """Returns the bytes and the media type of a data URL. Raises ValueError if the text isn't a data URL.
 
     >>> read_data_url("data:image/png;base64,AAE=")
     (b'\\x00\\x01', 'image/png')
@@ -98,7 +98,7 @@ def read_data_url(url: str) -> tuple[bytes, str]:
 
 
 def from_base64(text: str) -> bytes:
-    """Decodes base64 text. Raises ValueError for other text."""
+    """Decodes base64 text. Raises ValueError if the text isn't base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -106,5 +106,5 @@ def from_base64(text: str) -> bytes:
 
 
 def audio_format(media_type: str) -> str:
-    """Returns the API's name of an audio format: `wav`, `mp3`, or the subtype."""
+    """Returns the API's name of an audio format: `wav`, `mp3`, or the subtype of the media type."""
     return _FORMATS.get(media_type, media_type.rpartition("/")[2])

@@ -1,4 +1,4 @@
-"""Messages: one for each turn of a conversation, in a form that can be sent in any wire format."""
+"""Messages of a conversation, independent of the provider's API."""
 
 from __future__ import annotations
 
@@ -41,26 +41,28 @@ _PARTS = (TextPart, ImagePart, FilePart, AudioPart)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation.
+    """One message of a conversation.
 
     Attributes:
-        content: text, or a sequence of parts: those of `streamfold`, or dicts as in Chat Completions.
-        tool_calls: an assistant's calls. Their `raw_arguments` are sent back byte for byte.
-        tool_call_id: on a tool's message, the id of the call that it answers.
-        reasoning: an assistant's reasoning. `""` (reasoning that isn't shown) differs from None.
-        extras: other members of this turn, by their names in the API. Your own are sent unchanged; those of an answer
-            are sent where the provider wants them back.
-        partial: an assistant's last turn that the model continues, where the API supports it.
-        error: on a tool's message: the tool failed, and the content says how.
-        cache: cache the conversation up to here: True, or for how long ("5m", "1h"), where caching isn't automatic.
-            Parts and tools can be marked too.
-        origin: the adapter and endpoint of the author. Parts that only the author can read (encrypted reasoning, items,
-            signatures) are sent only there. None: they are sent everywhere.
-        prefix: of an answer whose reasoning is bound to what was sent before it (Claude 5.1 and later): digests of
-            that. Where it has changed, the reasoning is left out.
-        tools: on a system or developer message, functions that the model is offered from here on, in any form of
-            `tools=`. OpenAI's Responses API takes them in this place, so that the beginning of the prompt stays cached.
-            Elsewhere they are sent with the other tools.
+        content: text, or a sequence of parts. A part is a `streamfold` part or a dict in the format of Chat
+            Completions.
+        tool_calls: the tool calls of an assistant message. `raw_arguments` are sent back unchanged.
+        tool_call_id: on a tool message, the id of the tool call that produced this result.
+        reasoning: the reasoning of an assistant message. `""` means hidden reasoning, and None means no reasoning.
+        extras: other members of the message, by their names in the API. Your own extras are sent unchanged. Extras of
+            an answer are sent if the provider requires them.
+        partial: True if this is the last assistant message and the model must continue the text. Not every API supports
+            this.
+        error: True on a tool message if the tool failed. The content describes the failure.
+        cache: stores the conversation up to this message in the provider's prompt cache: True, or a lifetime ("5m",
+            "1h"). Parts and tools can be marked too.
+        origin: the adapter and endpoint that wrote the message. Encrypted reasoning, items and signatures are sent only
+            to this endpoint. With None they are sent to every endpoint.
+        prefix: digests of the messages before this answer, if the reasoning is bound to these messages (Claude 5.1 and
+            later). The reasoning is left out if a digest has changed.
+        tools: on a system or developer message, functions that the model may call from this message on. OpenAI's
+            Responses API accepts tools at this position, so that the beginning of the prompt stays cached. Other APIs
+            get the functions in the list of all tools.
 
     Raises:
         ConfigError: the role or the content is invalid.
@@ -97,23 +99,23 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of the content, its parts joined; "" if it has none. Images and other parts are left out."""
+        """The joined text parts of the content, or "" without text. Images and other parts are left out."""
         if isinstance(self.content, str | None):
             return self.content or ""
         return "".join(map(_text_of, self.content))
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """Steps of the provider's tools in this turn; see `Reply.hosted`."""
+        """The hosted tool steps of this message; see `Reply.hosted`."""
         return hosted_parts(self.extras, {call.id for call in self.tool_calls})
 
     @property
     def paused(self) -> bool:
-        """True if the model continues this turn; see `Reply.paused`."""
+        """True if the model must continue this turn; see `Reply.paused`."""
         return self.role == "assistant" and is_paused(self.extras)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the message as JSON data, without empty members; bytes are base64."""
+        """Returns the message as JSON data. Empty members are left out, and bytes are encoded as base64."""
         out: dict[str, Any] = {"role": self.role}
         if self.content is not None:
             parts = self.content
@@ -134,7 +136,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
-        """Parses the output of `to_dict`. Raises ConfigError that names the member."""
+        """Parses the output of `to_dict`. Raises ConfigError, which names the invalid member."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
@@ -152,12 +154,12 @@ class Message:
         return json_schema_type(cls, cls.from_dict, cls.to_dict, _schema())
 
     def to_json(self) -> str:
-        """Returns the message as JSON text. Raises TypeError for extras that are not JSON data."""
+        """Returns the message as JSON text. Raises TypeError if the extras can't be converted to JSON."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parses the output of `to_json`. Raises ConfigError if it isn't a message in JSON."""
+        """Parses the output of `to_json`. Raises ConfigError if the text isn't a message in JSON."""
         try:
             data = json.loads(text)
         except ValueError as exc:
@@ -210,20 +212,20 @@ def _schema() -> dict[str, Any]:
 
 
 def system(content: str | None = None, *, cache: CacheMark = False, tools: Iterable[ToolLike] = ()) -> Message:
-    """Makes a system message. `cache` and `tools`: see `Message`."""
+    """Creates a system message. `cache` and `tools`: see `Message`."""
     if content is None and tools == ():
         raise ConfigError("system() needs something to say, or tools")
     return Message("system", content, cache=cache, tools=as_tools(tools))
 
 
 def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) -> Message:
-    """Makes a user message from text and parts. Dicts as in Chat Completions are parts too.
+    """Creates a user message from texts and parts. A part may be a dict in the format of Chat Completions.
 
     >>> [type(part).__name__ for part in user("What is this?", ImagePart(url="https://example.com/a.png")).content]
     ['TextPart', 'ImagePart']
 
     Raises:
-        ConfigError: something is neither text nor a part; use `image`, `file` or `audio` for paths and bytes.
+        ConfigError: an argument is neither text nor a part. For paths and bytes, call `image`, `file` or `audio`.
     """
     if not content:
         raise ConfigError("user() needs something to say")
@@ -242,10 +244,10 @@ def assistant(
     reasoning: str | None = None,
     partial: bool = False,
 ) -> Message:
-    """Makes an assistant message. For a reply, use `reply.message`.
+    """Creates an assistant message. For a reply, use `reply.message`.
 
     Args:
-        partial: the model continues this text (Kimi's partial mode); the answer does not repeat it.
+        partial: True lets the model continue this text (Kimi's partial mode). The answer doesn't repeat the text.
     """
     if isinstance(tool_calls, ToolCall):
         raise ConfigError("assistant(): tool_calls is a list of calls: this is a single one; put it into a list")
@@ -260,16 +262,17 @@ def tool_result(
     cache: CacheMark = False,
     acknowledge: bool | Sequence[Mapping[str, Any]] = False,
 ) -> Message:
-    """Makes the message with a tool's result for a call.
+    """Creates the message with a tool's result.
 
     Args:
-        content: a string, a part, a list of texts and parts, or the result of a tool by the MCP SDK; anything else is
-            sent as JSON.
-        error: the tool failed. The text says so, because APIs have no flag for it.
-        acknowledge: the acknowledged safety checks of a computer call; True: all of `ToolCall.pending_safety_checks`.
+        content: a string, a part, a list of texts and parts, or a tool result of the MCP SDK. Any other value is sent
+            as JSON.
+        error: True if the tool failed. The sent text reports the failure, because most APIs have no error flag.
+        acknowledge: the acknowledged safety checks of a computer call. True acknowledges all
+            `ToolCall.pending_safety_checks`.
 
     Raises:
-        ConfigError: the content isn't JSON data, or a call without safety checks is acknowledged.
+        ConfigError: the content can't be converted to JSON, or the tool call has no safety checks to acknowledge.
     """
     if not isinstance(call, ToolCall):
         raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
@@ -295,7 +298,7 @@ def tool_result(
 
 
 def tool_result_content(message: Message) -> Content:
-    """Returns a tool message's content as sent: an error is marked in the text."""
+    """Returns the content of a tool message as sent. An error is marked in the text."""
     content = message.content if isinstance(message.content, str | None) else tuple(message.content)
     if not message.error:
         return content

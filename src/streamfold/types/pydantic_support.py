@@ -1,4 +1,4 @@
-"""Our types as fields of pydantic models, and output of models validated with pydantic."""
+"""Support for streamfold's types as fields of pydantic models, and validation of answers with pydantic."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PydanticField:
         return wrapping_schema(lambda value, inner: inner(value), write, handler(source))
 
     def _for_json(self) -> Any:
-        """Returns the value to be written as JSON instead."""
+        """Returns the replacement that is written as JSON."""
         return self
 
 
@@ -62,7 +62,7 @@ def wrapping_schema(
     write: Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any],
     schema: CoreSchema,
 ) -> CoreSchema:
-    """Wraps a schema with functions. `read` may raise ConfigError."""
+    """Adds functions for reading and writing to a pydantic schema. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
@@ -78,7 +78,7 @@ def wrapping_schema(
 def json_schema_type(
     kind: type[Any], read: Callable[[Any], Any], write: Callable[[Any], dict[str, Any]], json_schema: Mapping[str, Any]
 ) -> CoreSchema:
-    """Returns the schema of a type with its own JSON form. `read` may raise ConfigError."""
+    """Returns the pydantic schema of a type that has its own JSON format. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any) -> Any:
@@ -103,7 +103,7 @@ def json_schema_type(
 
 
 def require_json(value: Any, where: str) -> None:
-    """Raises ValueError for a value that JSON would change."""
+    """Raises ValueError if JSON can't represent a value exactly."""
     match value:
         case str() | int() | None:
             pass
@@ -134,12 +134,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OutputType:
-    """A type of answers: a pydantic model, or another type that pydantic validates (dataclasses, `list[Item]`, unions).
+    """The type of a structured answer: a pydantic model, or another type that pydantic validates (dataclasses,
+    `list[Item]`, unions).
 
     Attributes:
-        name: for errors, and for the API.
-        schema: the JSON schema of the answer. It is that of an object, as APIs require.
-        wrapped: the value is the member `value` of that object.
+        name: the name in errors and in the API's request.
+        schema: the JSON schema of the answer. APIs require the schema of an object.
+        wrapped: True if the value is in the member `value` of this object.
     """
 
     name: str
@@ -149,7 +150,7 @@ class OutputType:
 
     @classmethod
     def of(cls, form: Any) -> OutputType:
-        """Returns the type of answers for a type of Python. Raises ConfigError if pydantic can't validate it."""
+        """Creates an `OutputType` from a Python type. Raises ConfigError if pydantic can't validate the type."""
         from pydantic import BaseModel, PydanticUserError, RootModel
 
         if isinstance(form, type) and issubclass(form, BaseModel) and not issubclass(form, RootModel):
@@ -169,7 +170,7 @@ class OutputType:
         return cls(name, whole | ({"$defs": definitions} if definitions else {}), True, adapter.validate_json)
 
     def unwrap(self, value: Any) -> Any:
-        """Returns the value of an answer that may be wrapped."""
+        """Returns the value of an answer, without the wrapping object."""
         return value["value"] if self.wrapped and isinstance(value, Mapping) and [*value] == ["value"] else value
 
 
@@ -181,7 +182,7 @@ def _type_adapter(form: Any) -> TypeAdapter[Any]:
 
 
 def _with_readable_dicts(form: Any) -> Any:
-    """Replaces TypedDicts of `typing`, which pydantic can't read before Python 3.12, by those of typing_extensions."""
+    """Replaces `typing.TypedDict` by `typing_extensions.TypedDict`, which pydantic requires before Python 3.12."""
     if is_typeddict(form) and type(form).__module__ == "typing":
         from typing_extensions import TypedDict  # a dependency of pydantic
 
@@ -203,13 +204,13 @@ def _with_readable_dicts(form: Any) -> Any:
 
 
 def read_as(form: type[T], value: Any) -> T:
-    """Validates a JSON value as a pydantic model, or as another type, by the rules for JSON: a date is text.
+    """Validates a JSON value as a pydantic model or another type. JSON rules apply: a date is a string.
 
-    A null where the model has a default and takes no null counts as missing, as strict schemas (`schema.openai_strict`)
-    require and many models write.
+    A null counts as missing if the field has a default and doesn't allow null. Strict schemas (`schema.openai_strict`)
+    require such nulls.
 
     Raises:
-        pydantic.ValidationError: about the value with its nulls.
+        pydantic.ValidationError: the value is invalid.
         ConfigError: pydantic can't validate this type.
     """
     from pydantic import ValidationError
@@ -229,7 +230,7 @@ def read_as(form: type[T], value: Any) -> T:
 
 
 def describe_problems(exc: ValidationError, whole: str) -> str:
-    """Describes validation problems for a model, each with its place; `whole` names the root."""
+    """Describes validation errors for a model. Each error has its position; `whole` names the root."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in exc.errors(include_url=False, include_context=False, include_input=False)
@@ -237,7 +238,7 @@ def describe_problems(exc: ValidationError, whole: str) -> str:
 
 
 def _without_nulls(value: Any, exc: ValidationError) -> Any:
-    """Removes the nulls that the errors name."""
+    """Removes the nulls that the validation errors name."""
     for problem in exc.errors(include_url=False):
         if problem["input"] is None:
             value = _without(value, problem["loc"])

@@ -10,12 +10,12 @@ RateLimitResource: TypeAlias = Literal["requests", "tokens", "input_tokens", "ou
 
 @dataclass(frozen=True, slots=True)
 class RateLimitWindow:
-    """One limit. Members that the server did not send are None.
+    """One rate limit. Values that the server didn't send are None.
 
     Attributes:
-        limit: the allowance per window.
-        reset_after: seconds until the window is full again, counted from the response.
-        period: the length of the window in seconds.
+        limit: the maximum number of requests or tokens per window.
+        reset_after: the number of seconds from the response until the full limit is available again.
+        period: the window's length in seconds.
     """
 
     resource: RateLimitResource
@@ -30,8 +30,8 @@ class RateLimit:
     """The rate limits in the headers of one response.
 
     Attributes:
-        windows: the shortest window of each resource first.
-        retry_after: seconds to wait before the next request, if the server says so.
+        windows: the rate limits; for each resource, the shortest window comes first.
+        retry_after: the number of seconds to wait before the next request, if the server sent this value.
     """
 
     windows: tuple[RateLimitWindow, ...] = ()

@@ -1,4 +1,4 @@
-"""The values that callers receive: chunks, tool calls, usage, warnings, and the whole reply."""
+"""`Reply`, the whole answer, and the values that a reply contains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds since the request was sent."""
+    """Times in seconds since the request was sent."""
 
     headers: float | None = None
     first_chunk: float | None = None
@@ -42,11 +42,10 @@ class Attempt:
     """A failed attempt, or a provider that was skipped.
 
     Attributes:
-        error: the class name of the error; None if the provider was skipped.
-        pause: seconds waited before the next attempt at this provider.
-        resumed_after: the number or the id of the event after which the answer was resumed; "" if it had none.
-        text_end: how many characters of the answer's text there were when this provider failed and another one
-            continued it. It wrote those after the `text_end` before.
+        error: the class name of the error, or None if the provider was skipped.
+        pause: the number of seconds before the next attempt at this provider.
+        resumed_after: the number or id of the SSE event after which the answer was resumed, or "" without an event.
+        text_end: the length of the answer's text when this provider failed and another provider continued the text.
     """
 
     provider: str
@@ -63,7 +62,7 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedPricing:
-    """A known cost, as of a reply that was stored as JSON."""
+    """A fixed cost, for a reply that was loaded from JSON."""
 
     known: Cost
 
@@ -72,7 +71,7 @@ class FixedPricing:
 
 
 class _AsFixed:
-    """Pricing as a field of a pydantic model: in JSON, only the cost."""
+    """Stores only the cost when a reply's pricing is written as JSON."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema
@@ -99,13 +98,13 @@ class Reply(PydanticField, PicklableSlots):
     """The whole answer.
 
     Attributes:
-        text: the visible text, without `reasoning` and `refusal`.
-        tool_calls: complete calls in the model's order.
-        raw_finish_reason: the provider's own word for `finish_reason`.
-        warnings: problems, and how each was handled.
-        request_id: from the response headers, for support requests.
-        extras: other content of the message, by its name in the API (`annotations`, `audio`, ...).
-        attempts: failed attempts before this answer.
+        text: the visible text of the answer, without `reasoning` and `refusal`.
+        tool_calls: the complete tool calls, in the model's order.
+        raw_finish_reason: the finish reason as the provider sent it.
+        warnings: problems with the answer or the request, and how each problem was handled.
+        request_id: the id in the response headers, for the provider's support.
+        extras: other content of the answer, by its name in the API (`annotations`, `audio`, ...).
+        attempts: the failed attempts before this answer.
     """
 
     text: str = ""
@@ -132,16 +131,16 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of the answer, if known.
+        """The cost of the answer, or None if unknown.
 
-        It is the provider's own figure, if sent (OpenRouter, xAI); else tokens times the configured prices, or those of
-        the package `genai-prices` (extra `prices`).
+        If the provider reports a cost (OpenRouter, xAI), this is the reported cost. Otherwise the cost is token counts
+        times the configured prices, or times the prices of the package `genai-prices` (extra `prices`).
         """
         return None if self.pricing is None else self.pricing.cost(self)
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """Steps of the provider's tools, in order: searches, code, MCP servers, compactions."""
+        """The hosted tool steps, in order: searches, code, MCP calls, compactions."""
         cut = is_truncated(self.finish_reason)
         return hosted_parts(self.extras, None if cut else {call.id for call in self.tool_calls})
 
@@ -152,25 +151,25 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def files(self) -> tuple[GeneratedFile, ...]:
-        """Files made by the provider's tools; see `Provider.fetch_file`."""
+        """Files that hosted tools created; see `Provider.fetch_file`."""
         return files_in(self.extras)
 
     @property
     def paused(self) -> bool:
-        """True if the model has not finished this turn, and the next request with it, last, continues it.
+        """True if the model hasn't finished this turn. Send the history with `reply.message` last to continue the turn.
 
-        Only with `max_continuations=0`, and where the request asked for a pause (`pause_after_compaction`): else that
-        request is sent, and the reply is the whole answer.
+        By default streamfold continues the turn itself. The value is True only with `max_continuations=0`, or if the
+        request asked for a pause (`pause_after_compaction`).
         """
         return is_paused(self.extras)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phase of each message of the answer, if sent: "commentary" or "final_answer"."""
+        """The phase of each message in the answer, "commentary" or "final_answer", if the provider sends phases."""
         return phases_in(self.extras)
 
     def _repr_markdown_(self) -> str:
-        """How a notebook shows the reply: its text, its calls, and what it cost."""
+        """Returns Markdown for notebooks: the text, the tool calls and the cost."""
         calls = [f"- `{call.name}({call.raw_arguments})`" for call in self.tool_calls]
         usage, cost = self.usage, self.cost
         counts = f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else None
@@ -190,13 +189,13 @@ class Reply(PydanticField, PicklableSlots):
     def parse_as(self, form: Mapping[str, Any]) -> Any: ...
 
     def parse_as(self, form: type[T] | Mapping[str, Any]) -> T:
-        """Parses the text as the type of `response_format`: a pydantic model, or another type that pydantic validates.
+        """Parses the reply's text as a pydantic model or another type that pydantic validates.
 
-        Of a JSON schema, the value is validated by all that the schema says, also by what the provider does not take of
-        it. A code fence around the text is removed.
+        With a JSON schema, the value is validated by the full schema, including keywords that the provider doesn't
+        support. A Markdown code fence around the text is removed.
 
         Raises:
-            InvalidReplyError: the text isn't JSON or does not fit; the message shows why.
+            InvalidReplyError: the text isn't JSON, or the value is invalid; the message tells why.
         """
         from pydantic import ValidationError
 
@@ -225,7 +224,7 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def message(self) -> Message:
-        """The assistant's turn, for the history. NaN becomes null, which requests require."""
+        """The answer as an assistant message, for the history. NaN becomes null, because JSON has no NaN."""
         from .messages import Message
 
         left_out = () if self.paused else RESPONSE_STATES
@@ -245,13 +244,13 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def _said(self) -> str:
-        """The final text from the server. Resending any other text would change the turn."""
+        """The final text from the server, which the next request must send unchanged."""
         differs = any(warning.code == "text_mismatch" for warning in self.warnings)
         return (text_in(self.extras) if differs else "") or self.text
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:
-    """Returns the sum of the costs; None if one is unknown or the currencies differ."""
+    """Returns the sum of the costs. Returns None if a cost is unknown or the currencies differ."""
     costs = [reply.cost for reply in replies]
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
@@ -260,13 +259,13 @@ def total_cost(replies: Iterable[Reply]) -> Cost | None:
 
 
 def total_usage(replies: Iterable[Reply]) -> Usage | None:
-    """Returns the sum of the token counts that servers sent; None if they sent none."""
+    """Returns the sum of the token counts that servers sent. Returns None if no server sent token counts."""
     found = [reply.usage for reply in replies if reply.usage is not None]
     return reduce(Usage.__add__, found) if found else None
 
 
 class InvalidReplyError(StreamfoldError, ValueError):
-    """The text of a reply does not fit the requested model. The message can be sent back to the model."""
+    """The text of a reply doesn't match the requested type. The error message can be sent to the model."""
 
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
@@ -274,7 +273,7 @@ class InvalidReplyError(StreamfoldError, ValueError):
 
 
 def _schema_in(form: Mapping[str, Any]) -> Any:
-    """Returns the schema of a response format, also of one as Chat Completions or Responses write it."""
+    """Returns the JSON schema of a response format, also of a response format in an API's own format."""
     if form.get("type") != "json_schema":
         return form
     inner = form.get("json_schema", form)

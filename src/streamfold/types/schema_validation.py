@@ -1,7 +1,7 @@
-"""Validates JSON values by a JSON schema, and unwraps objects and lists that came as JSON text.
+"""Validates JSON values by a JSON schema, and parses objects and lists that a model wrote as JSON strings.
 
-https://json-schema.org/draft/2020-12/json-schema-validation, with references inside the schema only. `format` is not
-checked, nor `unevaluatedProperties` and `unevaluatedItems`; unknown keywords accept everything.
+Implements https://json-schema.org/draft/2020-12/json-schema-validation, with references only inside the schema.
+`format`, `unevaluatedProperties`, `unevaluatedItems` and unknown keywords are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEEPEST = 100  # levels of a value; what is below them is not checked
 
 
 class SchemaProblem(NamedTuple):
-    """A part of a value that a schema refuses."""
+    """A part of a value that doesn't match the schema."""
 
     path: Path
     message: str
@@ -37,7 +37,7 @@ class SchemaProblem(NamedTuple):
 
 
 def schema_problems(value: Any, schema: Any) -> list[SchemaProblem]:
-    """Returns why a schema refuses a value; an empty list if it accepts it.
+    """Returns the reasons why a value doesn't match a schema. The list is empty for a valid value.
 
     >>> schema_problems({"n": 0}, {"properties": {"n": {"minimum": 1}}})
     [SchemaProblem(path=('n',), message='must be at least 1', value=0)]
@@ -46,18 +46,18 @@ def schema_problems(value: Any, schema: Any) -> list[SchemaProblem]:
 
 
 def matches_schema(value: Any, schema: Any, root: Any = None) -> bool:
-    """Returns whether a schema accepts a value.
+    """Returns True if a value matches a schema.
 
     Args:
-        root: the whole schema, into which references lead, if it is another one.
+        root: the schema that contains the targets of references, if different from `schema`.
     """
     return next(_Validation(schema if root is None else root).problems(value, schema, (), frozenset()), None) is None
 
 
 def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
-    """Returns a value as a schema has it, and why the schema refuses it.
+    """Returns a value without superfluous nulls, and the reasons why the value doesn't match a schema.
 
-    A null at an optional property that takes none counts as missing, which strict schemas make of optional properties.
+    A null counts as missing if the property is optional and doesn't allow null. Strict schemas produce such nulls.
     """
     problems = schema_problems(value, schema)
     if nulls := [problem.path for problem in problems if problem.value is None and problem.path]:
@@ -70,11 +70,12 @@ def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
 
 
 def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[str, Any], list[str]]:
-    """Returns arguments with objects and lists in place of JSON texts, and the paths of those.
+    """Parses JSON strings inside arguments to objects and lists. Returns the new arguments and the paths of the parsed
+    strings.
 
-    A text is unwrapped only where the schema accepts no string, and only if it is the JSON of an object or a list that
-    the schema accepts. There is no other reading of it. Models write such texts where a schema has references
-    (pydantic/pydantic-ai#10243), and servers whose parsers don't follow them (vllm-project/vllm#46924).
+    A string is parsed only if the schema allows no string, and the parsed object or list matches the schema. Models
+    write such strings if a schema has references (pydantic/pydantic-ai#10243), and servers whose parsers don't follow
+    them (vllm-project/vllm#46924).
 
     >>> unwrapped_arguments({"place": '{"city": "Oslo"}'}, {"properties": {"place": {"type": "object"}}})
     ({'place': {'city': 'Oslo'}}, ['place'])
@@ -85,7 +86,9 @@ def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[st
 
 
 def resolve_ref(schema: Any, ref: str) -> Any:
-    """Returns the target of a reference inside a schema; None if it points elsewhere or to nothing."""
+    """Returns the target of a reference inside a schema. Returns None if the target doesn't exist or is in another
+    schema.
+    """
     if ref == "#":
         return schema
     found: Any = schema
@@ -107,10 +110,10 @@ class _Validation:
         self._known: dict[tuple[int, int, frozenset[str]], list[SchemaProblem]] = {}
 
     def problems(self, value: Any, schema: Any, path: Path, refs: frozenset[str]) -> Iterator[SchemaProblem]:
-        """Yields why a schema refuses a value.
+        """Yields the reasons why a value doesn't match a schema.
 
         Args:
-            refs: the references that led here, from the same value.
+            refs: the references that were followed for the same value, to detect cycles.
         """
         if not isinstance(value, Mapping | list):
             yield from self._problems(value, schema, path, refs)
@@ -232,7 +235,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """Returns what is equal for values that are equal in JSON, where 1 is 1.0, and true is not 1."""
+    """Returns a key for comparing JSON values: 1 equals 1.0, and true doesn't equal 1."""
     match value:
         case bool():
             return ("bool", value)
@@ -271,7 +274,7 @@ def _of_text(value: str, schema: Mapping[str, Any], path: Path) -> Iterator[Sche
 
 @lru_cache(256)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """Returns a pattern; None for one that Python can't read, which then accepts everything."""
+    """Compiles a pattern. Returns None if Python doesn't support the pattern, which then accepts every string."""
     try:
         return re.compile(pattern)
     except re.error:
@@ -303,7 +306,7 @@ def _is_multiple(value: float, step: float) -> bool:
 
 
 def _without(value: Any, path: Path) -> Any:
-    """Returns a value without the member at a path; members of lists stay."""
+    """Returns a value without the member at a path. List items are never removed."""
     first, rest = path[0], path[1:]
     if isinstance(value, Mapping) and first in value:
         if not rest:
@@ -318,7 +321,7 @@ def _without(value: Any, path: Path) -> Any:
 
 
 def _has_json_text(value: Any) -> bool:
-    """Returns whether a string inside a value may be the JSON of an object or a list."""
+    """Returns True if a value contains a string that may be the JSON of an object or a list."""
     match value:
         case str():
             return value.lstrip()[:1] in ("{", "[")
@@ -330,7 +333,7 @@ def _has_json_text(value: Any) -> bool:
 
 
 def _unwrapped(value: Any, schema: Any, root: Any, path: Path, found: list[str]) -> Any:
-    """Returns a value with what is unwrapped in it, whose paths go into `found`."""
+    """Returns a value with parsed JSON strings, and adds the paths of these strings to `found`."""
     if len(path) > _DEEPEST:
         return value
     if isinstance(value, str):
@@ -364,7 +367,7 @@ def _unwrapped(value: Any, schema: Any, root: Any, path: Path, found: list[str])
 
 
 def _form_of(schema: Any, key: str | int, value: Any, root: Any) -> Any:
-    """Returns the schema of a member of a value; None if it is not known, or not one alone."""
+    """Returns the schema of a member of a value. Returns None if the schema is unknown or ambiguous."""
     forms = list(_forms_of(schema, key, value, root, frozenset()))
     if not forms:
         return None
@@ -395,7 +398,7 @@ def _forms_of(schema: Any, key: str | int, value: Any, root: Any, refs: frozense
 
 
 def _allows_string(schema: Any, root: Any, refs: frozenset[str]) -> bool:
-    """Returns whether a schema accepts any string."""
+    """Returns True if a schema may accept a string."""
     if not isinstance(schema, Mapping):
         return schema is not False
     kinds = schema.get("type")

@@ -1,4 +1,4 @@
-"""ToolCall, PartialToolCall, PartialUpdate, InvalidToolArgumentsError."""
+"""`ToolCall`, `PartialToolCall`, `PartialUpdate` and `InvalidToolArgumentsError`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ToolCall(PydanticField, PicklableSlots):
     """A complete tool call.
 
     Attributes:
-        id: the provider's own id. Generated only if the server sent none, or sent one twice.
-        arguments: the parsed arguments; `{}` if there were none. If the text isn't a JSON object:
-            `{"_raw": text, "_error": "invalid_json"}`, and `error` is set.
-        raw_arguments: the model's own text, byte for byte, which goes back into the history.
+        id: the provider's id. streamfold generates an id only if the server sent no id or a duplicate id.
+        arguments: the parsed arguments, or `{}` without arguments. If the text isn't a JSON object, `arguments` is
+            `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
+        raw_arguments: the model's unchanged text, which the next request sends back.
         kind: "function", or another tool that your program runs: "custom" (`arguments` is `{"input": text}`),
             "apply_patch", "shell", "computer", "tool_search", or "approval" (of a call of a hosted MCP server).
-        extra: members that the provider wants back (Gemini's `extra_content`).
+        extra: members that the provider requires in later requests (Gemini's `extra_content`).
     """
 
     id: str
@@ -42,22 +42,22 @@ class ToolCall(PydanticField, PicklableSlots):
 
     @property
     def error(self) -> Literal["invalid_json"] | None:
-        """`"invalid_json"` if the arguments could not be parsed, else None."""
+        """`"invalid_json"` if the arguments aren't a JSON object, otherwise None."""
         # A model may write these two keys itself, but not a text that contains all of itself.
         unparsed = self.arguments == {"_raw": self.raw_arguments, "_error": "invalid_json"}
         return "invalid_json" if unparsed else None
 
     @property
     def background(self) -> bool:
-        """True if the model continues without the result, which it gets in a later request: see `Tool.background`."""
+        """True if the model continues without the result. A later request sends the result: see `Tool.background`."""
         return bool((self.extra or {}).get("async"))
 
     @property
     def arguments_json(self) -> str:
-        """The arguments as JSON text, for APIs and frameworks that take text.
+        """The arguments as JSON text, for APIs and frameworks that expect text.
 
-        This is the model's own text if it is the JSON of `arguments`, or if the call has an `error`; `"{}"` for a call
-        without arguments; otherwise `arguments` as JSON.
+        This is the model's unchanged text if possible, `"{}"` for a tool call without arguments, and otherwise
+        `arguments` as JSON.
         """
         if self.error:
             return self.raw_arguments
@@ -69,7 +69,7 @@ class ToolCall(PydanticField, PicklableSlots):
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
-        """Safety checks of a computer call: show them to a person before you run it.
+        """The safety checks of a computer call. Show the checks to a person before you run the call.
 
         Pass `acknowledge=True` to `tool_result`; otherwise the provider refuses the result:
         https://platform.openai.com/docs/guides/tools-computer-use
@@ -80,7 +80,8 @@ class ToolCall(PydanticField, PicklableSlots):
         """Parses the arguments as a pydantic model.
 
         Raises:
-            InvalidToolArgumentsError: they aren't JSON or do not fit; the message can be sent back to the model.
+            InvalidToolArgumentsError: the arguments aren't a JSON object, or are invalid; the message can be sent to
+                the model.
         """
         from pydantic import ValidationError
 
@@ -95,7 +96,9 @@ class ToolCall(PydanticField, PicklableSlots):
 
 
 class InvalidToolArgumentsError(StreamfoldError, ValueError):
-    """The arguments of a call do not fit the tool. The message can be sent back to the model as the tool's result."""
+    """The arguments of a tool call don't match the tool. The error message can be sent to the model as the tool's
+    result.
+    """
 
     def __init__(self, message: str, call: ToolCall) -> None:
         super().__init__(message)
@@ -104,7 +107,7 @@ class InvalidToolArgumentsError(StreamfoldError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartialToolCall:
-    """A tool call that the model is still writing, for showing only. It may still be dropped or changed."""
+    """A tool call that the model is still writing, only for display. The tool call may still be dropped or changed."""
 
     name: str
     text: str
@@ -112,21 +115,21 @@ class PartialToolCall:
 
     @property
     def value(self) -> Any:
-        """The arguments so far; None before they begin. Strings grow. A custom tool has `{"input": text}`.
+        """The arguments received so far, or None before the first piece. A custom tool has `{"input": text}`.
 
-        All of the text is parsed each time; for long values, use `ChatStream.watch`.
+        Each access parses the whole text. For long values, use `ChatStream.watch`.
         """
         return {"input": self.text} if self.kind == "custom" else partial_value(self.text)
 
 
 class PartialUpdate(NamedTuple):
-    """The growth of a value that the model is writing: see `ChatStream.watch`.
+    """A new piece of a value that the model is writing: see `ChatStream.watch`.
 
     Attributes:
-        path: such as `("files", 0, "content")`.
-        delta: the next piece of a string; `""` for other values, which come when they are complete.
-        value: the whole value once it is complete.
-        tool, call: the tool and the number of its call; None in a structured answer.
+        path: the path of the value, such as `("files", 0, "content")`.
+        delta: the next piece of a string, or `""` for other values, which are reported only when they are complete.
+        value: the whole value, when the value is complete.
+        tool, call: the tool's name and the position of the tool call, or None for a structured answer.
     """
 
     path: tuple[str | int, ...]

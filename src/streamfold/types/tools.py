@@ -1,4 +1,4 @@
-"""Tool, tool(), tools from models, functions and dicts, and tool choices."""
+"""`Tool`, `tool()`, conversion of functions, models and dicts to tools, and tool choices."""
 
 from __future__ import annotations
 
@@ -49,18 +49,20 @@ class Tool(Generic[F]):
     """A function that the model may call: its name, its description, and the JSON schema of its arguments.
 
     Attributes:
-        strict: whether the provider must enforce the schema, where it can.
-        kind: "function", or the kind of a tool that the provider runs.
-        hosted: such a tool, as `WebSearch(...)`; None for a function.
-        function: runs a call, plain or async. It gets the arguments by name, or an instance of `model`.
-        model: validates the arguments. Without it they only have to match the parameters of `function`.
-        cache: cache the tools up to this one; see `Message`.
-        spread: `function` gets the fields of `model` by name, instead of the instance.
-        needs_approval: whether `run_tools` pauses before a call until it is approved: a bool, or a function of the
-            call, plain or async, that gets only calls with valid arguments.
-        background: the model may continue while a call runs, and gets the result in a later request, where the API and
-            the model have that (GPT-6 and later, on the Responses API). Elsewhere it waits for the result, as usual.
-        extra: further members of its entry in the request, sent unchanged.
+        strict: True if the provider should force the model to follow the schema, if the provider can do so.
+        kind: "function", or the kind of a hosted tool.
+        hosted: a hosted tool, such as `WebSearch(...)`; None for a function.
+        function: a synchronous or async function that runs a tool call, with the arguments by name or an instance of
+            `model`.
+        model: a pydantic model that validates the arguments. Without a model, the arguments must match the parameters
+            of `function`.
+        cache: stores the tools up to this tool in the provider's prompt cache; see `Message`.
+        spread: True if `function` gets the fields of `model` by name, instead of an instance.
+        needs_approval: True if `run_tools` must wait for approval before each tool call; or a synchronous or async
+            function of the tool call. The function gets only tool calls with valid arguments.
+        background: True if the model may continue while the tool runs (GPT-6 and later, on the Responses API). A later
+            request sends the result. Other models wait for the result.
+        extra: additional members of the tool's JSON in the request, sent unchanged.
     """
 
     name: str
@@ -122,10 +124,11 @@ class Tool(Generic[F]):
         needs_approval: NeedsApproval = False,
         background: bool = False,
     ) -> Self:
-        """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
+        """Creates a tool from a pydantic model. The model's fields are the arguments, and the model's docstring is the
+        description.
 
         Args:
-            function: runs a call, with an instance of the model.
+            function: a function that runs a tool call with an instance of the model.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
@@ -143,16 +146,17 @@ class Tool(Generic[F]):
         function: Callable[..., Any] | None = None,
         needs_approval: NeedsApproval = False,
     ) -> Self:
-        """Makes a tool from its MCP description, an object or a dict. `McpTools` does this for a whole server.
+        """Creates a tool from an MCP tool description, which is an object or a dict. `McpTools` creates all tools of a
+        server.
 
         See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: runs a call, with the arguments by name. With the SDK, it is
-                `lambda **arguments: session.call_tool(name, arguments)`.
+            function: a function that runs a tool call with the arguments by name. With the MCP SDK, pass `lambda
+                **arguments: session.call_tool(name, arguments)`.
 
         Raises:
-            ConfigError: it has no name, or its schema is not one of an object.
+            ConfigError: the description has no name, or its input schema isn't the schema of an object.
         """
         name, about = mcp_member(description, "name"), mcp_member(description, "description")
         schema = mcp_member(description, "inputSchema", "input_schema")
@@ -178,10 +182,11 @@ class Tool(Generic[F]):
         return self.function
 
     def bind(self, call: ToolCall) -> Callable[[], object]:
-        """Validates the arguments of a call and returns a function that runs it.
+        """Validates the arguments of a tool call, and returns a function that runs the call.
 
         Raises:
-            InvalidToolArgumentsError: they aren't JSON or do not fit; the message can be sent back to the model.
+            InvalidToolArgumentsError: the arguments aren't a JSON object, or are invalid; the message can be sent to
+                the model.
             ConfigError: the tool has no function.
         """
         function = self._callable()
@@ -200,13 +205,12 @@ class Tool(Generic[F]):
         return partial(function, **call.arguments)
 
     async def call(self, call: ToolCall) -> object:
-        """Runs a call with validated arguments, and returns the result.
+        """Runs a tool call with validated arguments, and returns the result.
 
-        A plain function runs on the event loop, so it may share state with the rest of the program and is never left
-        running by a cancellation. Wrap one that blocks in `in_thread(function)`.
+        A synchronous function runs on the event loop. Wrap a blocking function in `in_thread(function)`.
 
         Raises:
-            InvalidToolArgumentsError: the arguments do not fit; the message can be sent back to the model.
+            InvalidToolArgumentsError: the arguments are invalid; the message can be sent to the model.
             ConfigError: the tool has no function.
         """
         result = self.bind(call)()
@@ -231,7 +235,7 @@ _LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python al
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool choice that forces a call of this tool. `hosted` is set if it isn't a function."""
+    """A tool choice that forces the model to call this tool. `hosted` is set for a hosted tool."""
 
     name: str
     hosted: ServerTool | None = field(default=None, kw_only=True)
@@ -239,7 +243,7 @@ class NamedTool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """A tool choice that allows only some of the tools; the mode "required" demands a call."""
+    """A tool choice that allows only some of the tools. With the mode "required", the model must call a tool."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"
@@ -251,7 +255,7 @@ ToolChoice: TypeAlias = ReadToolChoice | HostedTool | Mapping[str, Any]
 
 
 def hosted_tool(value: ServerTool) -> Tool:
-    """Wraps a tool that the provider runs, or a custom tool."""
+    """Creates a `Tool` from a hosted tool or a custom tool."""
     function = value.function if isinstance(value, CustomTool | HostedTool) else None
     return Tool(value.title, kind=value.kind, function=function, hosted=value)
 
@@ -271,10 +275,10 @@ def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
 
 
 def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
-    """Parses a tool: a `Tool`, a `ServerTool`, or a dict as in either OpenAI API. Other dicts are provider tools.
+    """Parses a tool: a `Tool`, a `ServerTool`, or a dict in the format of an OpenAI API. Other dicts are hosted tools.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the value isn't a tool.
     """
     if isinstance(tool, Tool):
         return tool
@@ -318,7 +322,7 @@ _FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema":
 
 
 def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a member that isn't sent, or has the wrong type."""
+    """Raises ConfigError for an unknown member, or for a member of the wrong type."""
     where = f"the tool {function['name']!r}"
     outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
     for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
@@ -337,10 +341,10 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Parses a tool choice as in either OpenAI API, or in the provider's own format as `HostedTool(...)`.
+    """Parses a tool choice in the format of an OpenAI API, or a `HostedTool(...)` in the provider's own format.
 
     Raises:
-        ConfigError: it is invalid, or names a tool that is not among `tools`.
+        ConfigError: the tool choice is invalid, or names a tool that isn't in `tools`.
     """
     if isinstance(choice, str) and choice in ("auto", "none", "required"):
         return choice  # type: ignore[return-value]
@@ -440,26 +444,26 @@ def tool(
     needs_approval: NeedsApproval = False,
     background: bool = False,
 ) -> Tool[DecoratedFunction] | Callable[[DecoratedFunction], Tool[DecoratedFunction]]:
-    """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator.
+    """Creates a tool from a typed function or a pydantic model. Can be used as a decorator.
 
         @tool(name="weather")
         async def get_weather(city: str) -> str: ...
 
         await get_weather(city="Oslo")  # still callable, as in a unit test
 
-    A parameter without a default is required; a parameter without a type accepts anything. Descriptions come from the
-    docstring in Google's, NumPy's or Sphinx's style, if the package `docstring-parser` is installed (extra `tools`);
-    without it, the whole docstring describes the tool. `Annotated[int, Field(ge=1, description="...")]` wins over the
-    docstring. Keywords of a `functools.partial` are hidden from the model.
+    The function may be synchronous or async. A parameter without a default is required, and a parameter without a type
+    accepts any value. With the extra `tools`, parameter descriptions come from the docstring in Google, NumPy or Sphinx
+    style. Without the extra, the whole docstring describes the tool. `Annotated[int, Field(ge=1, description="...")]`
+    takes precedence over the docstring. Arguments bound by `functools.partial` are hidden from the model.
 
     Args:
-        name: by default the function's.
-        description: by default the docstring's.
+        name: the tool's name, by default the function's name.
+        description: the tool's description, by default the docstring.
         strict, cache, needs_approval, background: see `Tool`.
 
     Raises:
-        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), its type has no JSON
-            schema, or a class isn't a pydantic model.
+        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), a parameter's type has
+            no JSON schema, or a class isn't a pydantic model.
     """
     own: dict[str, Any] = {"cache": cache, "needs_approval": needs_approval, "background": background}
     if function is None:
@@ -490,7 +494,7 @@ def tool(
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
-    """Returns the tools, each given in any accepted form. Raises ConfigError for anything else."""
+    """Converts values of all accepted types to tools. Raises ConfigError for other values."""
     found: list[Tool] = []
     for tool in read_tools(given):
         found += (tool,) if isinstance(tool, Tool) else tool
@@ -498,7 +502,7 @@ def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
 
 
 def read_tools(given: Iterable[ToolLike] | None) -> list[Tool | Iterable[Tool]]:
-    """Returns the tools, as `as_tools` does, except that a set of tools such as `McpTools` stays one item."""
+    """Converts values to tools like `as_tools`, but keeps a set of tools such as `McpTools` as one item."""
     if given is None or given == ():
         return []
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
@@ -515,7 +519,7 @@ def as_tool(given: Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]) -
     """Returns a tool from a `Tool`, a typed function, a pydantic model, a `ServerTool`, or a dict.
 
     Raises:
-        ConfigError: it is something else, or has no JSON schema.
+        ConfigError: the value isn't a tool, or has no JSON schema.
     """
     if isinstance(given, Tool | ServerTool):
         return read_tool(given)
@@ -535,7 +539,7 @@ def _tool_of_class(given: Any, **options: Any) -> Tool:
 
 
 class _Seen(NamedTuple):
-    """A cached tool, and what it was made from beside the code."""
+    """A cached tool, and the values that the tool was created from."""
 
     made_of: tuple[object, ...]
     hints: dict[str, object]
@@ -546,10 +550,11 @@ _seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselv
 
 
 def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
-    """Returns the tool of a function, cached because its schema takes longer than the rest of a request.
+    """Returns the tool of a function. Tools are cached, because generating a schema is slower than the rest of a
+    request.
 
     Args:
-        plain: the function itself, or the one in a method.
+        plain: the function, or the function of a bound method.
     """
     code = plain.__code__, function is plain
     made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
@@ -567,7 +572,7 @@ def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
 
 
 def _comparable(hint: Any) -> object:
-    """Makes a type hint comparable: a `Field` only equals itself, and 1 equals True and 1.0."""
+    """Returns a comparable key for a type hint, because a `Field` equals only itself, and 1 equals True and 1.0."""
     from pydantic.fields import FieldInfo
 
     if arguments := get_args(hint):
@@ -593,7 +598,7 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
 
 
 def _defined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Unwraps a partial or a callable object."""
+    """Returns the function inside a `functools.partial` or a callable object."""
     function = _inside_partial(function)
     return function if isroutine(function) else function.__call__  # type: ignore[operator]
 
@@ -605,7 +610,7 @@ def _inside_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Returns the docstring's descriptions of the function and of each parameter."""
+    """Returns the descriptions of the function and of each parameter from the docstring."""
     text = getdoc(_defined(function)) or ""
     try:
         from docstring_parser import ParseError, parse

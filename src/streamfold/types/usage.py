@@ -11,21 +11,20 @@ from .pydantic_support import PydanticField
 
 @dataclass(frozen=True, slots=True)
 class Usage(PydanticField):
-    """Token counts as the server sent them, never estimated; None where it sent none.
+    """Token counts from the server, never estimated. A count that the server didn't send is None.
 
-    Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw` and no `steps`.
+    The usage of several answers can be added: `first.usage + second.usage`. The sum has no `raw` and no `steps`.
 
     Attributes:
-        cached_tokens: how many of `input_tokens` were read from the provider's cache.
-        cache_write_tokens: how many of `input_tokens` were written to it.
-        reasoning_tokens: how many of `output_tokens` were reasoning.
-        raw: the usage object as sent.
-        tools: how many requests the provider's own tools made, by the kind of tool.
-        details: the counts of the server that have no field here, as parts of the ones above unless their name says
-            otherwise: `input_audio_tokens`, `output_image_tokens`, `accepted_prediction_tokens`,
-            `cache_write_1h_tokens`, `tool_use_input_tokens` and others.
-        steps: the usage of each request of an answer that took several, each of which is billed; the counts are their
-            sums, so that `input_tokens` counts the prompt once for each request. Empty for an answer to one request.
+        cached_tokens: the part of `input_tokens` that was read from the provider's prompt cache.
+        cache_write_tokens: the part of `input_tokens` that was written to the provider's prompt cache.
+        reasoning_tokens: the part of `output_tokens` that was reasoning.
+        raw: the usage object as the server sent it.
+        tools: the number of hosted tool requests, by kind of tool.
+        details: other counts from the server, such as `input_audio_tokens`, `output_image_tokens`,
+            `accepted_prediction_tokens`, `cache_write_1h_tokens`, `tool_use_input_tokens` and others.
+        steps: the usage of each request, if an answer needed several requests. The other counts are sums over all
+            requests, so `input_tokens` counts the prompt once per request.
     """
 
     input_tokens: int | None = None
@@ -41,7 +40,7 @@ class Usage(PydanticField):
 
     @classmethod
     def of_steps(cls, steps: Iterable[Usage]) -> Usage:
-        """Returns the usage of an answer that took several requests."""
+        """Returns the total usage of an answer that needed several requests."""
         each = tuple(steps)
         return replace(sum(each[1:], each[0]), steps=each)
 
@@ -65,5 +64,5 @@ def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
-    """Returns the sum of the counts that were sent."""
+    """Returns the sum of the counts, without counts that the server didn't send."""
     return first if second is None else second if first is None else first + second

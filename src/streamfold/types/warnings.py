@@ -1,4 +1,4 @@
-"""ReplyWarning, and the list of warning codes with what each means."""
+"""`ReplyWarning`, and the meaning of each warning code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ WarningCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ReplyWarning:
-    """A problem of the answer, and how it was handled."""
+    """A problem with the answer or the request. `detail` describes the problem and how it was handled."""
 
     code: WarningCode
     detail: str
