@@ -1,4 +1,4 @@
-"""`ChatModel`, `ChatStream`, `extract` and `trim_history`."""
+"""The interface of models, streams of chunks, structured output, and trimming of histories."""
 
 from ..public_names import set_public_module
 from .base_model import BaseChatModel, forward, forward_source, open_stream

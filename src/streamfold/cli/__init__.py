@@ -1,4 +1,4 @@
-"""The command line. It needs the extra `cli`; `streamfold --help` lists the commands."""
+"""The command line, which needs the extra `cli`. `streamfold --help` lists the commands."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def main() -> None:
 
 
 def _discard_output() -> None:
-    """Lets the interpreter flush what is left without another error."""
+    """Discards unwritten output, so that the interpreter exits without another error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

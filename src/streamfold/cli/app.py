@@ -1,4 +1,4 @@
-"""The commands, in the order of the help."""
+"""The commands of `streamfold`, in the order of the help."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PACKAGES = {  # the commands of the other distributions of the project
 
 
 class _Commands(TyperGroup):
-    """The commands of all packages that are installed."""
+    """The commands of all installed packages."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the command that the words name. Raises UsageError for an unknown one."""
+        """Returns the command with a name. Raises UsageError for an unknown command."""
         for package, commands in _PACKAGES.items():
             if args[0] in commands and args[0] not in self.list_commands(ctx):
                 ctx.fail(f"The command {args[0]!r} is in a package that is not installed: pip install {package}")
@@ -53,7 +53,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options before a command. Its help is that of the app."""
+    """The options before a command."""
 
 
 for _command in (demo, chat, providers, record, replay, serve_replay):

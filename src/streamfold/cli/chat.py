@@ -1,4 +1,4 @@
-"""`chat` and `record`: asks a model, shows or records its answer."""
+"""The commands `demo`, `chat` and `record`."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from .rendering import ERROR_LINE, Renderer, renderer_for
 
 AsJson = Annotated[
     bool,
-    typer.Option(
-        "--json", help="Print one line of JSON for each chunk; the last one has the warnings, or else the error."
-    ),
+    typer.Option("--json", help="Print one line of JSON for each chunk; the last line has the warnings or the error."),
 ]
-Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
-System = Annotated[str | None, typer.Option("--system", help="Instructions for the model.")]
-Images = Annotated[
-    list[str] | None, typer.Option("--image", help="An image to send along: a file or a URL. Repeatable.")
-]
+Model = Annotated[str | None, typer.Option(help="Use this model instead of the configured model.")]
+System = Annotated[str | None, typer.Option("--system", help="Set the system message.")]
+Images = Annotated[list[str] | None, typer.Option("--image", help="Send an image: a file or a URL. Can be repeated.")]
 Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="The largest number of tokens to generate.")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="The maximum number of output tokens.")]
 ToolFile = Annotated[
     Path | None,
-    typer.Option(exists=True, dir_okay=False, help="A JSON list of tools in the format of Chat Completions."),
+    typer.Option(
+        exists=True, dir_okay=False, help="A file with a JSON list of tools in the format of Chat Completions."
+    ),
 ]
 Choice = Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")]
-BaseUrl = Annotated[str | None, typer.Option(help="Another base URL than the configured one, including its /v1.")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="Use this base URL instead of the configured base URL, including its /v1.")
+]
 
 _DEMO = (
     ("demo/reasoning_text", "Why must a streamed tool call wait until the stream has ended?"),
@@ -58,7 +58,7 @@ async def _show(
 
 @asynccontextmanager
 async def _recorded(profile: Profile, directory: Path, name: str) -> AsyncIterator[Provider]:
-    """Yields a provider whose answers become the recordings of this name."""
+    """Yields a provider that records its answers under a name."""
     draft = RecordingDraft(directory, name)
     client, _ = recording_client(
         make_client(profile.transport),
@@ -80,7 +80,7 @@ def demo(
     as_json: AsJson = False,
     speed: Annotated[float, typer.Option(help="Events per second.")] = 25.0,
 ) -> None:
-    """Stream two recorded answers over HTTP on this machine. Needs no key and no network."""
+    """Stream two recorded answers from a local HTTP server. Needs no API key and no internet connection."""
     with reported_errors(as_json, ERROR_LINE):
         anyio.run(_demo, renderer_for(as_json, everything=True), as_json, speed)
 
@@ -119,7 +119,7 @@ def chat(
     config: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model and stream its answer."""
+    """Send a question to a model and stream the answer."""
     with reported_errors(as_json, ERROR_LINE):
         options = _options(tool_choice, temperature, max_output_tokens)
         spec = one_provider(provider)
@@ -137,7 +137,7 @@ def chat(
 
 
 def record(
-    name: Annotated[str, typer.Argument(help="The name of the recording; it may begin with a folder: kimi/hello.")],
+    name: Annotated[str, typer.Argument(help="The name of the recording, such as hello or kimi/hello.")],
     prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
     provider: ProviderSpecs = None,
     model: Model = None,
@@ -153,9 +153,9 @@ def record(
     config: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model, stream and record its answer.
+    """Send a question to a model, stream the answer, and record it.
 
-    The recording has no secrets, and takes the place of an older one of that name. The request is never repeated.
+    The recording contains no secrets, and replaces an older recording with the same name. The request is never retried.
     A failed answer is saved, but never over an existing recording.
     """
     with reported_errors(as_json, ERROR_LINE):
@@ -175,7 +175,7 @@ def record(
 
 
 def _question(prompt: str | None, has_parts: bool) -> str:
-    """The text to ask. Raises ConfigError if there is none."""
+    """Returns the question. Raises ConfigError if the question is missing or empty."""
     text = prompt
     if prompt == "-" or (prompt is None and sys.stdin is not None and not sys.stdin.isatty()):
         try:
@@ -201,7 +201,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _kept(draft: RecordingDraft) -> list[Path]:
-    """Keeps the recordings, unless one is of a failure and would replace an older one."""
+    """Saves the recordings, except that a failed answer never replaces an older recording."""
     try:
         problem = draft.problem() if draft.has_older else None
         if problem is None:

@@ -42,7 +42,8 @@ app = typer.Typer(
 @app.command()
 def show(
     name: Annotated[
-        str | None, typer.Argument(help="A provider of the file or the catalogue; by default all of the file.")
+        str | None,
+        typer.Argument(help="A provider of the file or the catalogue; by default all providers of the file."),
     ] = None,
     file: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each value.")] = False,
@@ -70,14 +71,15 @@ _RETIREMENT_DAYS = 90
 def check(
     file: File = None,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Also ask each provider of the file for an answer of a few tokens.")
+        bool, typer.Option("--connect", help="Also request a short answer from each provider of the file.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
 ) -> None:
-    """Check the file, that keys are set and that budgets have prices; with --connect, that each provider answers.
+    """Check the configuration file, that API keys are set, and that budgets have prices.
 
-    Print each problem on a line, and exit with 1 if there are any. A table of a package that is not
-    installed is one. A model that its maker switches off within 90 days is a note.
+    Print one line for each problem, and exit with 1 if there are problems. A table of a package that is not installed
+    is a problem. A model that will be retired within 90 days is only reported. With --connect, also send a short
+    request to each provider.
     """
     config, problems, notes = None, [], []
     try:
@@ -108,7 +110,9 @@ def check(
 
 @app.command()
 def path(file: File = None) -> None:
-    """Print where a file is looked for, and which one is used. Exit with 1 if a file that was named is missing."""
+    """Print where the configuration file is searched, and which file is used. Exit with 1 if a named file is
+    missing.
+    """
     looked_in = search_locations(file)
     used = next((place for place in looked_in if place.exists), None)
     for place in looked_in:
@@ -120,11 +124,11 @@ def path(file: File = None) -> None:
 
 @app.command()
 def trust(
-    path: Annotated[Path, typer.Argument(help="The file to trust, as it is now.", exists=True, dir_okay=False)],
+    path: Annotated[Path, typer.Argument(help="The file to trust.", exists=True, dir_okay=False)],
 ) -> None:
-    """Trust a file that is found in a working directory: it may send keys and variables to hosts that it chooses.
+    """Trust a configuration file in a working directory: it may send API keys and environment variables to its hosts.
 
-    The path is remembered with a hash of the content, in the user's directory: a file that changes is not trusted.
+    The path and a hash of the content are stored in the user's directory. A changed file must be trusted again.
     """
     with reported_errors(False):
         kept = trust_file(path)
@@ -132,7 +136,7 @@ def trust(
 
 
 def _unpriced_budgets(config: Config) -> list[str]:
-    """Returns a problem for each limit of money whose providers have no prices: their requests would be refused."""
+    """Returns a problem for each budget whose providers have no prices, because their requests would be refused."""
     problems = []
     for budget in configured_budgets(config):
         unpriced = [name for name in budget.providers if _lacks_prices(config, name)]
@@ -153,7 +157,7 @@ def _lacks_prices(config: Config, name: str) -> bool:
 
 
 async def _silent_providers(config: Config) -> list[str]:
-    """Asks each provider of the file for as little as its API allows. Returns why providers do not answer."""
+    """Sends a minimal request to each provider in the file. Returns the failures."""
     problems = []
     for name in config.names:
         profile = config.profile(name)
@@ -194,17 +198,17 @@ _STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
 
 def providers(
     name: Annotated[
-        str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL: show the capabilities of its models.")
+        str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL: show the capabilities of the models.")
     ] = None,
     config: File = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON for each provider, or for each model of NAME.")
     ] = False,
 ) -> None:
-    """List providers, or the capabilities of one.
+    """List the providers, or the capabilities of a provider.
 
-    Without NAME, all of streamfold.toml and of the catalogue are listed: which keys are set, what is known of all their
-    models, and what that is known from (recorded answers, documentation, reports of others).
+    Without NAME, list all providers of streamfold.toml and of the catalogue. The list shows whether the API key is set,
+    the capabilities of all models, and the source of these facts.
     """
     with reported_errors(as_json):
         read = read_config(config)
@@ -240,7 +244,9 @@ def _print_providers(config: Config, as_json: bool) -> None:
 
 
 def _print_capabilities(config: Config, spec: str, as_json: bool) -> None:
-    """A row for each model; for `"name:model"` a row for each capability of this one, with its source."""
+    """Prints a row for each model. With `"name:model"`, prints a row for each capability of the model, with its
+    source.
+    """
     profile = config.profile(spec)
     one = profile.model is not None
     models = [None] if one else [None, *profile.examples()]

@@ -1,4 +1,4 @@
-"""Chunks as text on a terminal or a pipe, or as lines of JSON."""
+"""Prints chunks as text on a terminal or a pipe, or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has
 
 
 class Renderer(Protocol):
-    """Shows an answer."""
+    """Prints an answer."""
 
     def chunk(self, chunk: StreamChunk) -> None:
-        """Shows one chunk as it comes."""
+        """Prints a chunk."""
 
     def end(self, reply: Reply) -> None:
-        """Shows what is known only at the end."""
+        """Prints the end of the answer: tool calls, warnings and token counts."""
 
 
 class JSONLinesRenderer:
-    """One line of JSON for each chunk: always `delta` and `finished`, other members if they have a value.
+    """Prints one line of JSON for each chunk. Each line has `delta` and `finished`, and other members that have a
+    value.
 
-    The line of the finished chunk also has the `id` and the `model` of the reply, and its `warnings`.
+    The last line also has the reply's `id`, `model` and `warnings`.
     """
 
     def __init__(self) -> None:
@@ -53,11 +54,12 @@ class JSONLinesRenderer:
 
 
 class TextRenderer:
-    """Text as it comes, reasoning dimmed, tool calls at the end.
+    """Prints text as it arrives, reasoning in a dim colour, and tool calls at the end.
 
     Args:
-        answer: where the answer goes. On a pipe it gets the model's text byte for byte, and a last line end.
-        aside: where reasoning, token counts and warnings go: the same terminal, or standard error beside a pipe.
+        answer: the output for the answer. A pipe gets the model's unchanged text and a final line end.
+        aside: the output for reasoning, token counts and warnings: the terminal, or standard error if the answer goes
+            to a pipe.
     """
 
     def __init__(self, answer: Console, aside: Console) -> None:
@@ -128,10 +130,10 @@ class TextRenderer:
 
 
 def renderer_for(as_json: bool, *, everything: bool = False) -> Renderer:
-    """Returns the screen for a command.
+    """Returns the renderer for a command.
 
     Args:
-        everything: print reasoning and token counts to standard output too, on a pipe as well.
+        everything: True to print reasoning and token counts to standard output too.
     """
     if as_json:
         return JSONLinesRenderer()

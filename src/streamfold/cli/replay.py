@@ -1,4 +1,4 @@
-"""`replay`, `serve-replay` and `demo`: plays recordings."""
+"""The commands `replay` and `serve-replay`, which play recordings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .chat import AsJson
 from .rendering import ERROR_LINE, renderer_for
 
 Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
-Cuts = Annotated[str, typer.Option(help="How to cut the bytes: recorded, whole, events, bytes:N or random:SEED.")]
+Cuts = Annotated[str, typer.Option(help="How to split the bytes: recorded, whole, events, bytes:N or random:SEED.")]
 
 
 def replay(
@@ -29,7 +29,7 @@ def replay(
     cuts: Cuts = "recorded",
     as_json: AsJson = False,
 ) -> None:
-    """Decode a recorded answer and show it."""
+    """Decode and print a recorded answer."""
     screen = renderer_for(as_json)
     with reported_errors(as_json, ERROR_LINE):
         recording = open_recording(file)
@@ -48,16 +48,19 @@ def replay(
 def serve_replay(
     sources: Annotated[
         list[Path],
-        typer.Argument(help="Recordings, folders of recordings, and names of bundled recordings, in this order."),
+        typer.Argument(
+            help="Recordings, folders of recordings, and names of bundled recordings, in the order of their answers."
+        ),
     ],
     port: Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
     speed: Pace = "recorded",
     cuts: Cuts = "recorded",
     match: Annotated[
-        str, typer.Option(help="Which recording answers a request: order, request (an equal one), or any.")
+        str,
+        typer.Option(help="How a recording is chosen: order (the next one), request (of an equal request), or any."),
     ] = "order",
     fault: Annotated[
-        list[str] | None, typer.Option(help="A fault to inject, as in Python: 'status(429, times=2)'. Repeatable.")
+        list[str] | None, typer.Option(help="A fault to inject, as in Python: 'status(429, times=2)'. Can be repeated.")
     ] = None,
 ) -> None:
     """Answer HTTP requests with recordings until Ctrl-C."""

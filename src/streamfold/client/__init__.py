@@ -1,4 +1,4 @@
-"""Providers: profiles that are called, fallbacks, hooks and batches.
+"""Providers, fallbacks, hooks and batch APIs.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,4 +1,4 @@
-"""Calls whose answer isn't a chat stream: token counts, the batch API, file downloads."""
+"""API requests other than chat: token counts, the batch API and file downloads."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def call_api(
     limits: Limits | None = None,
     max_retries: int | None = None,
 ) -> T:
-    """Sends a request to an endpoint and returns what `read` makes of the response.
+    """Sends a request to an endpoint, and returns the result of `read` for the response.
 
     Args:
-        timeouts, limits, max_retries: None: as configured.
+        timeouts, limits, max_retries: None uses the configured values.
 
     Raises:
         ConfigError: the request can't be sent.
-        APIError: it failed.
+        APIError: the request failed.
     """
     model = endpoint.resolved().model or ""
     request = endpoint.http_request(endpoint.model(model).adapter, call, timeouts)
@@ -58,7 +58,7 @@ def _counting_api(endpoint: Endpoint, model: str) -> str | None:
 
 
 async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
-    """Returns how many tokens a prompt has. See `Provider.count_tokens`."""
+    """Returns the number of tokens of a prompt. See `Provider.count_tokens`."""
     request = endpoint.request(params.request)
     api = _counting_api(endpoint, request.model)
     adapter = endpoint.model(request.model, api).adapter
@@ -77,7 +77,7 @@ async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) ->
     profile = endpoint.profile
     if file.file_id is None:
         where = f": it is at {file.url}" if file.url else ""
-        raise ConfigError(f"the file has no id under which {profile.name!r} keeps it{where}")
+        raise ConfigError(f"the file has no id of a file at {profile.name!r}{where}")
     path, headers = profile.make_adapter(profile.resolve().model).file_request(file)
 
     async def read(exchange: Exchange) -> bytes:
@@ -93,11 +93,11 @@ async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) ->
 
 
 def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable[[Exchange], Awaitable[T]]:
-    """Returns a reader of responses that are one JSON value.
+    """Returns a function that reads a JSON response.
 
     Args:
-        what: what the value should be, for errors.
-        read: reads the value; raises ValueError if it is something else.
+        what: a description of the expected value, for error messages.
+        read: parses the JSON value; raises ValueError if the value is unexpected.
     """
 
     async def read_json(exchange: Exchange) -> T:
@@ -108,7 +108,7 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
         try:
             return read(value)
         except ValueError as exc:
-            raise ProtocolError(f"the answer is not {what}: {exc}", body=value) from exc
+            raise ProtocolError(f"the response is not {what}: {exc}", body=value) from exc
 
     return read_json
 

@@ -29,10 +29,10 @@ _BODY = 2**28  # bytes: an operation of Gemini has all results in it
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """One request of a batch, and how its answer is read.
+    """A request of a batch, and the parser of its response.
 
     Attributes:
-        group: requests with the same one may be in one batch.
+        group: requests with the same group may be in the same batch.
     """
 
     group: str
@@ -41,7 +41,7 @@ class BatchRequest:
 
     @property
     def prepared(self) -> PreparedRequest:
-        """The request in the form of its API."""
+        """The request in the format of the provider's API."""
         return self._call.sent
 
     def line(self, name: str) -> bytes:
@@ -49,10 +49,10 @@ class BatchRequest:
         return self._api.line(name, self._call.sent)
 
     def reply(self, result: BatchResult) -> Reply:
-        """Returns the reply, read by the same engine as a streamed one.
+        """Parses the response with the same engine as a streamed answer, and returns the reply.
 
         Raises:
-            APIError: the request was not answered, or the answer is not complete.
+            APIError: the request failed, or the answer is incomplete.
         """
         call = self._call
         try:
@@ -82,11 +82,11 @@ class BatchClient:
     """The batch API of one provider.
 
     Attributes:
-        api: writes the calls and reads what they bring.
-        account: a digest of the base URL and the key. Batches belong to the account that they were created with.
+        api: writes the HTTP requests and parses the responses.
+        account: a digest of the base URL and the API key. A batch belongs to the account that created it.
 
     Raises:
-        ConfigError: the provider's wire format has no batches, or the key is not set.
+        ConfigError: the provider's wire format has no batch API, or the API key isn't set.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -99,7 +99,7 @@ class BatchClient:
         self.account = account_digest(profile)
 
     def request(self, params: ChatParams) -> BatchRequest:
-        """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
+        """Creates a request of a batch. Raises ConfigError if the request can't be sent."""
         if params.extra_headers:
             raise ConfigError("extra_headers: a request in a batch can't have headers")
         call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)
@@ -108,15 +108,15 @@ class BatchClient:
     async def ask(
         self, call: EndpointRequest, what: str, read: Callable[[Any], T], *, max_retries: int | None = None
     ) -> T:
-        """Returns what the JSON answer to a call says.
+        """Sends an HTTP request of the batch API, and returns the parsed JSON response.
 
         Args:
-            what: what the answer should be, for errors.
-            read: reads the answer; raises ValueError if it is something else.
-            max_retries: how often the call is sent again if it fails. None: as configured.
+            what: a description of the expected response, for error messages.
+            read: parses the response; raises ValueError if the response is unexpected.
+            max_retries: the maximum number of retries. None uses the configured number.
 
         Raises:
-            APIError: the call failed.
+            APIError: the HTTP request failed.
         """
         reader = json_reader(what, read, self._limits)
         return await call_api(
@@ -124,7 +124,7 @@ class BatchClient:
         )
 
     async def save(self, call: EndpointRequest, path: Path) -> None:
-        """Writes the answer to a call into a file. Raises APIError if the call failed."""
+        """Writes the response to a file. Raises APIError if the HTTP request failed."""
         await call_api(self._endpoint, call, partial(_save, path), timeouts=self._timeouts, limits=self._limits)
 
 

@@ -1,4 +1,4 @@
-"""Computes what an answer costs from configured prices and `genai-prices`."""
+"""Computes the cost of an answer from configured prices or from `genai-prices`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ..urls import shown_url
 
 @dataclass(frozen=True)
 class ModelPrices:
-    """The prices of one model at one endpoint, which all its answers share.
+    """The prices of one model at one endpoint.
 
     Attributes:
-        common: the configured prices of all models.
-        tables: those of some models.
-        url: the base URL, by which `genai-prices` finds the provider.
+        common: the configured prices for all models.
+        tables: the configured prices for some models.
+        url: the base URL, which identifies the provider in `genai-prices`.
         model: the requested model.
     """
 
@@ -45,44 +45,46 @@ class ModelPrices:
 
     @classmethod
     def of(cls, profile: Profile, model: str) -> ModelPrices:
-        """Returns the prices of a model. Keeps no reference to the profile, which has a key: replies are stored."""
+        """Returns the prices of a model. The result has no reference to the profile, because replies may be stored
+        and the profile has an API key.
+        """
         return cls(profile.prices, profile.models, shown_url(profile.base_url), model)
 
     @cached_property
     def read(self) -> Prices:
-        """The configured prices, checked at the first access."""
+        """The configured prices, which are validated at the first access."""
         return read_prices(prices_in(self.common, self.tables, self.model))
 
     @cached_property
     def assumed(self) -> bool:
-        """True if no configured prices are those of this model, but only those of all models."""
+        """True if prices are configured for all models, but not for this model."""
         return not any(table.prices for table in self.tables if table.fits(self.model))
 
     @cached_property
     def known(self) -> bool:
-        """True if what an answer costs can be computed, or is reported by the provider."""
+        """True if the cost of an answer can be computed, or the provider reports the cost."""
         return ProfilePricing.of(self).known
 
     def check_budget(self, provider: str) -> None:
-        """Raises ConfigError if the prices that a budget needs are not known."""
+        """Raises ConfigError if a budget is configured but the prices are unknown."""
         if not self.known:
             what = f"what {self.model or 'the model'} costs is not known: give its prices in the configuration"
             raise ConfigError(f"{provider}: max_cost_per_day: {what}")
 
     def of_step(self, model: str | None) -> ModelPrices:
-        """Returns the prices of a model that took part in an answer; None: the requested one."""
+        """Returns the prices of a model that wrote a step of the answer. None means the requested model."""
         return self if model in (None, self.model) else replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfilePricing:
-    """Computes the cost of an answer from the configured prices, else from the package `genai-prices`.
+    """Computes the cost of an answer from the configured prices, or from the package `genai-prices`.
 
     Attributes:
         prices: the prices of the model.
-        asked: when the answer was requested.
-        partial: whether the answer was cut, so that its token counts aren't final.
-        batched: whether it came from the batch API, which has its own prices.
+        asked: the time of the request.
+        partial: True if the answer broke off, so that its token counts aren't final.
+        batched: True if the answer came from the batch API, which has other prices.
     """
 
     prices: ModelPrices
@@ -92,16 +94,16 @@ class ProfilePricing:
 
     @classmethod
     def of(cls, prices: ModelPrices) -> ProfilePricing:
-        """Returns the pricing of an answer that is requested now."""
+        """Returns the pricing for a request that is sent now."""
         return cls(prices, datetime.now(UTC))
 
     @property
     def known(self) -> bool:
-        """True if the configuration, the package or the provider has prices of the model."""
+        """True if the cost is known from the configuration, from `genai-prices` or from the provider."""
         return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost of a reply; None if unknown."""
+        """Returns the cost of a reply, or None if unknown."""
         if reply.usage is None:
             return None
         if reply.usage.steps:  # each request is billed at its own prices, which may depend on its length
@@ -116,7 +118,7 @@ class ProfilePricing:
         return replace(found, estimated=True) if found is not None and self.partial else found
 
     def _of_steps(self, reply: Reply) -> Cost | None:
-        """Returns the sum of the steps of an answer, each at the prices of its model; None if one is unknown."""
+        """Returns the total cost of the steps of an answer. Returns None if the cost of a step is unknown."""
         usage = reply.usage or Usage()
         steps, total = priced_steps(usage), None
         replaced = not steps and any(part.kind == "fallback" for part in reply.hosted)
@@ -167,7 +169,7 @@ def _has_package() -> bool:
 
 
 def _in_batch(cost: Cost, usage: Usage, share: float | None) -> Cost:
-    """Returns the cost of an answer in a batch. Whether cached input has the same discount isn't always known."""
+    """Returns the cost of a batch answer. The cost is an estimate if the discount on cached input is unknown."""
     assumed = share is None or bool(usage.cached_tokens or usage.cache_write_tokens)
     amount = cost.amount if share is None else cost.amount * Decimal(str(share))
     return replace(cost, amount=amount, estimated=cost.estimated or assumed)

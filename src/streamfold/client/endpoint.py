@@ -1,4 +1,4 @@
-"""The endpoint of a provider: everything that outlives a call."""
+"""The endpoint of a provider: connections, limits and settings that all requests share."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
 class ServedModel(NamedTuple):
-    """The known facts about a model at an endpoint. Models with the same quirks share an adapter.
+    """The facts about a model at an endpoint. Models with the same quirks share an adapter.
 
     Attributes:
-        profile: the settings for its wire format.
+        profile: the settings for the model's wire format.
     """
 
     api: str
@@ -57,18 +57,18 @@ class ServedModel(NamedTuple):
 
 
 class Endpoint:
-    """Where the requests of one provider go, and what they share.
+    """The address, connections and limits that all requests of a provider share.
 
-    Environment variables are read for each request; what depends on them is computed again when one has changed.
+    Environment variables are read for each request. Settings are computed again if a variable has changed.
 
     Args:
-        http_client: the caller's own client, which is not closed.
+        http_client: the caller's HTTP client. The endpoint never closes this client.
 
     Attributes:
-        connections: the HTTP client for each attempt.
-        restrictions: what the server has rejected.
+        connections: returns the HTTP client for each attempt.
+        restrictions: the request members that the server has rejected.
         prompt_cache: the last requests with a cache mark.
-        patient: whether to wait and send again when the server has too many requests; else that is an error.
+        patient: True to retry after a 429 response. False raises an error instead.
     """
 
     def __init__(
@@ -90,24 +90,26 @@ class Endpoint:
         self._signer: Signer | None = None
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
-        """Returns this endpoint with another limiter, which remains the caller's. All else is shared."""
+        """Returns this endpoint with another limiter, which the caller must close. Both endpoints share all other
+        objects.
+        """
         limited = copy(self)
         limited._limiter, limited._owns_limiter, limited.patient = limiter, False, patient
         return limited
 
     def prefer_aiohttp(self) -> None:
-        """Sends with aiohttp where that is possible, if no transport is configured."""
+        """Uses aiohttp if possible, unless another transport is configured."""
         if "transport" not in self.profile.model_fields_set:
             self.connections.make = partial(_make_preferred_client, self.profile)
 
     def limiter(self) -> RateLimiter | None:
-        """Returns the limiter of all requests; None if nothing is limited. Raises ConfigError."""
+        """Returns the limiter of all requests, or None without limits. Raises ConfigError."""
         if self._limiter is None and self._owns_limiter:
             self._limiter = provider_limiter(self.profile)
         return self._limiter
 
     async def aclose(self) -> None:
-        """Closes the connections and the store of the limits, as far as they were opened here."""
+        """Closes the connections and the store of the limits, unless the caller passed them."""
         try:
             await self.connections.aclose()
         finally:
@@ -115,10 +117,10 @@ class Endpoint:
                 await self._limiter.aclose()
 
     def model(self, name: str | None, api: str | None = None) -> ServedModel:
-        """Returns what is known about a model.
+        """Returns the facts about a model.
 
         Args:
-            api: the wire format, if it isn't the usual one of the model.
+            api: the wire format, if different from the model's usual wire format.
         """
         name = name or ""
         if (model := self._models.get((name, api))) is None:
@@ -135,18 +137,20 @@ class Endpoint:
         return model
 
     def other_api(self, api: str) -> str | None:
-        """Returns the other one of Chat Completions and the Responses API; None if the API is pinned or another one."""
+        """Returns the Responses API for Chat Completions, and Chat Completions for the Responses API. Returns None
+        for other APIs, or if the API is configured.
+        """
         pinned = self.profile.api not in (None, "auto")
         return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)
 
     def request(self, request: Request, api: str | None = None) -> Request:
-        """Returns a request with the configured model if it names none, the default options, and facts of the model.
+        """Adds the configured model, the default options and the facts of the model to a request.
 
         Args:
-            api: as for `model`.
+            api: see `model`.
 
         Raises:
-            ConfigError: no model is known.
+            ConfigError: neither the request nor the configuration names a model.
         """
         name = request.model or self.resolved().model
         if not name:
@@ -156,7 +160,7 @@ class Endpoint:
         return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
 
     def owner(self) -> str:
-        """Returns for whom refusals are remembered: the owner that was named, else that of the API key."""
+        """Returns the owner of remembered rejections: the named owner, or the owner of the API key."""
         if owner := current_owner():
             return owner
         try:
@@ -184,12 +188,14 @@ class Endpoint:
         return sha256(repr((current_owner(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
 
     def request_info(self, path: str, request: Request, api: str | None = None) -> RequestInfo:
-        """Returns what hooks get for a request to a path. `api`: as for `model`."""
+        """Returns the `RequestInfo` that hooks get for a request to a path. `api`: see `model`."""
         profile, url = self.profile, self.urls(path).named
         return RequestInfo(profile.name, self.model(request.model, api).api, url, request, profile.dialect)
 
     def resolved(self) -> ResolvedEndpoint:
-        """Returns address, headers and key; anew when an environment variable has changed."""
+        """Returns the address, the headers and the API key. They are computed again if an environment variable has
+        changed.
+        """
         if self._resolved.environment and not self._resolved.is_current:
             self._resolved = self.profile.resolve()
         return self._resolved
@@ -207,11 +213,11 @@ class Endpoint:
         *,
         whole: bool = False,
     ) -> HTTPRequest:
-        """Returns a request as it is sent, with URL, key and headers. Raises ConfigError.
+        """Returns the HTTP request with URL, API key and headers. Raises ConfigError.
 
         Args:
-            timeouts, extra_headers: those of this request alone.
-            whole: the answer comes in one piece.
+            timeouts, extra_headers: timeouts and headers for this request only.
+            whole: True for a complete JSON response instead of a stream.
         """
         endpoint = self.resolved()
         urls, own = endpoint.urls(ready.path), endpoint.headers(extra_headers)
@@ -233,7 +239,7 @@ class Endpoint:
         )
 
     def shown_headers(self, headers: Mapping[str, str], extra: Mapping[str, str] | None) -> dict[str, str]:
-        """Returns the headers of a request with `***` for all values that may be secrets. Needs no key."""
+        """Returns the headers of a request with `***` for all values that may be secrets. No API key is needed."""
         profile = self.profile
         hidden = [*profile.headers, *(extra or ())]
         if profile.api_key is not None or profile.api_key_env or profile.auth != "key":

@@ -1,4 +1,4 @@
-"""`Fallback`: several models as one, with cooldown and probes."""
+"""`Fallback`: tries several models in order, with cooldowns and probes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .network_stream import resume_problem
 
 @dataclass(slots=True)
 class _CoolDown:
-    """Until when a model is not asked, why, and how many requests test whether it is back."""
+    """The cooldown of a failed model: its end, its reason, and the number of probe requests in flight."""
 
     until: float
     reason: str
@@ -46,7 +46,7 @@ class _CoolDown:
 
 
 class FallbackPolicy:
-    """Decides which models are called: remembers failures, and after which errors the next model is called."""
+    """Decides which model gets a request. The policy remembers failures and cooldowns."""
 
     def __init__(self, on: Collection[type[APIError]] | None, cooldown: float) -> None:
         self._on = None if on is None else tuple(on)
@@ -54,7 +54,7 @@ class FallbackPolicy:
         self._cooling_down: dict[int, _CoolDown] = {}  # by the position of the model
 
     def skip_reason(self, position: int) -> str | None:
-        """Returns why a model must not be called now, or None."""
+        """Returns the reason why a model is skipped now, or None."""
         cooldown = self._cooling_down.get(position)
         if cooldown is None:
             return None
@@ -64,17 +64,17 @@ class FallbackPolicy:
         return f"not asked while another request tests it: {cooldown.reason}" if cooldown.probes else None
 
     def back_at(self, position: int) -> float:
-        """Returns when the cooldown of a model ends."""
+        """Returns the end of a model's cooldown."""
         return self._cooling_down[position].until
 
     def is_probed(self, position: int) -> bool:
-        """Returns whether another request tests a model that failed."""
+        """Returns True if another request is testing a failed model."""
         cooldown = self._cooling_down.get(position)
         return cooldown is not None and cooldown.probes > 0
 
     @contextmanager
     def probing(self, position: int) -> Iterator[None]:
-        """Marks a request as one that tests a model, if the model failed before."""
+        """Marks a request as a test of a model, if the model failed before."""
         cooldown = self._cooling_down.get(position)
         if cooldown is not None:
             cooldown.probes += 1
@@ -89,12 +89,12 @@ class FallbackPolicy:
         self._cooling_down.pop(position, None)
 
     def start_cooldown(self, position: int, error: APIError) -> None:
-        """Notes that a model failed."""
+        """Starts the cooldown of a model that failed."""
         until = monotonic() + (self._cooldown if error.retry_after is None else error.retry_after)
         self._cooling_down[position] = _CoolDown(until, f"{type(error).__name__}: {error.message}")
 
     def switches(self, error: APIError) -> bool:
-        """Returns whether the next model is called after this error."""
+        """Returns True if the next model is tried after this error."""
         if self._on is not None:
             return isinstance(error, self._on)
         if isinstance(error, ContextLengthError):  # another model may have a larger window
@@ -103,13 +103,13 @@ class FallbackPolicy:
 
 
 class _FallbackAnswer(WrappedAnswer):
-    """The answer of the first model that brings a chunk.
+    """The answer of the first model that delivers a chunk.
 
     Args:
-        continue_text: whether another model continues a text that broke off.
+        continue_text: True if another model may continue a text that broke off.
 
     Raises:
-        ConfigError: no model can take the request. It is a NotConfiguredError if all of them lack settings.
+        ConfigError: no model supports the request. The error is a NotConfiguredError if every model lacks settings.
     """
 
     def __init__(
@@ -165,22 +165,22 @@ class _FallbackAnswer(WrappedAnswer):
                     raise self._broken from None
 
     def _leave_probe_to_other(self) -> None:
-        """Chooses another model if another request has begun to test the chosen one meanwhile."""
+        """Chooses another model if another request has started to test the chosen model."""
         if (self._healthy or self._cooling_down) and self._policy.is_probed(self._position):
             self._attempts.append(self._skipped(self._position))
             self._cooling_down.append(self._position)
             self._position, self._source = self._choose()
 
     def _may_continue(self, error: APIError) -> bool:
-        """Returns whether another model may continue the text of an answer that broke off."""
+        """Returns True if another model may continue the text of an answer that broke off."""
         failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours
         return self._continue_text and failed and not self._closed and resume_problem(error) is None
 
     def _switch(self, error: APIError, *, continues: bool) -> bool:
-        """Chooses the next model after an error; False if there is none, or none may be called.
+        """Chooses the next model after an error. Returns False if no model can be tried.
 
         Args:
-            continues: it has to continue the text that has arrived.
+            continues: True if the next model must continue the received text.
         """
         if not self._policy.switches(error):
             return False
@@ -203,7 +203,7 @@ class _FallbackAnswer(WrappedAnswer):
         return True
 
     def _choose(self) -> tuple[int, ChunkSource]:
-        """Takes the next model that can take the request. Raises ConfigError if there is none."""
+        """Chooses the next model that supports the request. Raises ConfigError if there is no such model."""
         while self._healthy or self._cooling_down:
             if self._healthy:
                 position = self._healthy.popleft()
@@ -235,7 +235,7 @@ class _FallbackAnswer(WrappedAnswer):
             raise ConfigError(f"conversation: {conversation.after!r} is an id of the first model: pass all messages")
 
     def _skip(self, position: int, problem: ConfigError) -> None:
-        """Notes that a model can't take the request."""
+        """Records that a model doesn't support the request."""
         self._attempts.append(Attempt(self._models[position].name, str(problem)))
         self._problems.append(problem)
 
@@ -244,37 +244,37 @@ class _FallbackAnswer(WrappedAnswer):
 
 
 class Fallback(BaseChatModel):
-    """Asks the first model that can answer, and the next ones, in their order, while nothing of an answer has arrived.
+    """Tries models in order until a model delivers its first chunk.
 
         model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-6-luna"))
 
-    A model that can't take a request (no such tool choice, no images, no key) is skipped. One that failed is skipped
-    for a while, unless all the others fail too; then one request tests it before the others use it again. After the
-    first chunk no other model is called: the error has the partial answer. `reply.attempts` and the `attempts` of an
-    error list the models that were called before or skipped, and why.
+    A model that doesn't support the request, or whose API key is missing, is skipped. A model that failed is skipped
+    during its cooldown, unless all other models fail too. After the cooldown, a single request tests the model. After
+    the first chunk no other model is tried, and the error has the partial answer. `reply.attempts` and `error.attempts`
+    list the failed and skipped models with the reasons.
 
-    With `continue_text`, the text of an answer that broke off is continued by the next model that can (see
-    `ChatQuirks.continues`), if no tool call had begun. `reply.text` is the whole text, `reply.usage` that of the last
-    model; `Attempt.text_end` says which part each model has written.
+    With `continue_text`, the next model that can continue a text (see `ChatQuirks.continues`) continues an answer that
+    broke off, unless a tool call had begun. `reply.text` is the whole text, and `reply.usage` has the token counts of
+    the last model. `Attempt.text_end` is the end of the part that a failed model wrote.
 
-    Each provider keeps its own retries, timeouts and connections. A provider whose configuration has the key `fallback`
-    does the same by itself.
+    Each provider has its own retries, timeouts and connections. The key `fallback` in a provider's configuration
+    creates a fallback without code.
 
     Args:
-        models: providers, or any other models, the preferred one first. `aclose` closes them.
-        on: the errors after which the next model is called. Default: all but `BadRequestError`, which says that the
-            request itself is wrong, and `ContentFilterError`. After a `ContextLengthError` it is a model that may
-            have a larger window.
-        cooldown: seconds for which a model that failed is skipped, if its server did not say how long. After that one
-            request tests it; others skip it until it has answered.
+        models: the providers or other models, the preferred model first. `aclose` closes all models.
+        on: the errors after which the next model is tried. Default: all errors except `BadRequestError` (the request is
+            invalid) and `ContentFilterError`. After a `ContextLengthError`, models with a smaller or equal context
+            window are skipped.
+        cooldown: the number of seconds for which a failed model is skipped, unless its server sent another duration.
+            Then a single request tests the model.
 
-        continue_text: whether the next model continues a text that broke off. Otherwise the program decides.
+        continue_text: True if the next model continues a text that broke off. By default, an error is raised.
 
     Attributes:
         models: the models.
 
     Raises:
-        ConfigError: no model was given, or something that isn't one.
+        ConfigError: no model was passed, or an argument isn't a model.
     """
 
     continues_text = True
@@ -300,7 +300,7 @@ class Fallback(BaseChatModel):
         return self.models[0].name
 
     def facts(self) -> ModelInfo | None:
-        """Returns the endpoints of the models, as far as they are known."""
+        """Returns the known endpoints of the models."""
         found = [get_model_info(model) for model in self.models]
         known = [facts for facts in found if facts is not None]
         if not known:
@@ -310,7 +310,7 @@ class Fallback(BaseChatModel):
         return ModelInfo(endpoints, changed, found[0].count if found[0] is not None else None)
 
     def _with_first(self, model: ChatModel) -> Self:
-        """Returns the same models with another first one. They share what is known about failures."""
+        """Returns a `Fallback` with another first model, and with the same recorded failures."""
         other = copy(self)
         other.models = (model, *self.models[1:])
         return other
@@ -320,7 +320,7 @@ class Fallback(BaseChatModel):
         return ChatStream(answer, yields_call_deltas=arguments.partial_tool_calls)
 
     async def aclose(self) -> None:
-        """Closes all of the models."""
+        """Closes all models."""
         async with AsyncExitStack() as stack:
             for model in self.models:
                 stack.push_async_callback(model.aclose)

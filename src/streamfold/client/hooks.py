@@ -1,4 +1,4 @@
-"""Functions that are called while an answer is requested and read. Logging is one set of them."""
+"""Hooks: functions that are called while an answer is requested and read. Logging is implemented with hooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger("streamfold")
 
 
 class _UnconfiguredHandler(logging.Handler):
-    """Shows errors, such as a tool that failed, where a program has not configured logging."""
+    """Prints errors, such as a failed tool, if a program hasn't configured logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         configured = logging.getLogger().handlers or any(handler is not self for handler in _logger.handlers)
@@ -35,17 +35,17 @@ _NOTHING = nullcontext()
 
 @dataclass(slots=True, eq=False)
 class RequestInfo:
-    """A call. All hooks of one call get the same object.
+    """Describes a request. All hooks of one request get the same object.
 
     Attributes:
-        provider: name of the provider.
-        adapter: name of the wire format.
-        url: where the request goes, with values from the environment as `${NAME}`.
-        request: model, messages, tools and options of the application.
-        sent: the same as adapted to the endpoint, from the first request on; None before.
-        dialect: how the model writes calls inside its text, if the server doesn't parse them.
-        redactor: removes the secrets of the request from texts.
-        notes: free for hooks to keep state.
+        provider: the provider's name.
+        adapter: the name of the wire format.
+        url: the URL of the request. Values from environment variables appear as `${NAME}`.
+        request: the application's model, messages, tools and options.
+        sent: the request after its adaptation to the endpoint, or None before the first HTTP request.
+        dialect: the dialect of tool calls in the text, if the server doesn't parse tool calls.
+        redactor: removes the request's secrets from texts.
+        notes: a dict in which hooks can store their own state.
     """
 
     provider: str
@@ -69,19 +69,20 @@ class Hooks:
 
         provider = Provider.from_config("kimi", hooks=Hooks(on_finish=lambda info, reply: print(reply.usage)))
 
-    They are plain functions and must not block. One that raises is logged, with its traceback, and changes nothing.
+    Hooks are synchronous functions and must not block. An exception in a hook is logged with its traceback, and doesn't
+    affect the request.
 
     Attributes:
-        on_request: before a request is sent, for the first time or again.
-        on_bytes: with each piece of the body before it is read. Called for every read of the network, so it must be
-            quick. The bytes may contain secrets that the server echoes.
-        sending: returns a context manager that is entered after `on_request`, and left when the head of the response
-            has arrived or failed: for what must be current while a request is sent, such as a span.
-        on_first_chunk: when the answer begins; with the seconds since it was requested.
-        on_retry: when an attempt failed and there will be another; with the `Attempt`.
-        on_finish: when the answer is complete; with the `Reply`.
-        on_error: when the answer failed; with the error that the caller gets.
-        on_close: at the end, also of an answer that was not read to its end.
+        on_request: called before each HTTP request, also before retries.
+        on_bytes: called with the bytes of each network read, so the hook must be fast. The bytes may contain secrets
+            that the server repeats.
+        sending: returns a context manager, such as a tracing span. The context is entered after `on_request`, and left
+            when the response headers have arrived or the request has failed.
+        on_first_chunk: called at the first chunk, with the number of seconds since the request.
+        on_retry: called with the failed `Attempt` before a retry.
+        on_finish: called with the `Reply` when the answer is complete.
+        on_error: called with the error when the answer failed.
+        on_close: called at the end, also if the answer wasn't read completely.
 
     Raises:
         ConfigError: a hook isn't a function, or is an async function.
@@ -111,7 +112,7 @@ class Hooks:
 
 
 def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
-    """Returns the hooks of the argument `hooks=`: one, or several. Raises ConfigError for anything else."""
+    """Returns the list of hooks in the argument `hooks=`. Raises ConfigError if the argument is invalid."""
     hooks: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
     for each in hooks:
         if not isinstance(each, Hooks):
@@ -121,7 +122,7 @@ def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
 
 
 class Notifier:
-    """Calls the hooks of one call."""
+    """Calls the hooks of one request."""
 
     def __init__(self, info: RequestInfo, hooks: Iterable[Hooks]) -> None:
         self.info = info
@@ -129,7 +130,7 @@ class Notifier:
 
     @property
     def tap(self) -> Callable[[bytes], None] | None:
-        """A function for each piece of the body; None if no hook takes them."""
+        """A function that is called with each piece of the response body, or None without `on_bytes` hooks."""
         wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
 
         def tap(data: bytes) -> None:
@@ -140,7 +141,7 @@ class Notifier:
         return tap if wanted else None
 
     def sending(self) -> AbstractContextManager[None]:
-        """Enters the context managers of the hooks `sending`. Failures are logged."""
+        """Enters the context managers of the `sending` hooks. Exceptions are logged."""
         wanted = [hooks.sending for hooks in self._hooks if hooks.sending is not None]
         return self._sending(wanted) if wanted else _NOTHING
 
@@ -160,7 +161,7 @@ class Notifier:
                     around.__exit__(None, None, None)
 
     def notify(self, name: str, *details: object) -> None:
-        """Calls the hook `name` of all hooks. Failures are logged."""
+        """Calls the hook `name` of all hooks. Exceptions are logged."""
         for hooks in self._hooks:
             if (hook := getattr(hooks, name)) is not None:
                 with _logged_failure(self.info, name):
@@ -215,5 +216,5 @@ _QUIET = Hooks(on_retry=_log_retry)  # the only warning
 
 
 def _one_line(text: str) -> str:
-    """Returns a text with its control characters escaped: a server must not add lines to the log."""
+    """Escapes control characters in a text, so that a server can't add lines to the log."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,11 +1,11 @@
-"""One answer over the network: attempts until the first chunk, then chunks; reconnects and continuations.
+"""One answer over the network: attempts until the first chunk, then chunks, reconnections and continuations.
 
-An answer may take several requests (`Finish.continues`). Each of them is a part with its own attempts, reservation and
-connection. One decoder reads the bodies of all parts, so that the answer is the same as if it had come in one response:
-calls are delivered at the end of the last part, and an error has everything that arrived.
+An answer may need several HTTP requests (`Finish.continues`). Each request is a part of the answer, with its own
+attempts, reservation and connection. One decoder reads the responses of all parts. So tool calls are delivered at the
+end of the last part, and an error has everything that arrived.
 
-Until something of a later part has arrived, its request may be sent again. So its attempts are read by decoders of
-their own, and the bytes of the one that succeeds are then given to the decoder of the answer.
+The request of a later part can be retried until its first chunk has arrived. So each attempt has a separate decoder,
+and the bytes of the successful attempt are then passed to the decoder of the answer.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .retry_backoff import RetryLoop
 
 
 class AnswerReader:
-    """Reads one answer. After a broken connection it continues on another one, where the provider keeps the answer.
+    """Reads one answer. After a broken connection, the reader reconnects if the provider stores the answer.
 
     Args:
-        tap: called with each piece of the body, if there is one.
-        received: keeps the body until `continue_answer`, if the decoder is not that of the answer.
+        tap: a function that is called with each piece of the body, or None.
+        received: stores the body until `continue_answer`, if the attempt has a separate decoder.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class AnswerReader:
 
     @property
     def reply(self) -> Reply:
-        """The whole answer, once its finished chunk has been read."""
+        """The whole answer, after its last chunk was read."""
         return self._decoder.reply
 
     def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
-        """Reads on as the next part of an answer. Returns the chunks of what has arrived of it.
+        """Makes this response the next part of an answer. Returns the chunks of the bytes that have arrived.
 
         Args:
-            decoder: of the answer, whose last part has ended.
+            decoder: the decoder of the answer, whose previous part has ended.
         """
         part, self._decoder, self._has_delivered = self._decoder, decoder, True
         received, self._received = self._received or [], None
@@ -89,13 +89,13 @@ class AnswerReader:
         return chunks
 
     async def next_batch(self) -> list[StreamChunk]:
-        """Reads until there are chunks. Returns none if the stream was closed on our side.
+        """Reads until there are chunks. Returns an empty list if the stream was closed by the program.
 
-        Text that is left when an answer breaks off is a separate batch, before the error. If nothing was delivered
-        before, it is dropped: the request may still be sent again.
+        If an answer breaks off, the remaining text is delivered before the error. If nothing was delivered before, the
+        text is dropped, because the request may be retried.
 
         Raises:
-            APIError: the connection broke, a timeout ran out, or the answer went wrong.
+            APIError: the connection broke, a timeout expired, or the answer is invalid.
         """
         decoder = self._decoder
         while not decoder.done:
@@ -129,7 +129,7 @@ class AnswerReader:
         return self._rest()
 
     async def whole_batch(self) -> list[StreamChunk]:
-        """Reads to the end, as `next_batch` does, and returns all chunks."""
+        """Reads to the end with `next_batch`, and returns all chunks."""
         batch = await self.next_batch()
         while batch and not batch[-1].finished:  # streamed all the same
             more = await self.next_batch()
@@ -139,12 +139,12 @@ class AnswerReader:
         return batch
 
     async def drain(self) -> None:
-        """Reads the rest behind the end of the answer, unless the answer was ended on our side."""
+        """Reads the bytes after the end of the answer, unless the program ended the answer."""
         if not self._decoder.stopped:
             await self._exchange.drain()
 
     async def _reconnected(self, error: APIConnectionError) -> bool:
-        """Continues on another connection, if that is possible."""
+        """Continues on another connection, if possible."""
         place = self._decoder.broken_off_at
         if place is None:
             return False
@@ -166,7 +166,7 @@ class AnswerReader:
         return True
 
     def _rest(self) -> list[StreamChunk]:
-        """Returns what is left of an answer that has come to its end, or raises the error in which it ends."""
+        """Returns the remaining chunks at the end of an answer, or raises the error in which the answer ends."""
         decoder, error = self._decoder, self._broke
         interrupted = error.message if error else None
         delivers = self._has_delivered or self._call.is_whole
@@ -184,7 +184,9 @@ class AnswerReader:
 
 
 class NetworkStream:
-    """Gets one answer: attempts up to its first chunk, then the rest of that attempt. Raises ConfigError."""
+    """Requests one answer: attempts until the first chunk, then the rest of the successful attempt. Raises
+    ConfigError.
+    """
 
     def __init__(self, call: PreparedCall) -> None:
         endpoint, limiter = call.endpoint, call.endpoint.limiter()
@@ -213,7 +215,7 @@ class NetworkStream:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings of the request, and those of the answer so far."""
+        """The warnings about the request, and the warnings about the answer so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
         return tuple(dict.fromkeys((*self._request_warnings, *(self._decoder.warnings if self._decoder else ()))))
@@ -225,7 +227,7 @@ class NetworkStream:
 
     @property
     def context_window(self) -> int | None:
-        """How many tokens the model takes, conversation and answer together; None if unknown."""
+        """The model's context window in tokens, or None if unknown."""
         return self._call.sent.request.family.context_tokens
 
     @property
@@ -294,7 +296,7 @@ class NetworkStream:
                 self._notifier.notify("on_close")
 
     async def _first_batch(self) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
-        """Returns the first chunks of a part of the answer, and what reads the rest."""
+        """Returns the first chunks of a part of the answer, and the reader of the rest."""
         try:
             return await self._attempts.run(self._attempt, self._without)
         except NotFoundError as error:
@@ -306,10 +308,10 @@ class NetworkStream:
         """Prepares the request for the next part of the answer.
 
         Returns:
-            The last chunks of the answer, if there is no next part; else none.
+            The last chunks of the answer, or an empty list if there is a next part.
 
         Raises:
-            IncompleteStreamError: the answer takes too many requests, or can't be continued.
+            IncompleteStreamError: the answer needs too many requests, or can't be continued.
         """
         call, most, problem = self._call, self._call.max_continuations, ""
         try:
@@ -339,11 +341,11 @@ class NetworkStream:
         return []
 
     def _part(self, decoder: StreamDecoder) -> Reply:
-        """Returns what the current part has used."""
+        """Returns the token usage of the current part."""
         return replace(decoder.part(), pricing=self._call.pricing)
 
     def _add_partial(self, error: APIError, decoder: StreamDecoder) -> None:
-        """Adds all that has arrived to the error in which a later part has ended."""
+        """Adds everything that has arrived to the error of a later part."""
         received, self._received = self._received, None
         if received and decoder.part_ended:
             with suppress(StreamError):
@@ -365,13 +367,13 @@ class NetworkStream:
         reply.warnings += self._charge(part, reply)
 
     def _charge(self, part: Reply, answer: Reply | None = None) -> list[ReplyWarning]:
-        """Charges what a whole response has used: an estimate if its tokens or its cost can't be counted.
+        """Charges the usage of a complete response to the limits. Unknown token counts or costs are estimated.
 
         Args:
-            answer: has the calls and the warnings of the response, if it is the last one of the answer.
+            answer: the tool calls and warnings of the response, if this is the last response of the answer.
 
         Returns:
-            A warning if money was charged by an estimate.
+            A warning if the charged cost is an estimate.
         """
         lease, usage = self._attempts.lease, part.usage
         if lease.limiter is None:
@@ -391,7 +393,7 @@ class NetworkStream:
         return [ReplyWarning("usage_estimated", detail)]
 
     def _estimated_usage(self) -> Reply:
-        """Returns what an abandoned answer has used."""
+        """Returns the estimated usage of an abandoned answer."""
         if self._decoder is not None and self._call.is_whole:
             with suppress(StreamError):  # only at its end is a body in one piece looked at
                 self._decoder.end(interrupted="the answer was left")
@@ -401,7 +403,7 @@ class NetworkStream:
         return self._estimate(reply, [call.text for call in calls])
 
     def _estimate(self, reply: Reply, calls: Iterable[str]) -> Reply:
-        """Returns what a response has used: by the provider's counts as far as there are any, else by what was read."""
+        """Returns the usage of a response from the provider's counts, or an estimate from the bytes that were read."""
         usage = reply.usage or Usage()
         written = sum(map(text_tokens, (reply.text, reply.reasoning or "", *calls)))
         written = max(written, usage.output_tokens or 0)
@@ -410,7 +412,7 @@ class NetworkStream:
         return Reply(usage=Usage(read, written, read + written), model=reply.model, pricing=pricing)
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
-        """Returns the reader of a new attempt, which brings its first chunks."""
+        """Returns the reader and the first chunks of a new attempt."""
         call, tap = self._call, self._notifier.tap
         self._notifier.info.sent = call.sent.request
         decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas, continues=call.max_continuations > 0)
@@ -426,7 +428,7 @@ class NetworkStream:
         return read
 
     def _without(self, error: APIError) -> HTTPRequest | None:
-        """Returns the request without the part of it that the server rejected; None if that can't be left out."""
+        """Returns the request without the rejected part, or None if the rejected part can't be left out."""
         call = self._call.without(error)
         if call is None:
             return None
@@ -438,7 +440,7 @@ class NetworkStream:
 
 
 def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream | _ContinuedAnswer:
-    """Returns an answer before anything is sent, or the rest of one that has begun. Raises ConfigError."""
+    """Returns the stream of an answer, or of the rest of an answer. Nothing is sent yet. Raises ConfigError."""
     begun = params.begun
     if begun is None:
         return NetworkStream(PreparedCall.of(endpoint, params))
@@ -461,14 +463,16 @@ def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream | _Cont
 
 
 def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> ChatStream:
-    """Returns the rest of an answer that broke off. Raises StreamfoldError if the endpoint can't continue it."""
+    """Returns the stream of the rest of an answer that broke off. Raises StreamfoldError if the endpoint can't
+    continue the answer.
+    """
     if problem := resume_problem(error):
         raise StreamfoldError(f"resume(): {problem}: send the request again")
     return ChatStream(open_answer(endpoint, replace(params, begun=error.partial, fail_fast=False)))
 
 
 def resume_problem(error: APIError) -> str | None:
-    """Returns why the text of an answer that broke off can't be continued by any model; None if it may be."""
+    """Returns the reason why no model can continue the text of an answer that broke off, or None."""
     begun = error.partial or Reply()
     if error.partial_tool_calls:
         names = ", ".join(call.name for call in error.partial_tool_calls)
@@ -479,12 +483,12 @@ def resume_problem(error: APIError) -> str | None:
 
 
 class _ContinuedAnswer(WrappedAnswer):
-    """The rest of an answer. Its reply is the whole answer.
+    """The rest of an answer that broke off. `reply` is the whole answer.
 
     Args:
-        partial: what had arrived before.
-        echo: whether the rest may begin with the text of `partial`.
-        again: continues this answer, if it breaks off too.
+        partial: the answer received before the break.
+        echo: True if the rest may begin with the text of `partial`.
+        again: a function that continues this answer if the answer breaks off again.
     """
 
     def __init__(self, source: ChunkSource, partial: Reply, *, echo: bool, again: Callable[[APIError], object]) -> None:

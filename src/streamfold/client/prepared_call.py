@@ -1,4 +1,4 @@
-"""One call in the form in which it is sent, how its answer is read, and how it is sent again."""
+"""`PreparedCall`: a request in the provider's format, the parser of its response, and its retries."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _UNMET = "several calls came, though parallel_tool_calls=False allows one: run_t
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """An HTTP request as `Provider.chat_stream` would send it, without secrets.
+    """The HTTP request that `Provider.chat_stream` would send, without secrets.
 
     Attributes:
-        url: the address, with `${NAME}` for everything that comes from an environment variable.
-        headers: the values of configured headers and of the key are `***`.
-        body: the bytes of the JSON body.
-        warnings: about options that were changed or dropped. The reply will have them, too.
+        url: the URL. Values from environment variables appear as `${NAME}`.
+        headers: the HTTP headers. Configured values and the API key appear as `***`.
+        body: the JSON body as bytes.
+        warnings: the changed and dropped options. The reply has the same warnings.
     """
 
     method: str
@@ -66,18 +66,18 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """One call in the form in which it is sent.
+    """A request in the format in which it is sent.
 
     Attributes:
-        request: what is asked for, with the endpoint's defaults, before anything was left out.
-        owner: for whom rejections are remembered.
-        known: restrictions that earlier calls have brought.
-        learned: those that rejections of this call have brought.
-        rejections: how often the server rejected a part of it.
-        sent: the request in the form of its API.
-        prefix_warnings: about the prompt cache.
+        request: the complete request with the endpoint's defaults, before anything is left out.
+        owner: the owner of remembered rejections.
+        known: the restrictions that earlier rejections revealed.
+        learned: the restrictions that rejections of this request revealed.
+        rejections: the number of times the server rejected a part of this request.
+        sent: the request in the format of the API.
+        prefix_warnings: warnings about the prompt cache.
         pricing: computes the cost of the answer.
-        turn: the turn at the end of the request that it continues, of an answer that takes several requests.
+        turn: the unfinished turn at the end of the request, if this request continues an answer.
     """
 
     endpoint: Endpoint
@@ -95,10 +95,10 @@ class PreparedCall:
 
     @classmethod
     def of(cls, endpoint: Endpoint, params: ChatParams, *, batched: bool = False) -> PreparedCall:
-        """Returns the call for the arguments of `chat`. Raises ConfigError.
+        """Prepares a request from the arguments of `chat`. Raises ConfigError.
 
         Args:
-            batched: it is part of a batch, which has one wire format: the usual one.
+            batched: True if the request is part of a batch, which always uses the model's usual wire format.
         """
         request, owner = endpoint.request(params.request), endpoint.owner()
         known = endpoint.restrictions.find(request.model, owner, request)
@@ -117,15 +117,15 @@ class PreparedCall:
 
     @property
     def max_continuations(self) -> int:
-        """How many further requests the answer may take."""
+        """The maximum number of additional requests for the answer."""
         own = self.params.max_continuations
         return self.endpoint.profile.max_continuations if own is None else own
 
     def next_part(self, turn: Reply) -> PreparedCall | None:
-        """Returns the call that continues an answer; None if the server did not say how.
+        """Returns the request that continues an answer, or None if the server sent no continuation.
 
         Args:
-            turn: the answer so far, with its calls.
+            turn: the answer so far, including its tool calls.
         """
         message = replace(turn.message, origin=self.sent.request.origin)
         if not message.paused:
@@ -138,24 +138,24 @@ class PreparedCall:
 
     @property
     def is_whole(self) -> bool:
-        """True if the caller wants nothing of the answer before its end, even if it is streamed."""
+        """True if the caller needs no chunks before the end of the answer."""
         return not self.request.stream
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """Warnings about changes of the request, and about doubtful parts of it."""
+        """The warnings about changes and problems of the request."""
         return (*self.sent.warnings, *self.prefix_warnings)
 
     def http_request(self) -> HTTPRequest:
-        """Returns the request with URL, key and headers. Raises ConfigError."""
+        """Returns the HTTP request with URL, API key and headers. Raises ConfigError."""
         params, whole = self.params, not self.sent.request.stream
         return self.endpoint.http_request(self.adapter, self.sent, params.timeouts, params.extra_headers, whole=whole)
 
     def resume_request(self, answer_id: str, after: int | str | None) -> HTTPRequest | None:
-        """Returns the request for the rest of an answer that broke off; None if the provider doesn't keep it.
+        """Returns the request for the rest of an answer that broke off, or None if the provider doesn't store answers.
 
         Args:
-            after: the number or the id of the last event that arrived. None: the whole answer, in one piece.
+            after: the number or id of the last SSE event. None requests the whole answer as a JSON response.
         """
         adapter, request = self.adapter, self.sent.request
         if after is None:
@@ -172,8 +172,8 @@ class PreparedCall:
         """Returns a decoder for one attempt.
 
         Args:
-            partial_tool_calls: whether it returns chunks of calls that the model is still writing.
-            continues: whether the caller sends the next request of an answer that takes several.
+            partial_tool_calls: True if the decoder returns chunks of partial tool calls.
+            continues: True if the caller sends the next request of an answer that needs several requests.
         """
         profile, request, coalesce = self.endpoint.profile, self.sent.request, self.params.coalesce
         return StreamDecoder(
@@ -190,7 +190,7 @@ class PreparedCall:
         )
 
     def without(self, error: APIError) -> PreparedCall | None:
-        """Returns the call without the part of it that the server rejected; None if that can't be left out."""
+        """Returns the request without the rejected part, or None if the rejected part can't be left out."""
         if self.rejections >= _MOST_REJECTIONS:
             return None
         other_api = None if self.learned.api else self.endpoint.other_api(self.adapter.name)
@@ -212,7 +212,7 @@ class PreparedCall:
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
 
     def accepted(self) -> None:
-        """Notes that the server accepted this form of the call, for the calls after it."""
+        """Records for later requests that the server accepted this form of the request."""
         if self.params.conversation is not None and (stored := self.sent.request.conversation) is not None:
             self.params.conversation.accept(stored.account)
         self.endpoint.restrictions.add_learned(self.request, self.owner, self.learned)
@@ -220,7 +220,7 @@ class PreparedCall:
             self.endpoint.prompt_cache.remember(self.request)
 
     def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
-        """Adds provider, origin, pricing and warnings to a reply."""
+        """Adds the provider, origin, pricing and warnings to a reply."""
         found = list(dict.fromkeys([*self.warnings, *response_warnings, *reply.warnings]))
         if self.request.options.parallel_tool_calls is False and len(reply.tool_calls) > 1:
             found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
@@ -247,13 +247,13 @@ class PreparedCall:
             conversation.add(stored.account, digest_with(stored.digest, reply.message), known, alone=grows)
 
     def complete_partial(self, error: APIError) -> None:
-        """Adds origin and pricing to the partial reply of an error."""
+        """Adds the origin and pricing to the partial reply of an error."""
         if error.partial is not None:
             pricing, origin = replace(self.pricing, partial=True), self.sent.request.origin
             error.partial = replace(error.partial, origin=origin, pricing=pricing)
 
     def preview(self) -> Preview:
-        """Returns the request without secrets, and without needing any."""
+        """Returns the request without secrets. No API key is needed."""
         sent, endpoint = self.sent, self.endpoint
         headers = endpoint.shown_headers(sent.headers, self.params.extra_headers)
         return Preview(sent.method, endpoint.profile.url_of(sent.path), headers, sent.body, self.warnings)
@@ -262,7 +262,7 @@ class PreparedCall:
 def _prepared(
     endpoint: Endpoint, params: ChatParams, request: Request, restrictions: Restrictions
 ) -> tuple[Adapter, PreparedRequest]:
-    """Returns the request in the form of its API, as it is sent with restrictions, and its adapter."""
+    """Returns the request in the format of its API, with restrictions applied, and the adapter."""
     served, changes = endpoint.model(request.model, restrictions.api), list[ReplyWarning]()
     profile = served.profile
     if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
@@ -322,9 +322,9 @@ def _stored(endpoint: Endpoint, api: str, params: ChatParams, forgotten: str) ->
 
 
 def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:
-    """Returns a warning if the provider counted less than half of the tokens that the request's texts have.
+    """Returns a warning if the provider counted less than half of the expected input tokens.
 
-    Servers with a small window cut a long input without an error: Ollama at 4,096 tokens, its default
+    Some servers truncate a long input without an error, such as Ollama at its default of 4,096 tokens
     (https://github.com/ollama/ollama/issues/2963).
     """
     counted, estimated = usage.input_tokens if usage else None, least_text_tokens(request)

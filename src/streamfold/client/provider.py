@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 
 class Provider(BaseChatModel):
-    """A language model behind an endpoint. Safe to share between the tasks of one event loop.
+    """A language model at a provider's endpoint. Tasks of one event loop can share a provider.
 
         async with Provider.from_config("kimi:kimi-k2.6") as provider:
             print((await provider.chat("Hello")).text)
 
-    Make one with `from_config`. Use it as an async context manager, or call `aclose` at the end.
+    Create a provider with `from_config`. Use the provider as an async context manager, or call `aclose` at the end.
 
     Args:
-        profile: the configuration.
-        http_client: the client to send with. It remains the caller's and is not closed.
-        hooks: functions that are called while answers are requested and read.
-        fallbacks: models that are tried when this one fails, as with `Fallback`. `aclose` closes them.
-        turn_cache: restores earlier turns, see `TurnCache`: a cache or a store, which remains the caller's and is not
-            closed; or a name such as "sqlite:///turns.db". Default: as in the profile.
+        profile: the provider's configuration.
+        http_client: the HTTP client for all requests. The caller must close this client. hooks: functions that are
+            called while answers are requested and read. fallbacks: models that are tried if this provider fails, as
+            with `Fallback`. `aclose` closes these models.
+        turn_cache: restores data of earlier turns (see `TurnCache`). The value is a cache or store, which the caller
+            must close, or a name such as "sqlite:///turns.db". By default, the profile's value is used.
     """
 
     continues_text = True
@@ -88,26 +88,28 @@ class Provider(BaseChatModel):
         turn_cache: TurnCache | TurnStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
-        """Returns a provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
+        """Creates a provider from a name (`"main"`, `"main:other-model"`) or a mapping, or creates the default
+        provider.
 
-        A name is looked up in `streamfold.toml`, then in the catalogue. Without a name, `STREAMFOLD_PROVIDER` names the
-        provider, else the file's `default`. A mapping is used as it is; no file is read for it.
+        A name is searched in `streamfold.toml`, then in the catalogue. The default provider is the value of
+        `STREAMFOLD_PROVIDER`, or of `default` in `streamfold.toml`. With a mapping, no file is read.
 
-        Overrides and the mapping take the keys of `ProviderConfig`; a mapping may start from the catalogue with the key
-        `profile`. The providers that `fallback` names are tried when this one fails, as with `Fallback`; the overrides
-        are not used for them.
+        The mapping and the overrides accept the keys of `ProviderConfig`. The key `profile` starts from a provider of
+        the catalogue. The key `fallback` names providers that are tried if this provider fails. Overrides don't affect
+        fallbacks.
 
         Args:
-            spec: name or mapping.
-            config: the file, or one that was read. Default: the file that `STREAMFOLD_CONFIG` names, else
-                `streamfold.toml` in the working directory or in the user's directory.
-            http_client: the client to send with. It remains the caller's and is not closed.
-            hooks: functions that are called while answers are requested and read, by fallbacks too.
-            turn_cache: see `Provider`; it serves the fallbacks too.
+            spec: the provider's name, or a mapping.
+            config: the path of the configuration file, or a loaded file. By default, the file is the value of
+                `STREAMFOLD_CONFIG`, or `streamfold.toml` in the working directory or in the user's configuration
+                directory.
+            http_client: the HTTP client for all requests. The caller must close this client. hooks: functions that are
+                called while answers are requested and read, also by fallbacks.
+            turn_cache: see `Provider`. Fallbacks use the same turn cache.
 
         Raises:
-            ConfigError: a key or value is unknown or not allowed; the message says what is allowed. Or the prices that
-                `max_cost_per_day` needs are not known.
+            ConfigError: a key or value is invalid, and the message lists the allowed values; or `max_cost_per_day` is
+                set but the prices are unknown.
         """
         profiles = load_profiles(spec, overrides, config)
         for profile in profiles:
@@ -118,12 +120,13 @@ class Provider(BaseChatModel):
         return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, turn_cache=turn_cache)
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
-        """Returns this provider with another limiter. Both use the same connections, which only one may close.
+        """Returns this provider with another limiter. Both providers share their connections, so close only one of
+        them.
 
             limited = provider.with_limiter(RateLimiter("batch", rpm=300))
 
         Args:
-            patient: whether to wait and send again when the server has too many requests; else that is an error.
+            patient: True to retry after a 429 response. False raises an error instead.
         """
         limited = copy(self)
         limited._endpoint = self._endpoint.with_limiter(limiter, patient=patient)
@@ -132,10 +135,10 @@ class Provider(BaseChatModel):
         return limited
 
     def prefer_aiohttp(self) -> Self:
-        """Sends with aiohttp, which is faster for many streams, if the configuration chooses no `transport`.
+        """Uses aiohttp, which is faster for many streams, unless the configuration sets `transport`.
 
-        aiohttp needs asyncio, HTTP/1.1, and no proxy or an `http://` one; elsewhere httpx is used, and logged. Applies
-        to the fallbacks, too. Must be called before the first request.
+        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. Otherwise httpx is used, which is
+        logged. The setting applies to fallbacks too. Must be called before the first request.
         """
         self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
@@ -145,19 +148,20 @@ class Provider(BaseChatModel):
 
     @property
     def limiter(self) -> RateLimiter | None:
-        """The rate limiter; None if nothing is limited. Raises ConfigError if the key or the store is missing."""
+        """The rate limiter, or None without limits. Raises ConfigError if the API key or the store is missing."""
         return self._endpoint.limiter()
 
     @property
     def name(self) -> str:
-        """The name of the provider in errors and logs."""
+        """The provider's name in errors and logs."""
         return self.profile.name
 
     def capabilities(self, model: str | None = None) -> Capabilities:
-        """Returns what is known about a model at this endpoint: "yes", "no" or "unknown" for each capability.
+        """Returns the capabilities of a model at this endpoint. Each capability is "yes", "no" or "unknown".
 
         Args:
-            model: default: the configured one; without any, the result holds for all models of the endpoint.
+            model: the model, by default the configured model. Without any model, the result has the capabilities that
+                all models share.
 
         Raises:
             NotConfiguredError: the configured model refers to an environment variable that is not set.
@@ -174,7 +178,8 @@ class Provider(BaseChatModel):
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
-        """Returns the request that `chat` would send for the same arguments. Sends nothing, and needs no key.
+        """Returns the HTTP request that `chat` would send for the same arguments. Nothing is sent, and no API key is
+        needed.
 
         Raises:
             ConfigError: the request can't be sent as it is.
@@ -191,15 +196,15 @@ class Provider(BaseChatModel):
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> int:
-        """Returns how many input tokens a request would have, as the provider counts them. No model is run.
+        """Returns the number of input tokens of a request, counted by the provider's API. The model isn't run.
 
             if await provider.count_tokens(messages, tools) > 150_000:
                 ...
 
-        Takes the arguments of `chat_stream`. Fallbacks are not tried: their models count differently.
+        Accepts the arguments of `chat_stream`. Fallbacks aren't tried, because other models count tokens differently.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or the provider's API can't count tokens.
+            ConfigError: the request is invalid, or the provider's API can't count tokens.
             APIError: the request failed.
         """
         return await count_tokens(self._endpoint, ChatParams.read(messages, tools, tool_choice, options))
@@ -210,28 +215,28 @@ class Provider(BaseChatModel):
         return replace(found or self._own.facts(), direct=self)
 
     def batches(self) -> BatchClient:
-        """Returns the provider's batch API, which answers within hours and often for half the price. See `batch`.
+        """Returns the provider's batch API, which answers within hours, often at half the price. See `batch`.
 
         Raises:
-            ConfigError: the provider's wire format has no batches, or the key is not set.
+            ConfigError: the provider's wire format has no batch API, or the API key isn't set.
         """
         return BatchClient(self._endpoint)
 
     async def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
-        """Returns the bytes of a file that a tool of the provider made: one of `reply.files`.
+        """Returns the bytes of a file in `reply.files`, which a hosted tool created.
 
         Args:
-            file: fetched from the provider, unless its bytes came with the answer.
-            max_bytes: the largest allowed size.
+            file: the file. The file is downloaded unless the answer contained its bytes.
+            max_bytes: the maximum size of the file.
 
         Raises:
-            ConfigError: the file has no id, or the provider's API can't return files.
-            APIError: the request failed, or the file is larger.
+            ConfigError: the file has no id, or the provider's API has no file downloads.
+            APIError: the request failed, or the file is too large.
         """
         return await fetch_file(self._endpoint, file, max_bytes)
 
     async def aclose(self) -> None:
-        """Closes the connections, unless they belong to a client that was passed in, and the fallbacks."""
+        """Closes the connections and the fallbacks. An HTTP client that was passed as `http_client` stays open."""
         async with AsyncExitStack() as stack:
             for model in self.fallbacks:
                 stack.push_async_callback(model.aclose)
@@ -255,7 +260,7 @@ class Provider(BaseChatModel):
 
 
 class _OwnModel(BaseChatModel):
-    """The model at an endpoint, without fallbacks and turn cache."""
+    """The model at an endpoint, without fallbacks and without a turn cache."""
 
     continues_text = True
 

@@ -1,4 +1,4 @@
-"""Options that a server rejected: sends the request without them, and remembers the restriction.
+"""Handles options that a server rejected: sends the request without the options, and remembers the restriction.
 
 1. `RetryLoop` (retry_backoff.py) asks the call for a request without what the error names: `PreparedCall.without`.
 2. `restrictions_from_error` reads from the error how the request may be sent: `Restrictions`.
@@ -71,16 +71,16 @@ _LONGEST_REASON = 300  # characters of the server's message
 
 @dataclass(frozen=True, slots=True)
 class OptionRestriction:
-    """How an option is sent after the server rejected it. Without the optional attributes it is left out.
+    """Describes how to send an option after the server rejected it. By default the option is left out.
 
     Attributes:
-        option: the name of the option, "tool_choice", "reasoning" for that of earlier turns, "history ..." for rules.
+        option: the name of the option, "tool_choice", "reasoning" (of earlier turns), or "history ..." (a rule).
         why: the server's message.
-        instead: the name of the member that replaces the rejected one.
-        least, most: the bounds of its value.
+        instead: the name of the member that replaces the rejected member.
+        least, most: the minimum and maximum value.
         allowed: the accepted values.
-        set_by_adapter: it was rejected although no caller had set it: an adapter writes it anyway.
-        history: rules for the conversation, by the names of `HistoryRules`.
+        set_by_adapter: True if the adapter, not the caller, set the rejected option.
+        history: rules for the conversation, with the attribute names of `HistoryRules`.
     """
 
     option: str
@@ -96,14 +96,15 @@ class OptionRestriction:
 def option_restriction(
     meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
 ) -> OptionRestriction | None:
-    """Returns how to send a rejected request, or None if nothing in it may be changed.
+    """Returns the restriction that explains a rejection, or None if no option may be changed.
 
-    Messages, tools, the response format and `extra_body` are never changed, nor is an option that was not sent.
+    Messages, tools, the response format and `extra_body` are never changed. An option that wasn't sent isn't changed
+    either.
 
     Args:
         message: the server's message.
-        sent: the rejected request, as it was adapted for its endpoint.
-        body: its JSON.
+        sent: the rejected request, after its adaptation to the endpoint.
+        body: the JSON body of the rejected request.
     """
     option = _option(meaning.param or "", sent, body)
     if option is None or not sent.options.extra_body.keys().isdisjoint(_MEMBERS.get(option, ())):
@@ -127,13 +128,15 @@ def option_restriction(
 
 
 def _shortened(message: str) -> str:
-    """Returns a message, or its beginning and end: at the end, Anthropic names what changed before a thinking block."""
+    """Shortens a long message to its beginning and end. At the end, Anthropic names the change before a thinking
+    block.
+    """
     half = _LONGEST_REASON // 2
     return message if len(message) <= _LONGEST_REASON else f"{message[:half]} ... {message[-half:]}"
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
-    """Maps a member of the request to the option that it was written from, if that was sent."""
+    """Maps a member of the request body to the option that produced the member, if this option was sent."""
     path = [part for part in re.split(r"[.\[\]]+", param) if part]
     if not path:
         return None
@@ -153,7 +156,7 @@ def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
 def with_restrictions(
     request: Request, restrictions: Iterable[OptionRestriction]
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request as the model accepts it, and a warning for each change."""
+    """Returns the request with all restrictions applied, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     for restriction in restrictions:
         if restriction.history is not None:
@@ -193,7 +196,7 @@ def _with_changed_option(request: Request, restriction: OptionRestriction, warni
 
 
 def _sent_value(value: Any, restriction: OptionRestriction) -> Any:
-    """Returns the value to send instead of the requested one; None: none."""
+    """Returns the replacement for a rejected value, or None to leave out the option."""
     if restriction.allowed:
         return value if value in restriction.allowed else nearest_effort(value, restriction.allowed)
     if restriction.least is None and restriction.most is None:
@@ -202,7 +205,7 @@ def _sent_value(value: Any, restriction: OptionRestriction) -> Any:
 
 
 def _bounded(value: Any, restriction: OptionRestriction) -> Any:
-    """Returns the number inside the bounds, as an integer if it was one."""
+    """Moves a number into the allowed range. An integer stays an integer."""
     whole = isinstance(value, int) or restriction.option == "max_output_tokens"
     for bound, pick in ((restriction.most, min), (restriction.least, max)):
         if value is not None and bound is not None:
@@ -211,7 +214,7 @@ def _bounded(value: Any, restriction: OptionRestriction) -> Any:
 
 
 def _without_reasoning(request: Request, restriction: OptionRestriction, warnings: list[ReplyWarning]) -> Request:
-    """Leaves out the reasoning of earlier turns, which some servers reject as an unknown member."""
+    """Removes the reasoning of earlier turns, which some servers reject as an unknown member."""
     if not any(message.reasoning for message in request.messages):
         return request
     detail = f"the reasoning of earlier turns was not sent: {request.model} refused it ({restriction.why})"
@@ -245,10 +248,10 @@ _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
 @contextmanager
 def requests_of(owner: str) -> Iterator[None]:
-    """Remembers rejections of the requests that are prepared inside for this owner alone.
+    """A context manager: rejections of requests that are prepared inside are remembered for this owner only.
 
     Args:
-        owner: such as a key of the gateway. "": the owner of the provider's API key.
+        owner: the owner, such as a gateway key. "" means the owner of the provider's API key.
     """
     token = _owner.set(owner)
     try:
@@ -258,12 +261,12 @@ def requests_of(owner: str) -> Iterator[None]:
 
 
 def current_owner() -> str:
-    """Returns the owner that `requests_of` named; "" if there is none."""
+    """Returns the owner set by `requests_of`, or ""."""
     return _owner.get()
 
 
 def combination_of(request: Request) -> Combination:
-    """Returns the options of a request before any was left out."""
+    """Returns the names of all options of a request, before options are left out."""
     options = request.options
     found: set[tuple[str, Any]] = {(name, None) for name in _NUMBERS if getattr(options, name) is not None}
     found |= {(name, value) for name in _SWITCHES if (value := getattr(options, name)) is not None}
@@ -282,11 +285,12 @@ def combination_of(request: Request) -> Combination:
 
 
 class RefusedTurn(NamedTuple):
-    """How a turn is sent whose reasoning the server rejected.
+    """Describes how to send a turn after the server rejected its reasoning.
 
     Attributes:
         why: the server's message.
-        left_out: without its reasoning. Else the server is asked to leave out what it can't read.
+        left_out: True if the turn is sent without its reasoning. Otherwise the request lets the server drop unreadable
+            reasoning.
     """
 
     why: str
@@ -295,17 +299,17 @@ class RefusedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """How requests are sent after the endpoint rejected parts of them.
+    """Describes how to send requests after the endpoint rejected parts of earlier requests.
 
     Attributes:
-        options: options that are left out or changed, and rules for conversations.
+        options: the options that are left out or changed, and the rules for conversations.
         usage_refused: why streams are not asked for their usage; "" if they may be.
-        only_streams: whole answers are rejected, so that they are streamed.
-        schemas: digests of schemas that are rejected, and are sent in fewer words, or not as schemas.
-        api: the wire format on which the model is served; None: the usual one.
-        api_reason: the server's message that said so.
-        turns: turns whose reasoning is rejected, by their digests (`signed_turn`).
-        binds_thinking: the provider checks, for this owner, that what was sent before thinking has not changed.
+        only_streams: True if the endpoint rejects complete responses, so that answers are streamed.
+        schemas: digests of rejected schemas. These schemas are sent in a simpler form, or not as schemas.
+        api: the wire format that serves the model, or None for the usual wire format.
+        api_reason: the server's message about the wire format.
+        turns: the turns with rejected reasoning, by digest (`signed_turn`).
+        binds_thinking: True if the provider verifies for this owner that the messages before thinking haven't changed.
         forgotten: the server's message that it doesn't have the conversation that the request continues, of this call.
     """
 
@@ -359,10 +363,10 @@ NO_RESTRICTIONS = Restrictions()
 
 
 class RestrictionCache:
-    """Restrictions of one provider: by model, owner and rejected combination of options, each for an hour.
+    """Remembers the restrictions of one provider for an hour, by model, owner and combination of options.
 
-    A restriction holds for requests with all options of the rejected one, or more: a server that rejects `temperature`
-    beside reasoning may accept it without. Owners don't see each other's restrictions.
+    A restriction applies to requests that have at least all options of the rejected request, because a server that
+    rejects `temperature` together with reasoning may accept `temperature` alone. Owners don't share restrictions.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -371,7 +375,7 @@ class RestrictionCache:
         self._lock = Lock()  # several threads may use a cache at once
 
     def find(self, model: str, owner: str, request: Request) -> Restrictions:
-        """Returns the restrictions of a request."""
+        """Returns the restrictions that apply to a request."""
         if not self._kept:
             return NO_RESTRICTIONS
         with self._lock:
@@ -402,7 +406,9 @@ class RestrictionCache:
             self.add(request.model, owner, frozenset(), always)
 
     def add(self, model: str, owner: str, refused: Combination, restrictions: Restrictions) -> None:
-        """Remembers restrictions of a combination. They replace earlier ones about the same option."""
+        """Remembers restrictions for a combination of options. A new restriction replaces an earlier restriction of
+        the same option.
+        """
         now = self._clock()
         with self._lock:
             kept = self._kept.setdefault((model, owner), OrderedDict())
@@ -436,7 +442,7 @@ _NUMBER = re.compile(r"(?:tools|function_?declarations?)[.\[](\d+)", re.IGNORECA
 
 
 def _refused_schemas(message: str, asked: Request, sent: Request) -> frozenset[str]:
-    """Returns the digests of the schemas that a server refused, by its words."""
+    """Returns the digests of the schemas that the server's error message rejects."""
     if not _OF_SCHEMA.search(message):
         return frozenset()
     wanted, found = read_response_format(asked.options.response_format), set[str]()
@@ -464,7 +470,7 @@ _CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`
 def _refused_turns(
     error: BadRequestError, adapter: Adapter, sent: PreparedRequest, asked: Request
 ) -> Restrictions | None:
-    """Returns how to send turns whose signed reasoning a server refused, by its words."""
+    """Returns how to send the turns whose signed reasoning the server's error message rejects."""
     words = f"{error.message} {error.body}"
     bound = _BOUND.search(words) is not None
     if not (bound or _SIGNATURE.search(words)):
@@ -489,7 +495,7 @@ def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWa
 
 
 def with_refused_turns(request: Request, refused: Mapping[str, RefusedTurn]) -> tuple[Request, list[ReplyWarning]]:
-    """Returns a request with turns whose reasoning was refused, as the provider accepts them, and a warning."""
+    """Applies `RefusedTurn`s to a request. Returns the request and a warning."""
     digests = enumerate(map(signed_turn, request.messages))
     found = {at: refused[digest] for at, digest in digests if digest is not None and digest in refused}
     if not found:
@@ -525,9 +531,9 @@ def _forgotten(error: APIError, sent: PreparedRequest) -> Restrictions | None:
 
 
 def _is_about(error: APIError, sent: PreparedRequest) -> bool:
-    """False if the error names an option that was not sent.
+    """Returns False if the error names an option that wasn't sent.
 
-    OpenAI names `reasoning_effort` also where a default of its own can't go with tools.
+    OpenAI's error also names `reasoning_effort` if OpenAI's own default doesn't work with tools.
     """
     if not isinstance(error, UnsupportedOptionError) or not error.param or sent.request.tools:
         return True
@@ -537,13 +543,14 @@ def _is_about(error: APIError, sent: PreparedRequest) -> bool:
 def restrictions_from_error(
     error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request, other_api: str | None = None
 ) -> Restrictions | None:
-    """Returns how to send a request without the part of it that the server rejected; None if that can't be left out.
+    """Returns restrictions that leave out the rejected part of a request, or None if the rejected part can't be left
+    out.
 
     Args:
-        adapter: wrote the request.
-        sent: the request that was rejected.
-        asked: the same before it was adapted for the endpoint.
-        other_api: the other wire format of the endpoint; None if there is none.
+        adapter: the adapter that wrote the request.
+        sent: the rejected request, after its adaptation to the endpoint.
+        asked: the rejected request before its adaptation to the endpoint.
+        other_api: the other wire format of the endpoint, or None.
     """
     if (forgotten := _forgotten(error, sent)) is not None:
         return forgotten

@@ -24,13 +24,13 @@ _MAX_RATE_LIMIT_WAIT = 300.0  # seconds for which a request is sent again after 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before a retry: longer each time, less a random part, which spreads the retries.
+    """The delay before a retry. The delay grows exponentially, minus a random part, which spreads the retries.
 
     Attributes:
-        first: seconds after the first failure.
-        longest: seconds that are never exceeded.
-        factor: by which the delay grows with each failure.
-        jitter: the largest part of the delay that is taken off at random, from 0 to 1.
+        first: the delay after the first failure, in seconds.
+        longest: the maximum delay, in seconds.
+        factor: the factor by which the delay grows with each failure.
+        jitter: the maximum random part that is subtracted from the delay, from 0 to 1.
     """
 
     first: float = 0.5
@@ -42,7 +42,7 @@ class Backoff:
         """Returns the seconds to wait.
 
         Args:
-            failures: how often it failed before this failure.
+            failures: the number of failures before this failure.
         """
         grown = self.first * self.factor ** min(failures, 100)  # more would overflow
         return min(grown, self.longest) * (1 - self.jitter * random())  # noqa: S311 - spread, not secrecy
@@ -52,9 +52,9 @@ _BACKOFF = Backoff()
 
 
 def retry_delay(error: APIError, attempt: int) -> float | None:
-    """Returns the seconds until a request that failed may be sent again, if that may help.
+    """Returns the number of seconds before a failed request may be retried, or None if a retry can't help.
 
-    These are the seconds that the server asks for, else those of a `Backoff`.
+    The delay is the server's `Retry-After`, or the delay of a `Backoff`.
     """
     if not error.retryable:
         return None
@@ -64,7 +64,7 @@ def retry_delay(error: APIError, attempt: int) -> float | None:
 
 
 class RateLimitLease:
-    """The reservations of a call, one for each attempt. Without a limiter there are none."""
+    """The limiter's reservations of a request, one for each attempt. Without a limiter there are no reservations."""
 
     def __init__(self, limiter: RateLimiter | None) -> None:
         self.limiter = limiter
@@ -72,30 +72,30 @@ class RateLimitLease:
         self._answered = False
 
     async def begin(self) -> None:
-        """Waits until the next attempt may be sent. Raises APIError, ConfigError."""
+        """Waits until the next attempt is allowed. Raises APIError and ConfigError."""
         self._answered = False
         if self.limiter is not None:
             self._reservation = self.limiter.claimed() or await self.limiter.acquire()
 
     def answered(self, rate_limit: RateLimit | None) -> None:
-        """Notes that the server has accepted the attempt."""
+        """Records that the server accepted the attempt."""
         self._answered = True
         if self._reservation is not None:
             self._reservation.answered(rate_limit)
 
     def charge(self, reply: Reply, *, partial: bool = False) -> None:
-        """Notes what the answer has used."""
+        """Records the usage of the answer."""
         if self._reservation is not None and self.limiter is not None:
             cost = reply.cost if self.limiter.limits_cost else None
             self._reservation.charge(reply.usage, cost, partial=partial)
 
     def charge_estimate(self, used: Callable[[], Reply]) -> None:
-        """Notes the estimated usage of an accepted attempt whose counts are unknown, as of an abandoned answer."""
+        """Records an estimated usage if the token counts are unknown, as for an abandoned answer."""
         if self._answered and self._reservation is not None:
             self.charge(used(), partial=True)
 
     async def failed(self, error: APIError) -> None:
-        """Ends the reservation of an attempt that has failed. Of an answer that had begun, it stays."""
+        """Ends the reservation of a failed attempt. The reservation of an answer that had begun isn't returned."""
         if self._reservation is None:
             return
         if is_rate_limit(error):
@@ -105,27 +105,27 @@ class RateLimitLease:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the reservation that is left. From any task, repeatedly."""
+        """Ends the last reservation. Can be called from any task, and several times."""
         if self._reservation is not None:
             await self._reservation.aclose()
 
 
 class RetryLoop:
-    """Sends a request, and sends it again after errors that a retry may fix.
+    """Sends a request, and retries after temporary errors.
 
     Args:
-        connections: has the HTTP client for each attempt.
-        max_retries: how often a request that failed is sent again, or the rest of an answer requested.
-        repeats: whether the request itself may be sent again.
-        limiter: each attempt needs a reservation of it; None: nothing is limited.
-        waits: whether to wait when the server has too many requests, where they are limited; else that is an error.
+        connections: returns the HTTP client for each attempt.
+        max_retries: the maximum number of retries and reconnections.
+        repeats: True if the request may be sent again.
+        limiter: the limiter that gives each attempt a reservation, or None without limits.
+        waits: True to wait after a 429 response. False raises an error instead.
 
     Attributes:
         lease: the reservations of the attempts.
-        exchange: the attempt in flight, or the last one.
-        failed: the attempts that failed.
-        closed: whether `aclose` was called.
-        headers_after: seconds until the head of the last response arrived; None before.
+        exchange: the attempt in flight, or the last attempt.
+        failed: the failed attempts.
+        closed: True after `aclose` was called.
+        headers_after: the number of seconds until the headers of the last response arrived, or None before.
     """
 
     def __init__(
@@ -162,11 +162,11 @@ class RetryLoop:
         attempt: Callable[[], Callable[[Exchange], Awaitable[T]]],
         without: Callable[[APIError], HTTPRequest | None] = lambda error: None,
     ) -> T:
-        """Returns the result of the first attempt that succeeds.
+        """Returns the result of the first successful attempt.
 
         Args:
-            attempt: called for each attempt; returns the function that reads its response.
-            without: given an error, returns the request without the part of it that the server rejected, or None.
+            attempt: called for each attempt; returns a function that reads the response.
+            without: called with an error; returns the request without the rejected part, or None.
 
         Raises:
             APIError: the last attempt failed.
@@ -202,9 +202,9 @@ class RetryLoop:
                 pause = wanted
 
     async def next_request(self, request: HTTPRequest) -> None:
-        """Prepares for another request of the same answer, which has its own retries and reservation.
+        """Prepares the next request of the same answer, which has its own retries and reservation.
 
-        The timeout `total` continues.
+        The timeout `total` isn't restarted.
         """
         if self.exchange is not None:
             await self.exchange.aclose()
@@ -216,13 +216,13 @@ class RetryLoop:
     async def reconnect(
         self, request: HTTPRequest, error: APIError, after: int | str, reconnects: int
     ) -> Exchange | None:
-        """Continues an answer that broke off on another connection.
+        """Reconnects and continues an answer that broke off.
 
         Args:
-            request: asks for the rest.
-            error: how it broke off.
-            after: the number or the id of the last event.
-            reconnects: how often the rest was requested, without an event since.
+            request: the request for the rest of the answer.
+            error: the error with which the answer broke off.
+            after: the number or id of the last SSE event.
+            reconnects: the number of reconnections since the last SSE event.
 
         Returns:
             None if the rest isn't available.
@@ -250,7 +250,7 @@ class RetryLoop:
         return None
 
     async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
+        """Closes the connection and wakes a task that waits for data."""
         self.closed = True
         if self.exchange is not None:
             await self.exchange.aclose()
@@ -261,7 +261,7 @@ class RetryLoop:
         return self._now() - self._began
 
     def complete_error(self, error: APIError) -> None:
-        """Adds provider, attempts, URL and request id to the error that the caller gets, and removes secrets."""
+        """Adds the provider, attempts, URL and request id to the error, and removes secrets."""
         error.provider = self._notifier.info.provider
         error.attempts = tuple(self.failed)
         error.url = self._request.shown_url
@@ -309,6 +309,6 @@ class RetryLoop:
 
 
 def is_rate_limit(error: APIError) -> bool:
-    """Returns whether the server has too many requests. False for our own limits."""
+    """Returns True for a rate limit of the server, and False for streamfold's own limits."""
     status = getattr(error, "status_code", None)
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)

@@ -1,4 +1,4 @@
-"""The tool loop: calls are run, approved, journaled and answered."""
+"""The tool loop, approvals, and journals of tool calls."""
 
 from ..public_names import set_public_module
 from ..types import as_tool, as_tools

@@ -1,4 +1,4 @@
-"""Unanswered calls of a conversation that has continued: each is denied in the journal, unless it was started."""
+"""Denies unanswered tool calls of a conversation that continued without them, unless a tool call has started."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class AbandonedCalls:
-    """The calls of a conversation that have no result although it continued.
+    """The tool calls of a conversation that have no result although the conversation continued.
 
     Args:
-        state: the saved state of the run that paused in this conversation, if there is one.
-        is_shown_as: called with a call's id and the id in a user interface; returns whether they are the same call.
+        state: the saved state of the paused run of this conversation, or None.
+        is_shown_as: a function that gets a tool call's id and an id in a user interface, and returns True if both mean
+            the same tool call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
@@ -47,12 +48,12 @@ class AbandonedCalls:
         self._is_shown_as = is_shown_as
 
     async def settle(self, messages: list[Message], journal: CallJournal, owner: str, chat_id: str) -> set[str]:
-        """Denies the calls that wait, and writes the outcome of each into the messages.
+        """Denies the waiting tool calls, and writes the outcomes into the messages.
 
-        If the journal's store can't be used, that is logged, and the messages are unchanged.
+        If the journal's store fails, the failure is logged, and the messages stay unchanged.
 
         Returns:
-            The journal's keys of the runs and approvals that this has ended.
+            The journal keys of the ended runs and approvals.
         """
         ended: set[str] = set()
         try:
@@ -73,7 +74,7 @@ class AbandonedCalls:
     async def _settle_saved(
         self, messages: list[Message], open_calls: dict[int, ToolCall], journal: CallJournal, owner: str, chat_id: str
     ) -> set[str]:
-        """Settles the calls of the saved run, and removes them from `open_calls`."""
+        """Settles the tool calls of the saved run, and removes the tool calls from `open_calls`."""
         found = _last_turn(self._state or "", journal, owner)
         if found is None:
             return set()
@@ -93,7 +94,7 @@ class AbandonedCalls:
 
 
 def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
-    """Returns the calls without a result, by the index of their placeholder message."""
+    """Returns the tool calls without a result, by the index of the placeholder message."""
     calls: dict[str | None, ToolCall] = {}
     found: dict[int, ToolCall] = {}
     for at, message in enumerate(messages):
@@ -104,7 +105,9 @@ def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
 
 
 def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, TurnCalls] | None:
-    """Returns the id of a saved run, the index of its last results, and its last calls; None if it can't be used."""
+    """Returns the id of a saved run, the index of its last results, and its last tool calls. Returns None if the
+    state can't be used.
+    """
     try:
         saved = read_state(state)
         check_age(journal, saved.began)
@@ -120,7 +123,7 @@ def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, 
 
 
 async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Message:
-    """Returns the message for a call of a saved run, which is denied if it waits."""
+    """Returns the message for a tool call of a saved run. A waiting tool call is denied."""
     if turn[key.call].status == "started":  # without a journal there was no claim
         stored = await journal.result(key.text)
         found = None if stored is None else ToolResult.from_json(key.call, stored)
@@ -130,7 +133,9 @@ async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Messag
 
 
 async def _denied(journal: CallJournal, key: CallKey) -> ToolResult | None:
-    """Denies a call, and returns the denial or the result of the run that started it; None if that has none yet."""
+    """Denies a tool call, and returns the denial. If another run has started the tool call, returns its result, or
+    None without a result.
+    """
 
     async def deny() -> ToolResult:
         return ToolResult(key.call, tool_result(key.call, _NOT_RUN, error=True), _NOT_RUN, denied=True)

@@ -1,4 +1,4 @@
-"""The calls of one turn: their statuses and approvals."""
+"""The tool calls of one turn, with their statuses and approvals."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call that a paused run waits for.
+    """A tool call that a paused run waits for.
 
     Attributes:
-        call: the call.
-        waits_for: "approval": `approve` or `deny` it. "result": the tool is external; `answer` it.
-        approval_id: a random id that a client sends back with its decision. None for a result, and for a call of a
-            conversation that a client sent.
+        call: the tool call. waits_for: "approval" for a tool call to `approve` or `deny`, or "result" for an external
+            tool call to `answer`.
+        approval_id: a random id, which a client sends back with its decision. None for a result, and for a tool call in
+            a conversation that a client sent.
     """
 
     call: ToolCall
@@ -45,11 +45,11 @@ class PendingCall:
 
 @dataclass(slots=True)
 class CallState:
-    """A call of the turn.
+    """A tool call of the turn, with its status.
 
     Attributes:
-        approval_id: see `PendingCall`. Kept after the decision.
-        nonce: of a signed approval or denial, for a call of a conversation that a client sent.
+        approval_id: see `PendingCall`. The id stays set after the decision.
+        nonce: the nonce of a signed approval or denial, for a tool call in a conversation that a client sent.
         unanswered: see `CallKey`.
     """
 
@@ -64,10 +64,10 @@ class CallState:
 
 
 class TurnCalls:
-    """The calls of a turn with their statuses and result messages.
+    """The tool calls of a turn, with their statuses and result messages.
 
     Args:
-        calls: the calls, in the model's order.
+        calls: the tool calls, in the model's order.
         unfinished: the text of a missing result.
     """
 
@@ -77,14 +77,16 @@ class TurnCalls:
 
     @property
     def only_background(self) -> bool:
-        """True if all calls run in the background, so that there is nothing new to send."""
+        """True if all tool calls run in the background, so that no result can be sent yet."""
         return all(found.status == "background" for found in self._calls.values())
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns a message for each call that doesn't run in the background: its result, or why there is none."""
+        """Returns a message for each tool call that doesn't run in the background: the result, or the reason for a
+        missing result.
+        """
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)
             for found in self._calls.values()
@@ -93,12 +95,12 @@ class TurnCalls:
 
     @property
     def open(self) -> bool:
-        """True if a call may still be run or answered."""
+        """True if a tool call can still be run or answered."""
         return any(found.status not in ("started", "background", "done") for found in self._calls.values())
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that wait for an approval or a result."""
+        """The tool calls that wait for an approval or a result."""
         return tuple(
             PendingCall(found.call, found.status, found.approval_id)
             for found in self._calls.values()
@@ -106,20 +108,20 @@ class TurnCalls:
         )
 
     def having(self, status: _Status) -> list[ToolCall]:
-        """Returns the calls with this status."""
+        """Returns the tool calls with a status."""
         return [found.call for found in self._calls.values() if found.status == status]
 
     def __getitem__(self, call: ToolCall) -> CallState:
-        """Returns the state of a call."""
+        """Returns the state of a tool call."""
         return self._calls[call.id]
 
     def wait_for_approval(self, call: ToolCall) -> None:
-        """Makes a call wait for an approval, with a new id."""
+        """Sets a tool call to wait for an approval, with a new approval id."""
         found = self._calls[call.id]
         found.status, found.approval_id = "approval", secrets.token_hex(16)
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the call with this approval id. Raises ConfigError if there is none."""
+        """Returns the tool call with an approval id. Raises ConfigError for an unknown approval id."""
         given = approval_id.encode("utf-8", "surrogatepass")
         for found in self._calls.values():
             if found.approval_id is not None and secrets.compare_digest(found.approval_id.encode(), given):
@@ -132,10 +134,10 @@ class TurnCalls:
         found.status, found.message = "done", result.message
 
     def decide(self, call_id: str, decision: _Decision, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Records a decision. Does nothing if the same one was made before.
+        """Records a decision. Recording the same decision twice has no effect.
 
         Raises:
-            ConfigError: there is no such call, it does not wait for an approval, or the other decision was made.
+            ConfigError: the tool call is unknown, doesn't wait for an approval, or was already decided differently.
         """
         found = self._found(call_id)
         if found.status == "approval":
@@ -144,10 +146,10 @@ class TurnCalls:
             raise ConfigError(f"the call {call_id!r} of {found.call.name} does not wait for an approval: {_now(found)}")
 
     def answerable(self, call_id: str) -> ToolCall | None:
-        """Returns the external call with this id; None if it has a result already.
+        """Returns the external tool call with an id, or None if the tool call already has a result.
 
         Raises:
-            ConfigError: there is no such call, or it does not wait for a result.
+            ConfigError: the tool call is unknown, or doesn't wait for a result.
         """
         found = self._found(call_id)
         if found.status not in ("result", "done"):
@@ -162,7 +164,7 @@ class TurnCalls:
         ]
 
     def load(self, data: Any) -> None:
-        """Restores the statuses from `dump`. Raises ConfigError if they are of other calls."""
+        """Restores the statuses from `dump`. Raises ConfigError if the statuses belong to other tool calls."""
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
             raise ConfigError("state.calls does not name the calls of the last turn, in their order")
@@ -193,10 +195,11 @@ class TurnCalls:
 def take_open_calls(
     messages: list[Message], *, waiting: Container[str] = (), external: Container[str] = ()
 ) -> TurnCalls | None:
-    """Removes the results of the last turn from a conversation, and returns its calls; None if it ends without calls.
+    """Removes the tool results of the last turn from a conversation, and returns the tool calls. Returns None without
+    tool calls.
 
-    A call without a result waits if its tool is in `waiting` (for approval) or `external` (for a result). Any other may
-    have been started, so it is never run.
+    A tool call without a result waits for an approval if its tool is in `waiting`, or for a result if its tool is in
+    `external`. Any other tool call may have been started, so it is never run.
     """
     end = len(messages)
     while end and messages[end - 1].role == "tool":
@@ -232,7 +235,7 @@ Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
 async def needs_approval(
     call: ToolCall, tools: Mapping[str, Tool], external: Container[str]
 ) -> Literal["result", "approval", "ready"]:
-    """Returns what a new call waits for, or "ready"."""
+    """Returns "approval" or "result" if a new tool call must wait, and "ready" if it can run."""
     if call.kind == "approval":  # the provider runs it: a tool of an MCP server
         return "approval"
     if call.name in external:
@@ -249,6 +252,6 @@ async def needs_approval(
 
 
 async def decide(approve: Approve, call: ToolCall) -> Literal["approved", "denied"]:
-    """Returns the decision of a function about a call."""
+    """Calls the approval function with a tool call, and returns its decision."""
     said = approve(call)
     return "approved" if (await said if isawaitable(said) else said) else "denied"

@@ -1,4 +1,4 @@
-"""Calls that run while the model continues: each in a task, each result taken once."""
+"""Tool calls that run while the model continues. Each tool call runs in a task, and each result is used once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Running:
 
 
 class BackgroundCalls:
-    """The calls of a run that run in the background, from any of its turns, in the order in which they began.
+    """The background tool calls of all turns of a run, in the order of their start.
 
-    Tasks are started outside of any task group, because a run is read from whichever task wants its next chunk. A task
-    ends with its call, or when the run is closed.
+    Tasks are started outside of any task group, because different tasks may read the run. A task ends with its tool
+    call, or when the run is closed.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class BackgroundCalls:
         return bool(self._running)
 
     def start(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> None:
-        """Starts a call. An exception is raised by `take`."""
+        """Starts a tool call. `take` raises an exception of the tool call."""
         started = _Running(call)
         self._running.append(started)
 
@@ -60,13 +60,13 @@ class BackgroundCalls:
             started.cancel = _spawn_on_trio(work)
 
     async def wait(self) -> None:
-        """Waits until a call has ended whose result was not taken."""
+        """Waits until a tool call has ended."""
         while self._running and not any(each.ended for each in self._running):
             self._changed = anyio.Event()
             await self._changed.wait()
 
     def take(self) -> list[ToolResult]:
-        """Returns the results of the calls that have ended, each once. Raises the exception of one that has failed."""
+        """Returns the new results of ended tool calls. Raises the exception of a failed tool call."""
         ended = [each for each in self._running if each.ended]
         self._running = [each for each in self._running if not each.ended]
         for each in ended:
@@ -75,7 +75,7 @@ class BackgroundCalls:
         return [each.result for each in ended if each.result is not None]
 
     def with_unfinished(self, messages: Iterable[Message]) -> list[Message]:
-        """Returns a conversation in which each call that still runs has a result that says that it hasn't finished."""
+        """Returns a conversation in which each running tool call has the result "not finished"."""
         waiting = {each.call.id: each.call for each in self._running}
         found: list[Message] = []
         for message in messages:
@@ -85,14 +85,14 @@ class BackgroundCalls:
         return found
 
     def stop(self) -> None:
-        """Cancels the calls."""
+        """Cancels the tool calls."""
         for each in self._running:
             each.cancel()
         self._running = []
 
 
 def _spawn_on_trio(work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
-    """Starts a system task of trio, which must not raise; returns what cancels it."""
+    """Starts a trio system task, which must not raise. Returns a function that cancels the task."""
     import trio
 
     scope = trio.CancelScope()

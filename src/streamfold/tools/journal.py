@@ -1,8 +1,8 @@
-"""A record of the calls that were started, shared by all processes that may run them, so that each runs once.
+"""Journals of started tool calls. All processes share a journal, so that each tool call runs once.
 
-The state of a paused run is text and can be copied: a button that is pressed twice resumes the same state twice. Both
-runs have the same id and claim the same key. The first to claim it runs the call, the others get its result; `run_once`
-decides this.
+The state of a paused run is text and can be copied: pressing a button twice resumes the same state twice. Both runs
+have the same id and claim the same journal key. The first run to claim the key runs the tool call, and the other runs
+get the result (see `run_once`).
 """
 
 from __future__ import annotations
@@ -43,17 +43,19 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class CallJournal(Protocol):
-    """Which calls were started, and their results. Shared by all processes that resume the same runs.
+    """A journal of started tool calls and their results. All processes that resume the same runs share the journal.
 
-    A key is `RUN/CALL`: digests of a run with its owner, and of a call. Optional members: a method `end_run(run)`,
-    called with the first part once a run has ended, so that its calls can be deleted some days later; and an attribute
-    `keep_days`: the state of a run that began longer ago is refused.
+    A key is `RUN/CALL`: a digest of the run and its owner, and a digest of the tool call. A journal may have two more
+    members. The method `end_run(run)` is called with the first part of the key after a run has ended, so that the
+    journal can delete its tool calls later. The attribute `keep_days` is the maximum age of a saved state; older states
+    are refused.
     """
 
     async def claim(self, key: str, nonce: str) -> bool:
-        """Claims a call. Returns True if this nonce has the claim: the first nonce that is given for a key keeps it.
+        """Claims a tool call. Returns True if this nonce has the claim. The first nonce for a key has the claim
+        permanently.
 
-        If the answer is lost, the call is claimed again with the same nonce.
+        After a lost response, the claim is repeated with the same nonce.
         """
         ...
 
@@ -67,10 +69,11 @@ class CallJournal(Protocol):
 
 
 class CallInDoubtError(StreamfoldError):
-    """A call was started by another run of the same state and has no result: it runs now, or its process has ended.
+    """A tool call was started by another run of the same state, and has no result. The tool call is still running, or
+    its process has ended.
 
-    It isn't run again. Resume later, when the other run has stored the result. If its kind is `approval`, another run
-    has answered it: a provider is told once, so this error is final.
+    The tool call isn't run again. Resume later, after the other run has stored the result. If the tool call's kind is
+    `approval`, another run has sent the decision to the provider, and this error is final.
 
     Attributes:
         call: the call.
@@ -89,14 +92,16 @@ NOT_RUN = (CallInDoubtError, StoreError)  # errors of a call that was not starte
 
 
 class FileJournal:
-    """A journal in a folder, for processes that share a file system: a folder for each run, two files for each call.
+    """A journal in a folder, for processes that share a file system. The journal has a folder per run and two files per
+    tool call.
 
-    A claim is on the disk before its tool runs.
+    A claim is written to disk before the tool runs.
 
     Args:
-        directory: made if it does not exist.
-        keep_days: how long a run's files are kept after its end. The state of a run that began longer ago is refused,
-            because its calls could run again. The files of a run that never ends stay.
+        directory: the folder of the journal, created if missing.
+        keep_days: the number of days after which the files of an ended run are deleted. The state of a run that began
+            earlier is refused, because its tool calls could run again. The files of an unfinished run are never
+            deleted.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep_days: float = KEEP_DAYS) -> None:
@@ -166,17 +171,17 @@ class FileJournal:
 
 
 class StoreJournal:
-    """A journal in a store: in an SQLite file, or on a Valkey or Redis server for processes on several machines.
+    """A journal in a store: an SQLite file, or a Valkey or Redis server for processes on several machines.
 
-    If the store is full or can't be used, the run fails before the tool starts. Nothing expires, and a server that may
+    If the store is full or fails, the run fails before the tool starts. Entries never expire, and a server that may
     evict keys is refused.
 
     Args:
-        store: a store, or its name, as for `streamfold.stores.open_store`. A store that you pass must keep claims as
+        store: a store, or the name of a store as for `streamfold.stores.open_store`. Your own store must keep claims as
             long as a state may be resumed: `Retention(evicts=False, age=...)`.
-        owner: journals with different owners share nothing. Each run has an owner.
-        keep_days: how long a run is kept after its end. The state of a run that began longer ago is refused, because
-            its calls could run again. A run that never ends stays.
+        owner: the owner of this journal. Journals with different owners share no entries.
+        keep_days: the number of days after which an ended run is deleted. The state of a run that began earlier is
+            refused, because its tool calls could run again. An unfinished run is never deleted.
     """
 
     def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
@@ -234,13 +239,12 @@ class StoreJournal:
 
 @dataclass(frozen=True, slots=True)
 class CallKey:
-    """Identifies one call of one run.
+    """Identifies one tool call of one run.
 
     Attributes:
-        text: the key in the journal, made by `call_key`.
-        call: the call.
-        unanswered: nonces of claims that the journal did not answer, so that the call was not started, whether it has
-            them or not. Part of a run's state.
+        text: the key in the journal, created by `call_key`. call: the tool call.
+        unanswered: nonces of claims that the journal didn't answer. Their tool calls weren't started. The nonces are
+            part of a run's state.
     """
 
     text: str
@@ -249,17 +253,17 @@ class CallKey:
 
 
 async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Runs a call unless another run has claimed it, and returns its result.
+    """Runs a tool call unless another run has claimed it, and returns the result.
 
-    A journal that fails is tried again for a few seconds. If the claim still fails, its nonce is added to
-    `key.unanswered`, and `run` is not called. If the result can't be stored, that is logged, and it is returned.
+    Journal errors are retried for a few seconds. If the claim still fails, its nonce is added to `key.unanswered`, and
+    `run` isn't called. If the result can't be stored, the error is logged, and the result is returned.
 
     Args:
-        run: runs the call.
+        run: a function that runs the tool call.
 
     Raises:
-        CallInDoubtError: another run has claimed it, and has no result yet.
-        Exception: of the journal before `run` was called, or of `run`.
+        CallInDoubtError: another run has claimed the tool call, and has no result yet.
+        Exception: an exception of the journal before `run` was called, or an exception of `run`.
     """
     nonce = secrets.token_hex(16)
     try:
@@ -281,11 +285,11 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
 
 
 async def claim_answer(journal: CallJournal, key: CallKey) -> None:
-    """Claims the sending of a decision to the provider that runs the call, so that it is sent once.
+    """Claims the sending of a decision about a hosted tool call, so that the decision is sent once.
 
     Raises:
-        CallInDoubtError: another run has sent it.
-        Exception: what the journal raised.
+        CallInDoubtError: another run has sent the decision.
+        Exception: an exception of the journal.
     """
     nonce = secrets.token_hex(16)
     try:
@@ -298,7 +302,7 @@ async def claim_answer(journal: CallJournal, key: CallKey) -> None:
 
 
 async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
-    """Claims a call. A run resumed from one whose claim failed takes that claim over; no other run can."""
+    """Claims a tool call. After a failed claim, only a run that is resumed from this state can repeat the claim."""
     place = key.text
     for link in (*key.unanswered, nonce):  # each nonce claims the key of the one before it
         if not await _retried(partial(journal.claim, place, link)):
@@ -308,7 +312,9 @@ async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
 
 
 async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
-    """Tells a journal that the runs of these keys have ended. Failures are logged: the answer is there."""
+    """Records in a journal that the runs of these keys have ended. Failures are only logged, because the answer is
+    complete.
+    """
     end: Callable[[str], Awaitable[None]] | None = getattr(journal, "end_run", None)
     if end is None:
         return
@@ -320,15 +326,16 @@ async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
 
 
 def run_key(owner: str, run_id: str) -> str:
-    """Returns the prefix of the keys of a run's calls."""
+    """Returns the prefix of the journal keys of a run."""
     return _digest(json.dumps(["run", owner, run_id]))
 
 
 def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
-    """Returns the key of a call: the same in all runs of one state, and different from every other call's.
+    """Returns the journal key of a tool call. The key is the same in all runs of one state, and different for every
+    other tool call.
 
     Args:
-        position: of the turn in the conversation; the ids of calls may repeat in later turns.
+        position: the position of the turn in the conversation, because tool call ids may repeat in later turns.
     """
     return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
@@ -338,8 +345,8 @@ class Approval:
     """A requested approval, as a journal stores it.
 
     Attributes:
-        nonce: made by the server; good once.
-        key: of the call, by `call_key`.
+        nonce: a random value from the server, which can be used once.
+        key: the journal key of the tool call, from `call_key`.
     """
 
     nonce: str
@@ -347,26 +354,26 @@ class Approval:
 
 
 def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
-    """Returns the key of the latest approval for a call with these arguments in a chat of an owner.
+    """Returns the journal key of the latest approval for a tool call with these arguments in an owner's chat.
 
-    The client chooses the chat's id: it finds a nonce to check against, never a result.
+    The client chooses the chat id. With this key the server finds only a nonce to verify, never a result.
     """
     return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
 
 
 async def store_approval(journal: CallJournal, key: str, approval: Approval) -> None:
-    """Stores a requested approval, and replaces an earlier one."""
+    """Stores a requested approval, and replaces an earlier approval."""
     await _retried(partial(journal.finish, key, json.dumps([approval.nonce, approval.key])))
 
 
 async def load_approval(journal: CallJournal, key: str) -> Approval | None:
-    """Returns the approval with this key, or None."""
+    """Returns the approval with a key, or None."""
     stored = await _retried(partial(journal.result, key))
     return None if stored is None else Approval(*json.loads(stored))
 
 
 def required_journal(journal: CallJournal | None) -> CallJournal:
-    """Returns the journal for signed approvals. Raises ConfigError if there is none."""
+    """Returns the journal for signed approvals. Raises ConfigError without a journal."""
     if journal is None:
         raise ConfigError(
             "signed approvals need a journal, which keeps that each is good once: pass the same journal= to each run,"
@@ -376,7 +383,7 @@ def required_journal(journal: CallJournal | None) -> CallJournal:
 
 
 def check_age(journal: CallJournal | None, began: float) -> None:
-    """Raises ConfigError if a run began so long ago that the journal may have forgotten its calls."""
+    """Raises ConfigError if a run is so old that the journal may have deleted its tool calls."""
     days: float | None = getattr(journal, "keep_days", None)
     if days is not None and time() - began > days * _DAY:
         raise ConfigError(
@@ -386,7 +393,7 @@ def check_age(journal: CallJournal | None, began: float) -> None:
 
 
 async def _retried(ask: Callable[[], Awaitable[T]]) -> T:
-    """Returns what a journal answers, after retries. Each of its operations has its effect once."""
+    """Calls a journal, with retries. Each operation of a journal can be repeated safely."""
     for pause in _PAUSES:
         try:
             return await ask()
@@ -404,7 +411,7 @@ def _digest(text: str) -> str:
 
 
 def _names(key: str) -> tuple[str, str]:
-    """Returns the names of the run and of the call in a key; any text is a key."""
+    """Returns the file names of the run and of the tool call for a key. Any text is a valid key."""
     run, _, call = key.partition("/")
     return _digest(run), _digest(call)
 
@@ -416,7 +423,7 @@ def _checked_days(days: float) -> float:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Writes a file that does not exist yet, to the disk. Raises FileExistsError."""
+    """Creates a file and syncs it to disk. Raises FileExistsError if the file exists."""
     file: BinaryIO = _unless_open(lambda: open(path, "xb", opener=_private))  # noqa: SIM115 - closed below
     try:
         with file:
@@ -435,7 +442,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Syncs a folder to the disk, where the system can."""
+    """Syncs a folder to disk, if the operating system can."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -449,7 +456,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unless_open(act: Callable[[], T]) -> T:
-    """Calls a function. Windows refuses to replace a file while it is being read, so it is tried again there."""
+    """Calls a function. On Windows the call is retried, because a file can't be replaced while another process reads
+    it.
+    """
     for _ in range(100):
         try:
             return act()

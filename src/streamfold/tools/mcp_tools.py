@@ -1,4 +1,4 @@
-"""McpTools: the tools of an MCP server, by the official SDK (extra `mcp`)."""
+"""`McpTools`: the tools of an MCP server, with the official MCP SDK (extra `mcp`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class McpServerError(StreamfoldError):
-    """An MCP server can't be started or reached, or has refused a request."""
+    """An MCP server couldn't be started or reached, or returned an error."""
 
 
 class McpTools:
@@ -70,40 +70,40 @@ class McpTools:
         async with McpTools(["uvx", "mcp-server-git"]) as git, McpTools(url="https://example.com/mcp") as web:
             reply = await run_tools(provider, "What changed last?", [git, web, get_weather])
 
-    In the list of tools of `run_tools`, it follows the server: a change of its list counts from the next turn on.
-    `[*git]` is a list of the present tools.
+    With `run_tools`, a changed tool list of the server is used from the next turn on. `[*git]` is a list of the current
+    tools.
 
-    A server that ends is started again by the next call, at most three times without a successful call in between. A
-    call that fails, takes too long or is in progress when the server ends has an error as its result. A call that is
-    cancelled is cancelled on the server too.
+    If the server stops, the next tool call restarts the server, at most three times without a successful tool call in
+    between. If a tool call fails or takes too long, or the server stops during the tool call, the result is an error.
+    Cancelling a tool call also cancels it on the server.
 
-    Descriptions are text that a server may choose freely. They are cut at 4,000 characters, control characters become
-    visible, and special tokens of models become plain text. They still reach the model: use servers that you trust, and
-    `needs_approval` for what they may do.
+    A server's tool descriptions are instructions to the model. Descriptions are cut at 4,000 characters, control
+    characters become visible, and special tokens are escaped. Use only servers that you trust, and set `needs_approval`
+    for dangerous tools.
 
     Args:
-        command: starts a server that speaks over its standard input and output. It gets a few variables of the
-            environment (`PATH`, `HOME`, ...) and those of `env`.
-        url: of a server that speaks streamable HTTP.
-        env: further environment variables of the command, such as its secrets.
+        command: the command that starts a server on standard input and output. The server gets a few environment
+            variables (`PATH`, `HOME`, ...) and the variables in `env`.
+        url: the URL of a server with streamable HTTP.
+        env: additional environment variables of the command, such as secrets.
         cwd: the working directory of the command.
-        headers: sent to the URL, such as `{"Authorization": "Bearer ..."}`.
-        http_client: sends the requests instead of a client with these headers: an `httpx.AsyncClient`, or an
-            `httpx2.AsyncClient` with version 2 of the SDK. You close it.
-        prefix: put before the name of each tool, so that two servers may have tools of the same name.
-        allowed_tools: the server's names of the tools to offer. By default, all of them.
-        needs_approval: as for `Tool`, for all tools of the server; or the server's names of those that need it.
-        connect_timeout: seconds for the start of the server and its first list of tools.
-        call_timeout: seconds for a call; None for no limit.
-        on_progress: called with the server's name of a tool, the progress of its call, the total or None, and a message
-            or None. Plain or async.
-        sampling_callback: answers requests of the server to a model, as `ClientSession` of the SDK takes it. They are
-            refused without it.
-        elicitation_callback: answers questions of the server to the user, in the same way.
+        headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
+        http_client: your own HTTP client instead of `headers`: an `httpx.AsyncClient`, or an `httpx2.AsyncClient` with
+            version 2 of the MCP SDK. Your program must close this client.
+        prefix: a text before the name of each tool, so that two servers may have tools with the same name.
+        allowed_tools: the names of the tools to offer, without the prefix. By default, all tools are offered.
+        needs_approval: see `Tool`; or a list of tool names, without the prefix.
+        connect_timeout: the number of seconds for starting the server and listing its tools.
+        call_timeout: the number of seconds for a tool call, or None for no limit.
+        on_progress: a synchronous or async function, called with the tool's name, the progress, the total or None, and
+            a message or None.
+        sampling_callback: answers the server's sampling requests, as for the SDK's `ClientSession`. Without this
+            function, such requests are refused.
+        elicitation_callback: answers the server's questions to the user, as for the SDK's `ClientSession`.
 
     Raises:
-        ConfigError: the arguments don't fit, the package `mcp` isn't installed, or the server lacks an allowed tool.
-        McpServerError: on entering: the server can't be started or reached.
+        ConfigError: the arguments are invalid, the package `mcp` isn't installed, or the server lacks an allowed tool.
+        McpServerError: the server can't be started or reached; raised by `async with`.
     """
 
     def __init__(
@@ -174,7 +174,9 @@ class McpTools:
 
     @property
     def session(self) -> ClientSession:
-        """The SDK's session, for what has no method here. A server that was started again has another one."""
+        """The `ClientSession` of the MCP SDK, for features without a method here. A restarted server has a new
+        session.
+        """
         if self._connection is None:
             raise ConfigError(f"the session of {self!r} is open inside `async with McpTools(...) as tools`")
         return self._connection.session
@@ -199,7 +201,7 @@ class McpTools:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the session and the server. Must be called by the task that has entered it."""
+        """Ends the session and the server. Must be called by the task that entered the context."""
         group, self._group = self._group, None
         if group is None:
             return
@@ -212,7 +214,7 @@ class McpTools:
         await group.__aexit__(None, None, None)
 
     async def read_resource(self, uri: str) -> Message:
-        """Returns a resource of the server as a message of the user. Raises McpServerError."""
+        """Returns a resource of the server as a user message. Raises McpServerError."""
         result = await self._request(lambda client: client.read_resource(uri))
         parts = [mcp_resource(contents) for contents in result.contents]
         return user(*parts)
@@ -230,10 +232,8 @@ class McpTools:
         return messages
 
     async def _request(self, send: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Returns what the server answers to a request.
-
-        Raises:
-            McpServerError: it can't be reached, does not answer in time, or answers with an error.
+        """Sends a request to the server, and returns the response. Raises: McpServerError: the server can't be reached,
+        doesn't respond in time, or returns an error.
         """
         try:
             connection = await self._connected()
@@ -284,7 +284,7 @@ class McpTools:
 
     @asynccontextmanager
     async def _open_streams(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Starts or reaches the server; yields the streams of the SDK."""
+        """Starts the server or connects to its URL, and yields the message streams of the SDK."""
         sdk = _sdk()
         if self._command:
             command, *arguments = self._command
@@ -366,7 +366,7 @@ class McpTools:
         return McpServerError(f"the MCP server {self._label} {_plain_text(self._redactor.text(what))}")
 
     def _explain(self, error: BaseException) -> str:
-        """Returns what an error of the SDK says, without secrets."""
+        """Returns the message of an SDK error, without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if (answered := getattr(error, "error", None)) is not None:
@@ -379,12 +379,12 @@ class McpTools:
 
 
 class _Connection:
-    """A session with a server, held open by its own task.
+    """A session with a server, which a separate task holds open.
 
     Attributes:
-        lost: the server has ended, or the session was closed.
-        ended: set when the task has ended, and with it the server's process.
-        names: the server's names of all its tools.
+        lost: True if the server has stopped, or the session was closed.
+        ended: set when the task and the server's process have ended.
+        names: the names of all tools, without the prefix.
     """
 
     def __init__(self, tools: McpTools) -> None:
@@ -401,7 +401,7 @@ class _Connection:
         self._requests: set[anyio.CancelScope] = set()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Connects, and keeps the list of tools up to date until the connection is lost or closed."""
+        """Connects to the server, and updates the tool list until the connection is lost or closed."""
         connected = False
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self._owner._connect_timeout) as scope:
@@ -432,7 +432,9 @@ class _Connection:
             scope.cancel()
 
     async def request(self, send: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Returns what the server answers. Raises McpServerError if the connection is lost, and the SDK's errors."""
+        """Sends a request, and returns the response. Raises McpServerError if the connection is lost, and errors of
+        the SDK.
+        """
         with anyio.CancelScope() as scope:
             self._requests.add(scope)
             sent: list[Any] = []
@@ -457,7 +459,7 @@ class _Connection:
         raise self._owner._error("ended before it had answered")
 
     async def _cancel(self, request_id: Any) -> None:
-        """Tells the server that a request was cancelled. Version 2 of the SDK does so itself."""
+        """Sends the cancellation of a request to the server. Version 2 of the SDK does so itself."""
         types = _sdk().types
         params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled by the caller")
         notification = types.CancelledNotification(method="notifications/cancelled", params=params)
@@ -493,7 +495,7 @@ class _Connection:
         self._wake.set()
 
     async def _list_again(self) -> None:
-        """Reads the list of tools, again if it has changed meanwhile."""
+        """Reads the tool list, and repeats this if the list has changed during reading."""
         while (listed := self._listed) is not None and not self.lost:
             changes = self._changes
             try:
@@ -505,7 +507,7 @@ class _Connection:
             listed.set()
 
     async def _list(self) -> None:
-        """Reads the list of tools, page by page."""
+        """Reads the tool list, page by page."""
         described: list[Any] = []
         cursor: str | None = None
         seen: set[str] = set()
@@ -524,9 +526,9 @@ class _Connection:
 
 
 class _ErrorOutput:
-    """The standard error of a server: written to that of this process, and its end kept for errors.
+    """Copies a server's standard error to this process's standard error, and stores the last lines for error messages.
 
-    A thread reads it, because neither trio nor Windows can wait for a pipe as asyncio on Linux does.
+    A thread reads the pipe, because neither trio nor Windows can wait for a pipe asynchronously.
     """
 
     def __init__(self) -> None:
@@ -547,13 +549,13 @@ class _ErrorOutput:
                         sys.__stderr__.buffer.flush()
 
     async def end(self) -> None:
-        """Waits until all of it is read. A process that the server has left behind may hold it open: not for that."""
+        """Waits until standard error is read to its end, but not for child processes that keep the pipe open."""
         self.file.close()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._thread.join, 1.0)
 
     def last_lines(self, redactor: Redactor) -> list[str]:
-        """Returns the last lines, without secrets."""
+        """Returns the last lines of standard error, without secrets."""
         lines = self._kept.decode("utf-8", "replace").splitlines()
         if len(self._kept) == _MAX_ERROR_OUTPUT:
             del lines[0]  # its beginning is missing, and may be that of a secret
@@ -562,7 +564,9 @@ class _ErrorOutput:
 
 
 class _WatchedStream:
-    """The stream of a server's messages. Reports changes of the list of tools and the end, before the SDK sees them."""
+    """The stream of messages from a server. Reports a changed tool list and the end of the stream before the SDK
+    reads them.
+    """
 
     def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
@@ -603,7 +607,7 @@ _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
 class _RequestIds:
-    """The stream of messages to a server, which notes the ids of requests for their cancellation."""
+    """The stream of messages to a server. Records request ids, so that requests can be cancelled."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -632,7 +636,7 @@ def _sdk() -> Any:
 
 
 def _shown_command(command: Sequence[str]) -> str:
-    """Returns a command up to the program that it runs: the arguments behind it may be secrets.
+    """Returns a command without the arguments after the program, which may be secrets.
 
     >>> _shown_command(["/usr/bin/python3", "server.py", "--key", "secret"]), _shown_command(["x", "--key=secret"])
     ('python3 server.py ...', 'x ...')
@@ -650,7 +654,7 @@ def _shown_command(command: Sequence[str]) -> str:
 
 
 def _plain_text(text: str) -> str:
-    """Returns a bounded text without special tokens, in which control characters are visible."""
+    """Shortens a text, escapes special tokens, and makes control characters visible."""
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT] + "..."
     text = "".join(
@@ -664,7 +668,7 @@ def _plain_text(text: str) -> str:
 
 
 def _plain_schema(schema: Any) -> Any:
-    """Returns a schema with plain descriptions."""
+    """Returns a schema with shortened and escaped descriptions."""
     if isinstance(schema, Mapping):
         return {
             name: _plain_text(value)

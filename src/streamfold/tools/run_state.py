@@ -17,14 +17,14 @@ class RunState:
     """The saved state of a run.
 
     Attributes:
-        run_id: identifies the run; None for a conversation, which gets a new id.
-        owner: the user or tenant whose run it is.
-        began: when the run began, in seconds since 1970. Journals keep runs for some days and refuse older states.
-        messages: the conversation, with a message for each call of the last turn.
+        run_id: the run's id, or None for a conversation, which gets a new id.
+        owner: the user or tenant that the run belongs to.
+        began: the start time of the run, in seconds since 1970. Journals refuse states that are too old.
+        messages: the conversation, with a message for each tool call of the last turn.
         max_turns: the maximum number of requests to the model.
         turns: the number of requests so far.
-        calls: the statuses of the calls of the last turn; None for a conversation.
-        ended: the model has answered.
+        calls: the statuses of the tool calls of the last turn, or None for a conversation.
+        ended: True if the model has given its final answer.
     """
 
     run_id: str | None
@@ -37,13 +37,13 @@ class RunState:
     began: float = 0.0
 
     def to_json(self) -> str:
-        """Returns the state as text; `read_state` reads it."""
+        """Returns the state as text, which `read_state` parses."""
         data = {member.name: getattr(self, member.name) for member in fields(self)}
         return json.dumps({"version": _VERSION, **data, "messages": [message.to_dict() for message in self.messages]})
 
 
 def read_state(text: str) -> RunState:
-    """Reads what `RunState.to_json` wrote. Raises ConfigError that says what is wrong with it."""
+    """Parses the output of `RunState.to_json`. Raises ConfigError, which describes the problem."""
     try:
         data = json.loads(text)
     except ValueError as exc:

@@ -1,4 +1,4 @@
-"""run_tools and resume_tools: the model's turns and the tool calls between them, as one stream."""
+"""`run_tools` and `resume_tools`: a stream of the model's turns, with the tool calls between the turns."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ _Status: TypeAlias = Literal["running", "answered", "read", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Functions that are called around a run, for tracing. They must not block; one that raises is logged.
+    """Functions that are called during a run, for tracing. The functions must not block. Their exceptions are logged.
 
     Attributes:
-        reading: returns a context manager that is entered while the run is read: requests are sent and calls run in it.
-        calling: called with the run, a call and its tool, or None if it is unknown; returns a context manager around
-            the call. Its value is called with the `ToolResult`.
-        on_stop: called when the run has ended, was closed or has paused; with the run and the error, or None.
+        reading: returns a context manager that is active while requests are sent and tools run.
+        calling: called with the run, a tool call, and the tool or None for an unknown tool. Returns a context manager
+            that is active during the tool call. Its `as` value is a function that is called with the `ToolResult`.
+        on_stop: called with the run, and the error or None, when the run has ended, was closed, or has paused.
     """
 
     reading: Callable[[ToolRun], AbstractContextManager[object]]
@@ -96,7 +96,7 @@ class RunHooks:
 
 
 class RunOptions(ChatOptions, total=False):
-    """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""
+    """The common keyword arguments of `run_tools` and `resume_tools`, documented in `run_tools`."""
 
     external: Iterable[ToolLike]
     max_turns: int
@@ -110,13 +110,13 @@ class RunOptions(ChatOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """The checked options of a run.
+    """The validated options of a run.
 
     Attributes:
-        tools: with the external ones. A set of tools, such as `McpTools`, may change during the run.
+        tools: all tools, including external tools. A set of tools, such as `McpTools`, may change during the run.
         external: the names of the external tools.
-        output_type: the type of the final answer; None: text.
-        request_options: sent with every request.
+        output_type: the type of the final answer, or None for text.
+        request_options: the options for every request.
     """
 
     tools: Sequence[Tool | Iterable[Tool]]
@@ -135,7 +135,7 @@ class RunSettings:
     def from_options(
         cls, tools: Iterable[ToolLike], options: RunOptions, *, tool_choice: ToolChoice = "auto"
     ) -> RunSettings:
-        """Checks the options of a run. Raises ConfigError for an invalid one."""
+        """Validates the options of a run. Raises ConfigError for an invalid option."""
         rest = options.copy()
         external = as_tools(rest.pop("external", ()))
         external_names = frozenset(tool.name for tool in external)
@@ -171,24 +171,26 @@ class RunSettings:
         return settings
 
     def current_tools(self) -> dict[str, Tool]:
-        """Returns the tools of this moment by name. Raises ConfigError for equal names."""
+        """Returns the current tools by name. Raises ConfigError for equal names."""
         return tools_by_name(as_tools(self.tools), self.external)
 
 
 class ToolRun(AsyncIteration, AsyncContext):
-    """The chunks of all turns: an async iterator, and an async context manager that closes the connection.
+    """The chunks of all turns of a tool run. A run is an async iterator, and an async context manager that closes the
+    connection.
 
-    The last chunk of each turn is finished and has the calls that are run next. Between two chunks nothing runs, no
-    task and no cancel scope, except calls of tools with `background=True`.
+    The last chunk of each turn has `finished=True` and the tool calls, which run when the next chunk is read. Between
+    two chunks no task runs, except tools with `background=True`.
 
     Attributes:
-        id: a random id of the run; part of its saved state.
-        owner: the user or tenant whose run it is.
-        chat_id: the conversation's id in a user interface, chosen by its client; part of signed approvals. "" if none.
-        abandoned: unanswered calls of the conversation, settled in the journal before the first request; or None.
-        messages: the conversation so far, with the model's turns and the results of its calls. It can always be sent
-            again: a call that did not finish has a result that says so.
-        replies: the replies of the turns so far; empty for a run that was just resumed.
+        id: a random id of the run, which is part of its saved state. owner: the user or tenant that the run belongs to.
+        chat_id: the conversation's id in a user interface, or "". The client chooses the id, which is part of signed
+            approvals.
+        abandoned: unanswered tool calls of the conversation, which are settled in the journal before the first request,
+            or None.
+        messages: the conversation so far, including tool calls and results. The conversation can always be sent again,
+            because an unfinished tool call has the result "not finished".
+        replies: the replies of the turns so far. The list is empty for a run that was just resumed.
     """
 
     def __init__(
@@ -227,14 +229,16 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def reply(self) -> Reply:
-        """The reply of the last complete turn. Raises StreamfoldError before the first one."""
+        """The reply of the last complete turn. Raises StreamfoldError before the first complete turn."""
         if not self.replies:
             raise StreamfoldError("there is no reply yet: read the run to its end first")
         return self.replies[-1]
 
     @property
     def output(self) -> Any:
-        """The answer as a value of `output_type`. Raises StreamfoldError before the run has ended, and without one."""
+        """The answer as a value of `output_type`. Raises StreamfoldError without `output_type`, or before the run
+        has ended.
+        """
         if self._settings.output_type is None:
             raise StreamfoldError("the run has no output_type: its answer is `reply.text`")
         if not self.finished or self._misfit is not None:
@@ -243,34 +247,35 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def usage(self) -> Usage | None:
-        """The token counts of all turns so far, added up; None if the server sent none."""
+        """The total token counts of all turns so far, or None if the server sent no token counts."""
         return total_usage(self.replies)
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of all turns so far; None if one is unknown, or if the currencies differ."""
+        """The total cost of all turns so far, or None if a cost is unknown or the currencies differ."""
         return total_cost(self.replies)
 
     @property
     def finished(self) -> bool:
-        """True if the model has answered and calls no more tools."""
+        """True if the model has given its final answer."""
         return self._status == "read" or (self._status == "answered" and self._stream is None)
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that a paused run waits for."""
+        """The tool calls that a paused run waits for."""
         return self._turn.pending if self._stream is None else ()
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing, for showing them. See `ChatStream.partial_tool_calls`."""
+        """The tool calls that the model is writing, for display. See `ChatStream.partial_tool_calls`."""
         return self._stream.partial_tool_calls if self._stream is not None else ()
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`.
+        """Calls a function for each new piece of a value that the model is writing, in any turn. See
+        `ChatStream.watch`.
 
         Raises:
-            StreamfoldError: the run has been read to its end, or the current turn is being read.
+            StreamfoldError: the run has ended, or the current turn is being read.
         """
         self.check_unread()
         if self._stream is not None:
@@ -278,28 +283,30 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._watched.append((path, function, tool))
 
     def approve(self, call_id: str, *, nonce: str | None = None) -> None:
-        """Approves a pending call; it runs when the run is read again. Approving it twice has no effect.
+        """Approves a pending tool call, which runs when the run is read again. Approving a tool call twice has no
+        effect.
 
         Args:
-            nonce: of a signed approval, for a call of a conversation that a client sent; see `approval_nonce`.
+            nonce: the nonce of a signed approval, for a tool call in a conversation that a client sent; see
+                `approval_nonce`.
 
         Raises:
-            ConfigError: no call with this id waits for an approval, or it was denied.
-            StreamfoldError: the run was closed, so that nothing would run the call.
+            ConfigError: no tool call with this id waits for an approval, or the tool call was denied. StreamfoldError:
+                the run was closed, so the tool call can't run.
         """
         if not self._is_past(call_id):
             self._turn.decide(call_id, "approved", nonce=nonce)
             self._check_open()
 
     def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Denies a pending call: it never runs, and the model is told so.
+        """Denies a pending tool call. The tool call never runs, and the model gets a message about the denial.
 
         Args:
-            reason: for the model.
-            nonce: as for `approve`.
+            reason: the reason, which is sent to the model.
+            nonce: see `approve`.
 
         Raises:
-            ConfigError: no call with this id waits for an approval, or it was approved.
+            ConfigError: no tool call with this id waits for an approval, or the tool call was approved.
             StreamfoldError: the run was closed.
         """
         if not self._is_past(call_id):
@@ -307,23 +314,25 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the call with this `PendingCall.approval_id`, whether it is still pending or not.
+        """Returns the tool call with a `PendingCall.approval_id`, also after its decision.
 
-        Decisions of clients should name this id: the ids of calls may repeat in later turns and other runs.
+        A client should send this id with its decision, because tool call ids may repeat in later turns and other runs.
 
         Raises:
-            ConfigError: no call of the last turn has it.
+            ConfigError: no tool call of the last turn has this approval id.
         """
         return self._turn.awaiting_approval(approval_id)
 
     async def approval_nonce(self, waiting: PendingCall, shown: ToolCall) -> str | None:
-        """Returns a nonce for a signed approval of a pending call, and stores it in the journal. See `approve`.
+        """Returns a nonce for a signed approval of a pending tool call, and stores the nonce in the journal. See
+        `approve`.
 
         Args:
-            shown: the call as the client knows it.
+            shown: the tool call in the client's format.
 
         Returns:
-            None for a call of a conversation that a client sent: perhaps no model has made it.
+            The nonce, or None for a tool call in a conversation that a client sent, because the client may have
+            invented the tool call.
 
         Raises:
             ConfigError: the run has no journal.
@@ -336,14 +345,14 @@ class ToolRun(AsyncIteration, AsyncContext):
         return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Sets the result of a pending call of an external tool. A second result of the same call is ignored.
+        """Sets the result of a pending external tool call. A second result for the same tool call is ignored.
 
         Args:
-            content: text, parts or JSON data, as a tool returns it.
-            error: whether the tool failed.
+            content: the result as text, parts or JSON data.
+            error: True if the tool failed.
 
         Raises:
-            ConfigError: no call with this id waits for a result, or the content can't be sent.
+            ConfigError: no tool call with this id waits for a result, or the content can't be sent.
             StreamfoldError: the run was closed.
         """
         if not self._is_past(call_id) and (call := self._turn.answerable(call_id)) is not None:
@@ -353,10 +362,11 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def dump(self) -> str:
-        """Returns the state of the run as JSON text, from which `resume_tools` continues, in another process too.
+        """Returns the state of the run as JSON text. `resume_tools` continues the run from this text, also in another
+        process.
 
-        It has the conversation and the decisions, but neither tools nor options. An answer that is still being read
-        isn't part of it; a resumed run requests it again.
+        The state contains the conversation and the decisions, but no tools and no options. An unfinished answer isn't
+        part of the state; a resumed run requests the answer again.
         """
         return RunState(
             self.id,
@@ -370,14 +380,14 @@ class ToolRun(AsyncIteration, AsyncContext):
         ).to_json()
 
     def events(self) -> RunEvents:
-        """Returns the run as an iterator of its chunks and of the results of its calls, for a user interface.
+        """Returns an iterator of the chunks and tool results of the run, for a user interface.
 
             async for event in run.events():
                 match event:
                     case StreamChunk(): print(event.delta, end="")
                     case ToolResult(): print(event.call.name, event.value)
 
-        A turn's results follow once all its calls have ended, except those that are pending.
+        The results of a turn are yielded after all tool calls of the turn have ended, except pending tool calls.
         """
         return RunEvents(self)
 
@@ -402,7 +412,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             )
 
     def check_unread(self) -> None:
-        """Raises StreamfoldError if the run was read to its end."""
+        """Raises StreamfoldError if the run has ended."""
         if self._status == "read":
             raise StreamfoldError(
                 "this run has been read to its end, and is read once: see its `replies` and `messages`"
@@ -462,7 +472,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return None
 
     async def aclose(self) -> None:
-        """Closes the connection and ends the iteration. `messages` and `replies` stay."""
+        """Closes the connection and ends the loop. `messages` and `replies` stay available."""
         if self._status in ("running", "answered"):
             self._stopped(None)
         self._close()
@@ -471,13 +481,13 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def _waits_for_background(self) -> bool:
-        """True if the model has nothing new to read before a call in the background has ended."""
+        """True if no new message can be sent before a background tool call has ended."""
         if self._stream is not None or self._unsent or not self._background:
             return False
         return self._turn.only_background or not self._turns_left
 
     def _take_background_results(self) -> None:
-        """Adds the results of calls that have ended to the conversation, each once."""
+        """Adds new results of background tool calls to the conversation."""
         for result in self._background.take():
             self.messages.append(result.message)
             self._results.append(result)
@@ -492,7 +502,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._status = "read" if self._status in ("answered", "read") else "closed"
 
     async def _settle_abandoned(self) -> None:
-        """Settles the abandoned calls, and prepares the request again if its messages have changed."""
+        """Settles the abandoned tool calls, and prepares the request again if the messages have changed."""
         abandoned, self.abandoned = self.abandoned, None
         if abandoned is None or self._settings.journal is None:
             return
@@ -502,7 +512,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._stream = self._request()
 
     async def _next_chunk(self) -> StreamChunk | None:
-        """Reads a chunk of the current turn, or of a new one; None at its end."""
+        """Reads a chunk of the current turn or of a new turn. Returns None at the end of the turn."""
         if self._settings.journal is not None and self._claimed is not self._turn:
             for call in self._turn.having("done"):
                 if call.kind == "approval":  # the provider runs it each time that the approval is sent
@@ -532,13 +542,13 @@ class ToolRun(AsyncIteration, AsyncContext):
         return stream
 
     def _current_tools(self) -> dict[str, Tool]:
-        """Returns the tools of this moment by name, with those that messages add."""
+        """Returns the current tools by name, including tools that messages add."""
         own = self._settings.current_tools()
         added = {tool.name: tool for message in self.messages for tool in message.tools if tool.name not in own}
         return own | tools_by_name(added.values(), self._settings.external)
 
     def _record_turn(self, reply: Reply) -> None:
-        """Adds a turn to the history, with placeholders for the results of its calls."""
+        """Adds a turn to the history, with placeholders for the tool results."""
         self.replies.append(reply)
         self.messages.append(reply.message)
         self._turns += 1
@@ -550,7 +560,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._read_output(reply, self._settings.output_type)
 
     def _read_output(self, reply: Reply, form: Any) -> None:
-        """Validates the final answer, and continues the run with the error if it does not fit."""
+        """Validates the final answer. If the answer is invalid, the run continues with the validation error."""
         self._misfit = None
         try:
             self._output = reply.parse_as(form)
@@ -565,7 +575,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._settings.max_turns - self._turns
 
     def _restore(self, state: RunState) -> None:
-        """Continues a saved run. Raises ConfigError if its journal may have forgotten its calls."""
+        """Continues a saved run. Raises ConfigError if the journal may have deleted the run's tool calls."""
         if state.run_id is not None:
             check_age(self._settings.journal, state.began)
         waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
@@ -581,7 +591,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._write_results()
 
     async def _run_calls(self) -> bool:
-        """Runs the calls that are ready, at the same time by default. Returns False if there are none."""
+        """Runs the ready tool calls, in parallel by default. Returns False if no tool call is ready."""
         for call in (new := self._turn.having("new")):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
@@ -631,11 +641,10 @@ class ToolRun(AsyncIteration, AsyncContext):
         return bool(ready) or started
 
     async def _result(self, call: ToolCall, found: CallState, first: int) -> ToolResult:
-        """Runs a call, or returns the result of another run that has claimed it.
+        """Runs a tool call, or returns the result of another run that has claimed the tool call.
 
         Args:
-            found: its state.
-            first: the index of the first result of its turn.
+            found: the state of the tool call. first: the index of the turn's first result.
         """
         tools = self._tools
 
@@ -659,10 +668,10 @@ class ToolRun(AsyncIteration, AsyncContext):
         return await run_once(required_journal(self._settings.journal), key, run)
 
     async def _approved_key(self, call: ToolCall, nonce: str | None, first: int) -> str:
-        """Returns the journal's key of a call: that of its signed approval, if it has a nonce.
+        """Returns the journal key of a tool call. With a nonce, returns the journal key of the signed approval.
 
         Raises:
-            ConfigError: the journal has another nonce for this call, or none.
+            ConfigError: the journal has no nonce, or another nonce, for this tool call.
         """
         if nonce is None:
             return call_key(self.owner, self.id, first, call)
@@ -680,7 +689,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return call_key(self.owner, self.id, self._first, call)
 
     async def _end_runs(self) -> None:
-        """Tells the journal which runs have ended, so that it can delete their calls some days later."""
+        """Records ended runs in the journal, so that the journal can delete their tool calls later."""
         if self._settings.journal is None:
             return
         ended = self._continued
@@ -694,7 +703,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._write_results()
 
     def _is_past(self, call_id: str) -> bool:
-        """True if a call belongs to an earlier turn and can't change any more."""
+        """True if a tool call belongs to an earlier turn and can't change."""
         earlier = (call.id for message in self.messages[: self._first - 1] for call in message.tool_calls)
         return call_id not in self._turn and call_id in earlier
 
@@ -706,7 +715,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
 @contextmanager
 def _logged(name: str) -> Iterator[None]:
-    """Logs what a hook raises."""
+    """Logs exceptions of a hook."""
     try:
         yield
     except Exception:
@@ -715,7 +724,7 @@ def _logged(name: str) -> Iterator[None]:
 
 @contextmanager
 def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterator[T | None]:
-    """Enters the context manager of a hook. Its exceptions are logged."""
+    """Enters the context manager of a hook, and logs exceptions."""
     manager: AbstractContextManager[T] | None = None
     value: T | None = None
     with _logged(name):
@@ -755,7 +764,7 @@ def run_tools(
     tool_choice: ToolChoice = "auto",
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Streams the answer of a model that may call tools, and runs the calls between its turns.
+    """Streams the answer of a model that may call tools, and runs the tool calls between the turns.
 
         async with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
             async for chunk in run:
@@ -764,46 +773,49 @@ def run_tools(
 
         reply = await run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather])
 
-    All calls of a turn run at the same time; their results are sent in the order of the calls. A call of a tool with
-    `background=True` may run on while the model continues; its result is sent once, in the next request. Unknown tools,
-    invalid arguments and tools that raise don't end the run: the model gets an error as the result. When a tool raises,
-    its traceback is logged; the model gets the names of the tool and the exception, but not the exception's text, which
-    may hold secrets. Nothing is sent until the first chunk is read.
+    All tool calls of a turn run in parallel, and the results are sent in the order of the tool calls. A tool with
+    `background=True` may run while the model continues. The run continues after an unknown tool name, invalid arguments
+    and an exception in a tool: the model gets an error message as the result. The message names the tool and the
+    exception class. Only the log has the exception's text and traceback, which may contain secrets. The first request
+    is sent when the first chunk is read.
 
-    The run pauses at calls of tools that need approval or are external: the iteration ends, and `pending` has the
-    calls. After `approve`, `deny` or `answer`, read it again, here or in another process (`resume_tools`).
+    The run pauses if a tool call needs approval, or if its tool is external: the loop ends, and `pending` has the tool
+    calls. After `approve`, `deny` or `answer`, read the run again, or resume the run in another process
+    (`resume_tools`).
 
     Args:
         provider: a provider or any other `ChatModel`.
         messages: the conversation. A string is one user message.
-        tools: functions as `tool` takes them, `Tool`s that have one, and sets of tools such as `McpTools`, of which
-            each turn has the present tools.
-        external: tools that run elsewhere, a browser for example; they need no function.
+        tools: typed functions, `Tool`s with a function, and sets of tools such as `McpTools`. Each turn uses the
+            current tools of a set.
+        external: tools that run elsewhere, such as in a browser. External tools need no function.
         max_turns: the maximum number of requests to the model; 10 by default.
-        tool_choice: for the first turn; later turns use "auto", because a forced choice would never let the model end.
-            "none" is used for all turns.
-        on_tool_error: called with the call and the exception when a tool raises; plain or async. It returns the text
-            for the model, or None for the default text. An exception from it ends the run.
-        approve: called with each call that needs approval, also those of `HostedMcpServer(require_approval=...)`, so
-            that the run does not pause; plain or async. Returns whether the call may run.
-        journal: records which calls were started, so that each runs once even if the saved state is copied.
-        hooks: called around the run and its calls, such as `otel_run_hooks()` of `streamfold-integrations`.
-        owner: the user or tenant whose run it is. Part of the saved state and of everything that the journal stores. By
-            default, all runs have one owner.
-        output_type: the type of the final answer, as for `extract`: `run.output` is the value. An answer that does not
-            fit is requested again with the error, twice at most.
-        options: see `ChatOptions`; used for every turn.
+        tool_choice: the tool choice of the first turn. Later turns use "auto", because a forced choice would never let
+            the model finish. "none" applies to all turns.
+        on_tool_error: a synchronous or async function that is called with the tool call and the exception of a tool.
+            Returns the message for the model, or None for the default message. An exception of this function ends the
+            run.
+        approve: a synchronous or async function that is called with each tool call that needs approval, and returns
+            True if the tool call may run. With this function the run doesn't pause.
+            `HostedMcpServer(require_approval=...)` uses the function too.
+        journal: records the started tool calls, so that each tool call runs once even if the saved state is copied.
+        hooks: functions that are called during the run, such as `otel_run_hooks()` of `streamfold-integrations`.
+        owner: the user or tenant that the run belongs to. The owner is part of the saved state and of all journal keys.
+            By default, all runs have the same owner.
+        output_type: the type of the final answer, as for `extract`. `run.output` is the value. An invalid answer is
+            sent back to the model with the error, at most twice.
+        options: see `ChatOptions`. The options apply to every turn.
 
     Returns:
-        An async iterator of the chunks of all turns, which is also an async context manager. `await` reads it to its
-        end and returns the last reply.
+        A `ToolRun`: an async iterator of the chunks of all turns, and an async context manager. `await` reads the run
+        to its end and returns the last reply.
 
     Raises:
-        ConfigError: a tool has no function, two tools have the same name, or the request can't be sent. Also while
-            iterating, when a tool returned something that is neither text, parts nor JSON data.
-        TurnLimitError: while iterating: the model still asked for tools in the last turn.
-        InvalidReplyError: at the end: the answer is not of `output_type`.
-        APIError: while iterating: a request failed.
+        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. While the run is
+            read: a tool returned a value that can't be sent.
+        TurnLimitError: the model still called tools in the last turn; raised while the run is read.
+        InvalidReplyError: the answer doesn't match `output_type`; raised while the run is read. APIError: a request
+            failed; raised while the run is read.
     """
     settings = RunSettings.from_options(tools, options, tool_choice=tool_choice)
     return ToolRun(provider, read_messages(messages), settings)
@@ -816,7 +828,7 @@ def resume_tools(
     tools: Iterable[ToolLike],
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Continues a run that paused, in this process or in another one.
+    """Continues a paused run, in this process or in another process.
 
         state = run.dump()  # text, to be stored until a person has decided
         ...
@@ -824,22 +836,26 @@ def resume_tools(
         run.approve("call_1")
         async for chunk in run: ...
 
-    A call that was started before is never started again; without a result it counts as not finished. If the same state
-    may be resumed twice (a button that is pressed twice), pass a `journal`: each call still runs once.
+    A started tool call is never started again; without a result, the model is told that the tool call didn't finish. If
+    the same state may be resumed twice, such as by pressing a button twice, pass a `journal`, so that each tool call
+    runs once.
 
     Args:
-        state: what `ToolRun.dump` returned, or a conversation that ends with calls, some of them without a result.
-            The state decides what runs: don't accept it from a client that may not call the tools itself. A
-            conversation starts a new run; no journal has results for it.
-        tools, external, on_tool_error, approve, journal, options: as for `run_tools`. They aren't part of the state.
-        max_turns: for a conversation; a saved state has its own.
-        owner: must be that of a dumped state, if it is given.
+        state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
+            decides which tools run, so don't accept a state from an untrusted client. A conversation starts a new run,
+            for which the journal has no results.
+        tools, external, on_tool_error, approve, journal, options: see `run_tools`. These arguments aren't part of the
+            state.
+        max_turns: the maximum number of requests, for a conversation. A saved state contains its own maximum.
+        owner: the owner, which must be the owner of the saved state.
 
     Raises:
-        ConfigError: the state can't be read, belongs to another owner, or is older than what its journal keeps; the
-            conversation does not end with calls; and as for `run_tools`.
-        CallInDoubtError: while iterating: another run of the same state has started a call that has no result yet.
-        StoreError: while iterating: the journal's store can't be used. The tool has not run; resume from `dump()`.
+        ConfigError: the state is invalid, too old, or belongs to another owner, or the conversation doesn't end with
+            tool calls. See also `run_tools`.
+        CallInDoubtError: another run of the same state has started a tool call that has no result yet; raised while the
+            run is read.
+        StoreError: the journal's store failed and the tool didn't run; raised while the run is read. Resume from
+            `dump()`.
     """
     settings = RunSettings.from_options(tools, options)
     if not isinstance(state, str):
@@ -851,10 +867,10 @@ def resume_tools(
 
 
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Returns an async function that runs a blocking one (files, databases, `requests`) in a worker thread.
+    """Returns an async function that runs a blocking function (files, databases, `requests`) in a worker thread.
 
-    `tool(in_thread(read_file))` is a tool that doesn't block the event loop. Threads can't be stopped: a cancellation
-    waits until the function returns.
+    `tool(in_thread(read_file))` creates a tool that doesn't block the event loop. A cancellation waits until the
+    function returns, because threads can't be stopped.
     """
 
     @wraps(function)

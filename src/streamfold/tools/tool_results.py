@@ -1,4 +1,4 @@
-"""Runs one tool call, and makes the message for the model from what its tool returned."""
+"""Runs one tool call, and creates the message with the result for the model."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class ToolResult:
     """The result of a tool call.
 
     Attributes:
-        call: the call.
-        message: the message for the model; `message.error` says whether the tool failed.
-        value: what the tool returned: text, JSON data or a list of parts. For an error, the message's text.
-        denied: the call did not run, because it was not approved.
+        call: the tool call. message: the message for the model. `message.error` is True if the tool failed.
+        value: the tool's return value: text, JSON data or a list of parts. For an error, `value` is the text of the
+            message.
+        denied: True if the tool call didn't run because it was denied.
     """
 
     call: ToolCall
@@ -56,7 +56,7 @@ class ToolResult:
 
     @classmethod
     def from_json(cls, call: ToolCall, text: str) -> ToolResult:
-        """Reads what `to_json` wrote about the result of this call."""
+        """Parses the output of `to_json` for the result of a tool call."""
         data = json.loads(text)
         message = Message.from_dict(data["message"])
         parts = list(message.content) if isinstance(message.content, tuple) else None
@@ -64,11 +64,11 @@ class ToolResult:
 
 
 async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnToolError | None) -> ToolResult:
-    """Runs a call. An error of the tool becomes the result.
+    """Runs a tool call. An exception of the tool becomes an error message as the result.
 
     Raises:
-        ConfigError: the tool returned something that can't be sent.
-        Exception: what `on_tool_error` raises.
+        ConfigError: the tool returned a value that can't be sent.
+        Exception: an exception of `on_tool_error`.
     """
     tool = tools.get(call.name)
     if call.kind == "approval":
@@ -97,13 +97,13 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
 
 
 def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
-    """Returns the result of a call that was not approved."""
+    """Returns the result of a denied tool call."""
     text = "not run: the call was denied" + (f": {reason}" if reason else "")
     return ToolResult(call, tool_result(call, text, error=True), text, denied=True)
 
 
 def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
-    """Returns the result of a call whose tool returned `value`. Raises ConfigError if it can't be sent."""
+    """Returns the result of a tool call from the tool's return value. Raises ConfigError if the value can't be sent."""
     if (result := read_mcp_result(value)) is not None:
         value, error = result.content, error or result.error
     several = value if isinstance(value, list | tuple) else [value]
@@ -123,11 +123,11 @@ def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> Too
 
 
 class _CyclicResultError(ConfigError):
-    """A result that contains itself, or is nested too deeply."""
+    """The result contains itself, or is nested too deeply."""
 
 
 def _is_cancelled() -> bool:
-    """True if asyncio is cancelling the current task; False on another event loop."""
+    """Returns True if asyncio is cancelling the current task, and False on other event loops."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -140,10 +140,10 @@ def _error(call: ToolCall, text: str) -> ToolResult:
 
 
 async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError | None, why: str | None = None) -> str:
-    """Returns the text for the model after a tool raised.
+    """Returns the error message for the model after an exception in a tool.
 
     Args:
-        why: the reason to give; by default, the type of the error.
+        why: the reason in the message, by default the exception class.
     """
     if on_tool_error is not None:
         text = on_tool_error(call, error)
@@ -155,7 +155,9 @@ async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError 
 
 
 async def _value(tool: Tool, call: ToolCall) -> Any:
-    """Runs a call. A custom tool gets its text, a `HostedTool` the whole call."""
+    """Runs a tool call. The function of a custom tool gets the text, the function of a `HostedTool` the whole tool
+    call.
+    """
     if tool.hosted is None:
         return await tool.call(call)
     if tool.function is None:
@@ -165,7 +167,7 @@ async def _value(tool: Tool, call: ToolCall) -> Any:
 
 
 def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:
-    """Returns tools by name. Raises ConfigError for equal names, and for a tool without a function."""
+    """Returns tools by name. Raises ConfigError for equal names, or for a tool without a function."""
     found: dict[str, Tool] = {}
     for tool in tools:
         if tool.name in found:
