@@ -1,28 +1,27 @@
-"""An HTTP server that speaks the APIs of OpenAI, Anthropic and Gemini, with the configured providers behind it.
+"""An HTTP server that speaks the APIs of OpenAI, Anthropic and Gemini, in front of the configured providers.
 
-Clients get the same stream whatever the provider's is like: text as it arrives, and each tool call once, complete,
-after the answer has ended in order.
+Every client gets text as it arrives, and each tool call once and complete at the end of the stream, with any provider.
 
-    gateway(...)              returns an ASGI app, to serve by itself or to mount in another app
+    gateway(...)              returns an ASGI app, which can be served or mounted
     create_app()              returns the app that `streamfold.toml` describes, for servers with app factories
     streamfold serve          serves that app from the command line, with granian
 
 A request goes through these modules:
 
     app                       the ASGI app: routes, list of models, health checks
-    handler                   one request, from its head to its end
+    handler                   the life of one HTTP request
     auth                      checks the client's key, host and origin
     request_body              reads and parses the body, within limits
-    apis                      parses the request of each API, and writes its answers and errors
+    apis                      parses the requests of each API, and serializes responses and errors
     models                    finds the provider for the name of a model
-    rate_limits               reserves what the request may use, and charges what it used
-    answering                 sends the request to the provider and writes the answer
-    response_stream           the connection to the client, while the answer is written
-    stored_responses          responses that are kept, resumed and cancelled
+    rate_limits               reserves and charges tokens and cost
+    answering                 sends the request to the provider and writes the response
+    response_stream           the connection to the client during a response
+    stored_responses          stores, resumes and cancels responses
     http_errors, request_log, metrics
 
-`factory` makes the app by the settings (`config`), `server` is the main process of `streamfold serve`, and `worker` is
-each of its worker processes.
+`factory` creates the app from the settings (`config`). `server` is the main process of `streamfold serve`, and `worker`
+is a worker process.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,4 +1,4 @@
-"""Sends a request to its provider and writes the answer as it arrives, until the client disconnects."""
+"""Sends a request to its provider and writes the response as it arrives, until the client disconnects."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ class _Answer:
 
 
 def _refusal(error: Exception) -> HTTPError:
-    """Returns the error response for any failure, with the failure as its cause."""
+    """Returns the error response for a failure, with the failure as its cause."""
     if isinstance(error, HTTPError):
         return error
     made = (

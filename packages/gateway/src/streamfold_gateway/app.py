@@ -1,4 +1,4 @@
-"""The ASGI app: its paths, and what is opened and closed with it."""
+"""The ASGI app: its routes, and the resources that are opened and closed with it."""
 
 from __future__ import annotations
 
@@ -51,32 +51,32 @@ def gateway(
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
 ) -> Gateway:
-    """Returns an ASGI app that answers at the paths of Chat Completions, Responses, Messages and Gemini.
+    """Returns an ASGI app with the APIs Chat Completions, Responses, Messages and Gemini.
 
-    Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. Providers that it makes are closed
-    when the server stops. A mounted app gets no such event: use it as an async context manager, or call `aclose()`.
+    Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. The app closes the providers that it
+    created when the server stops. A mounted app gets no lifespan events: use it as an async context manager, or call
+    `aclose()`.
 
     Args:
-        providers: the providers by the name that clients use as the model; each is a provider or an argument of
-            `Provider.from_config`. One model is served under its own name; None: all of `streamfold.toml`.
-            `"NAME:MODEL"` asks one of them for another model.
-        config: the file to read, or one that was read; None: the one that is found.
-        keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
-            Without any, every client that reaches the server may use it, except web pages of other hosts. A mapping
-            gives them names, and what they may do: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
-            `KeyOptions`.
-        rate_limits: where the limits of keys are counted: a store by its name, see `RateLimiter`, or the settings of
-            the table `[rate_limits]`. Default: in this app.
-        turn_cache: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A cache or
-            a store is closed with the app.
-        hooks: of the providers that are made here, to observe their answers; see `Hooks`.
+        providers: the providers by the names that clients use as models; each is a provider or an argument of
+            `Provider.from_config`. A single model is served under its own name; None: all providers of
+            `streamfold.toml`. Clients use `"NAME:MODEL"` for another model of a provider.
+        config: the configuration file, or a configuration that was read; None: the file that is found.
+        keys: the keys of clients, who send a key as a bearer token, in `x-api-key` or in `x-goog-api-key`. Without
+            keys, every client that reaches the server may use it, except web pages of other hosts. A mapping names the
+            keys and sets their rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see `KeyOptions`.
+        rate_limits: where the limits of keys are counted: the URL of a store, see `RateLimiter`, or the settings of
+            the table `[rate_limits]`. Default: in memory.
+        turn_cache: where the turns of models are stored to restore reasoning: see `GatewayOptions`. A cache or a store
+            is closed with the app.
+        hooks: hooks that observe the responses of the created providers; see `Hooks`.
         options: see `GatewayOptions`.
 
     Returns:
         The app, which is also an async context manager.
 
     Raises:
-        ConfigError: there is nothing to serve, or something in the arguments can't be used.
+        ConfigError: there are no providers, or an argument is invalid.
     """
     named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named}, "gateway")
@@ -148,8 +148,8 @@ class Gateway:
         """Returns the app for validated options and keys; see `gateway`.
 
         Args:
-            turn_cache: replaces the one that the options name.
-            loopback_only: answer only requests that arrive at a loopback address.
+            turn_cache: replaces the turn cache of the options.
+            loopback_only: accept only requests to a loopback address.
         """
         if providers is not None and not isinstance(providers, Mapping):
             providers = {providers.name: providers}
@@ -176,7 +176,7 @@ class Gateway:
 
     @property
     def running(self) -> int:
-        """How many requests are being answered."""
+        """The number of requests in flight."""
         return self._handler.running
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -192,7 +192,7 @@ class Gateway:
             await self._app(scope, receive, send)
 
     async def aclose(self) -> None:
-        """Closes the providers that were made for this app, and what it keeps."""
+        """Closes the created providers and the stores of this app."""
         async with AsyncExitStack() as stack:
             if self._turn_cache is not None:
                 stack.push_async_callback(self._turn_cache.aclose)
@@ -255,7 +255,7 @@ class Gateway:
 
 
 def _responses(options: GatewayOptions) -> ResponseStore | None:
-    """Returns where responses are kept; None if nowhere."""
+    """Returns the store of responses; None if responses aren't stored."""
     where = options.responses
     if where is False:
         return None
@@ -270,7 +270,7 @@ def _path(scope: Any) -> str:
 
 
 def _api_of(request: HTTPRequest) -> ClientAPI:
-    """The API that a request belongs to, where its path does not say it."""
+    """The API of a request whose path belongs to several APIs."""
     path = _path(request.scope)
     return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), CHAT_API)
 
@@ -295,5 +295,7 @@ async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
 
 
 def _no_websockets() -> HTTPError:
-    """Returns the error response. Codex sends plain requests after a 426; after any other it tries seven times."""
+    """Returns the error response. Codex sends plain requests after a 426, but retries seven times after other
+    errors.
+    """
     return http_error(426, "WebSockets are not served here: send a POST", connection="close")

@@ -1,4 +1,4 @@
-"""Authentication: the keys of clients and what each may do, and the hosts and pages that may send requests."""
+"""Authentication: the keys and rights of clients, and the hosts and web pages that may send requests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .http_errors import http_error
 
 @dataclass(frozen=True, slots=True)
 class GatewayKey:
-    """A key of a client, and what it may do.
+    """A key of a client, and its rights.
 
     Attributes:
-        name: of the key, as it is configured; None if it has none.
-        key: what the client sends; empty where no key is needed.
-        options: what the key may do.
+        name: the configured name of the key; None if it has no name.
+        key: the secret that the client sends; empty if no key is needed.
+        options: the rights of the key.
     """
 
     name: str | None = None
@@ -37,12 +37,12 @@ class GatewayKey:
 
     @property
     def id(self) -> str:
-        """The owner of what is stored for the client: a hash of the key, or "" where none is needed."""
+        """The owner of the client's stored data: a hash of the key, or "" if no key is needed."""
         return sha256(self.key).hexdigest() if self.key else ""
 
     @property
     def allows_any_model(self) -> bool:
-        """True if the client may use every model that is served."""
+        """True if the client may use every served model."""
         return self.options.any_model
 
     def allows_model(self, model: str) -> bool:
@@ -54,14 +54,14 @@ ANONYMOUS = GatewayKey()
 
 
 def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
-    """Returns the keys that a caller gave.
+    """Returns the keys for an argument of `gateway`.
 
     Args:
-        keys: a list of keys; or by the names of the keys, each the key, or a mapping with the member `key` and those of
+        keys: a list of keys, or a mapping from names to keys or to mappings with the member `key` and the options of
             `KeyOptions`.
 
     Raises:
-        ConfigError: a key is empty, two are the same, or something else is wrong in what was given.
+        ConfigError: a key is empty, two keys are the same, or an option is invalid.
     """
     if isinstance(keys, str):
         raise ConfigError("keys must be a list of strings that are not empty")
@@ -86,7 +86,7 @@ def _key(name: str | None, given: Any) -> GatewayKey:
 
 
 def make_key(name: str | None, text: Any, options: KeyOptions) -> GatewayKey:
-    """Returns a key of a client. Raises ConfigError if it is not a string with characters."""
+    """Returns a client's key. Raises ConfigError if the key isn't a non-empty string."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(
             "keys must be a list of strings that are not empty"
@@ -100,15 +100,15 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API
 
 
 class Authenticator:
-    """Authenticates requests by their head.
+    """Authenticates requests by their headers.
 
-    Google's clients may send their key as `?key=` of the URL, which is not logged here.
+    Google's clients may send their key as `?key=` in the URL, which the gateway doesn't log.
 
     Args:
-        clients: those that have a key. Without any, no key is needed, and requests of web pages from other
-            hosts are refused.
-        hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
-        loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
+        clients: the clients with a key. Without clients, no key is needed, and requests of web pages from other hosts
+            are rejected.
+        hosts: the allowed values of the `Host` header; empty: see `GatewayOptions.hosts`.
+        loopback_only: accept only requests to a loopback address if no key is needed.
     """
 
     def __init__(self, clients: Collection[GatewayKey], hosts: Collection[str], *, loopback_only: bool = False) -> None:
@@ -117,7 +117,7 @@ class Authenticator:
         self._loopback_only = loopback_only
 
     def check(self, scope: Any) -> GatewayKey:
-        """Returns the client's key; `ANONYMOUS` where no key is needed.
+        """Returns the client's key, or `ANONYMOUS` if no key is needed.
 
         Raises:
             HTTPError: the request is not allowed.
@@ -165,7 +165,7 @@ class Authenticator:
 
 @lru_cache(maxsize=64)
 def _name(host: str) -> str:
-    """The name in a `Host` header, without port and brackets; an empty one for something else."""
+    """The name in a `Host` header, without port and brackets; empty for an invalid header."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -173,12 +173,12 @@ def _name(host: str) -> str:
 
 
 def _arrived_here(server: Any) -> bool:
-    """True if a request came by a loopback address, or by a socket that is a file."""
+    """True if a request arrived at a loopback address or a Unix socket."""
     return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 
 def is_foreign_page(origin: str | None) -> bool:
-    """Returns whether an `Origin` header names a web page of another machine. Browsers send it with every POST.
+    """Returns whether an `Origin` header names a web page of another machine. Browsers send the header with every POST.
 
     >>> is_foreign_page("https://example.com"), is_foreign_page("http://localhost:3000"), is_foreign_page(None)
     (True, False, False)

@@ -30,7 +30,7 @@ def serve(
 ) -> None:
     """Serve providers over HTTP.
 
-    Clients may use the APIs of OpenAI, Anthropic and Gemini, whichever the providers use.
+    Clients may use the APIs of OpenAI, Anthropic and Gemini with any provider.
     """
     with reported_errors():
         try:

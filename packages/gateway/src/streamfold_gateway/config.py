@@ -1,4 +1,6 @@
-"""Settings of the gateway: one model for the `[gateway]` table, the command line and the arguments of `gateway()`."""
+"""Settings of the gateway: the same models validate the `[gateway]` table, the command line and the arguments of
+`gateway()`.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,20 @@ def _check_passthrough(paths: tuple[str, ...]) -> None:
 
 
 class KeyOptions(Table):
-    """The rights of a client with its key.
+    """The rights of a client's key.
 
     Attributes:
-        models: the models that it may ask for, as names and as patterns: `["main", "kimi:*"]`. Others are not listed
-            for it, and get a 404. An alias is a separate name.
-        rpm: requests per minute; further ones get a 429, as with the other limits.
-        tpm: tokens per minute, of input and output together. They are known when an answer has ended: before it, the
-            mean of earlier ones is reserved.
-        max_concurrent: requests at once.
-        max_cost_per_day: money per day (UTC), in the currency of the providers' prices. When it is spent, nothing is
-            sent to a provider until the next day.
-        passthrough_members: undocumented members of requests that are sent to providers all the same: `["plugins"]`,
-            or `["text.tone"]` for a nested one. A key with `models` or a budget may only send members that its API
-            documents, or a server such as vLLM does. Members that choose a model, an address or a key are never sent.
+        models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. Other models aren't listed
+            for the key, and get a 404. Aliases must be listed separately.
+        rpm: requests per minute; more requests get a 429, as for the other limits.
+        tpm: input and output tokens per minute. A request reserves its input and its maximum output until the usage is
+            known.
+        max_concurrent: simultaneous requests.
+        max_cost_per_day: budget per day (UTC), in the currency of the providers' prices. When the budget is spent,
+            requests are rejected until the next day.
+        passthrough_members: undocumented request fields that the key may send: `["plugins"]`, or `["text.tone"]` for a
+            nested field. A key with `models` or a budget may otherwise only send fields that its API documents, or that
+            servers such as vLLM document. Fields that choose a model, an address or an API key are never sent.
     """
 
     models: Names = ("*",)
@@ -56,23 +58,23 @@ class KeyOptions(Table):
     passthrough_members: Annotated[Names, validated_by(_check_passthrough)] = ()
 
     def rate_limits(self) -> dict[str, Any]:
-        """Returns the limits that are set."""
+        """Returns the configured limits."""
         limits = {name: getattr(self, name) for name in ("rpm", "tpm", "max_concurrent", "max_cost_per_day")}
         return {name: value for name, value in limits.items() if value is not None}
 
     @property
     def any_model(self) -> bool:
-        """True if the key may ask for every model."""
+        """True if the key may use every model."""
         return "*" in self.models
 
     @property
     def only_known_members(self) -> bool:
-        """True if requests may only have documented members: others may choose what is sent, or what it costs."""
+        """True if requests may only have documented fields, because other fields may change the model or the cost."""
         return not self.any_model or self.max_cost_per_day is not None
 
 
 class KeySettings(KeyOptions):
-    """A table `[gateway.keys.NAME]`.
+    """The settings of a table `[gateway.keys.NAME]`.
 
     Attributes:
         key_env: the environment variable that holds the key.
@@ -162,27 +164,27 @@ class GatewayOptions(Table):
 
 
 class GatewaySettings(GatewayOptions, PackageTable):
-    """Everything that the `[gateway]` table of `streamfold.toml` may set: the app's options, and the server's.
+    """All keys of the `[gateway]` table in `streamfold.toml`: the options of the app and of the server.
 
     Attributes:
         host: address to listen on.
-        port: port to listen on; 0: a free one.
-        workers: processes that serve the port together. State that is otherwise in the process is then in files that
-            they share, and that are removed at the end; `max_requests` is for each of them.
-        providers: names of the providers to serve; empty: all of the file.
-        api_key_env: environment variables that hold the keys of clients. Without any, and without `keys`, no key is
-            needed.
-        keys: further keys by their names, which are in the log, with what each may do: see `KeyOptions`.
-        open: allow other machines to use a server that asks for no key.
-        head_timeout: seconds in which the head of a request must arrive on a connection.
-        drain: seconds for which the server still accepts requests when it is told to stop, while `/readyz` answers
-            503, so that a load balancer finds out before connections are refused.
-        shutdown: seconds that running answers get when the server is told to stop.
-        ui: serve a page at `/ui` that shows the last answers while they stream.
-        ui_key_env: environment variables that hold keys for that page. It shows the answers of all clients: without a
-            key only the machine that the server runs on may see it, and not through a proxy.
-        ui_answers: how many answers the page shows.
-        ui_fixtures: folder in which the page saves answers as fixtures.
+        port: port to listen on; 0: a free port.
+        workers: number of processes that serve the port. In-memory state is then in temporary files that the processes
+            share; `max_requests` applies to each process.
+        providers: names of the providers to serve; empty: all providers of the file.
+        api_key_env: environment variables that hold the keys of clients. Without `api_key_env` and `keys`, clients need
+            no key.
+        keys: named keys with their rights: see `KeySettings`. The log contains the names.
+        open: allow other machines to use a server without keys.
+        head_timeout: seconds in which the request line and headers must arrive.
+        drain: seconds for which a stopping server still accepts requests, while `/readyz` returns 503, so that a load
+            balancer notices before connections are refused.
+        shutdown: seconds that responses in flight get to complete when the server stops.
+        ui: serve a page at `/ui` that shows the last responses while they stream.
+        ui_key_env: environment variables that hold keys for the page, which shows the responses of all clients. Without
+            a key, only the server's own machine may open the page, and not through a proxy.
+        ui_answers: number of responses on the page.
+        ui_fixtures: folder in which the page saves responses as fixtures.
     """
 
     store_keys: ClassVar[tuple[str, ...]] = ("turn_cache", "responses")
@@ -208,7 +210,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
         return bool(self.api_key_env or self.keys)
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields names that no provider has, and variables that are not set."""
+        """Yields unknown provider names and unset environment variables."""
         for index, name in enumerate(self.providers):
             if text := unknown(name):
                 yield ("providers", index), text

@@ -1,4 +1,4 @@
-"""Repairs conversations of clients that most providers would refuse."""
+"""Repairs conversations of clients that most providers would reject."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer 
 def repair_conversation(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Returns a conversation without leftovers that most providers refuse, and warnings about the changes.
+    """Returns a conversation without parts that most providers reject, and warnings about the changes.
 
-    Of an answer that broke off there stays a turn of nothing but reasoning (Codex 0.169; Claude Code 2.1 after it has
-    summarised a conversation), an empty turn, or a last turn with half a text (opencode 1.18).
+    After a broken stream, agents send a turn with only reasoning (Codex 0.169; Claude Code 2.1 after a summary), an
+    empty turn, or a last turn with partial text (opencode 1.18).
 
     Args:
-        own: the adapter of the client's API. Only its providers can read a turn of nothing but reasoning.
-        continues: whether a last turn of the assistant is the beginning of the answer in that API.
+        own: the adapter of the client's API. Only its providers can read a turn with only reasoning.
+        continues: true if a final assistant message is the beginning of the response in the client's API.
     """
     warnings: list[ReplyWarning] = []
     kept = messages
@@ -47,7 +47,9 @@ def repair_conversation(
 
 
 def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Returns the conversation with its first instructions joined, and the role `system` for all of them."""
+    """Returns the conversation with its first instructions joined into one message, and the role `system` for all
+    instructions.
+    """
     first = [text_of(message) for message in takewhile(_is_instruction, messages)]
     rest = tuple(replace(each, role="system") if each.role in _ROLES else each for each in messages[len(first) :])
     text = "\n\n".join(filter(None, first))
@@ -55,7 +57,7 @@ def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def text_of(message: Message) -> str | None:
-    """Returns the text of a message; None if there is anything else in it."""
+    """Returns the text of a message; None if the message contains anything else."""
     content = message.content
     if isinstance(content, str | None):
         return content or ""

@@ -1,4 +1,4 @@
-"""Makes the app that `streamfold.toml` describes."""
+"""Creates the app that `streamfold.toml` describes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .config import GatewaySettings
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the settings of a file with the overrides that are not None on top.
+    """Returns the settings of a file, with the overrides that aren't None on top.
 
     Raises:
-        ConfigError: a mistake in them; or other machines could use the server without a key.
+        ConfigError: a setting is invalid, or other machines could use the server without a key.
     """
     made = config.package_table("gateway", GatewaySettings, **overrides)
     if not made.needs_key and not made.open and not is_loopback(made.host):
@@ -38,7 +38,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
 
 
 def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
-    """Returns settings by which several processes keep in files what one would keep in its memory."""
+    """Returns settings that let several processes share files instead of separate memory."""
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
     if chosen.turn_cache in in_process:
@@ -49,20 +49,20 @@ def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings
 
 
 class GatewayPage(Protocol):
-    """A page beside the gateway."""
+    """A page that is served next to the gateway."""
 
     @property
     def hooks(self) -> Hooks:
-        """The hooks that it needs of the providers."""
+        """The provider hooks that the page needs."""
         ...
 
     @property
     def path(self) -> str:
-        """Where it is, with what an address needs to open it."""
+        """The URL path of the page, including a token if the page needs one."""
         ...
 
     def around(self, app: Any) -> Any:
-        """Returns an ASGI app that serves the page, and everything else by `app`."""
+        """Returns an ASGI app that serves the page, and passes all other requests to `app`."""
         ...
 
 
@@ -70,10 +70,10 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
     """Returns the app that settings describe.
 
     Args:
-        page: the page that is shown beside it.
+        page: a page that is served next to the gateway.
 
     Raises:
-        ConfigError: there is nothing to serve, or something in the settings can't be used.
+        ConfigError: there are no providers, or a setting is invalid.
     """
     return Gateway.build(
         {name: name for name in chosen.providers} or None,
@@ -87,24 +87,24 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
-    """Returns the ASGI app of a configuration file, for servers that make their app by a factory.
+    """Returns the ASGI app of a configuration file, for servers with app factories.
 
-    As in `granian --interface asgi --factory streamfold_gateway:create_app`. The file is that which `STREAMFOLD_CONFIG`
-    names, or that is found. Keys of `[gateway]` that are the server's (`host`, `port`, `drain`, ...) have no effect.
-    Without a key, and without `open = true`, requests are answered only on loopback addresses.
+    Example: `granian --interface asgi --factory streamfold_gateway:create_app`. The file is named by the variable
+    `STREAMFOLD_CONFIG`, or searched for. Server settings of `[gateway]` (`host`, `port`, `drain`, ...) have no effect.
+    Without keys and without `open = true`, only requests to loopback addresses are accepted.
 
     Args:
-        path: the configuration file; None: the one that is found.
+        path: the configuration file; None: the file that is found.
 
     Raises:
-        ConfigError: there is nothing to serve, or something in the settings can't be used.
+        ConfigError: there are no providers, or a setting is invalid.
     """
     config = read_config(path)
     return app_from_settings(config, config.package_table("gateway", GatewaySettings))
 
 
 async def preload(app: Gateway) -> None:
-    """Loads what the first requests would wait for: the packages that read from providers, and the prices."""
+    """Imports packages and loads prices before the first request, which would be slow otherwise."""
     for transport in ("httpx", "aiohttp"):
         with suppress(ConfigError):  # a provider that can't do without it says so
             await make_client(transport).aclose()
@@ -112,7 +112,7 @@ async def preload(app: Gateway) -> None:
 
 
 def _keys(chosen: GatewaySettings) -> list[GatewayKey]:
-    """Returns the keys of clients, which are in environment variables."""
+    """Returns the keys of clients from environment variables."""
     keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
     named = [
         make_key(name, variable_value(given.key_env, f"gateway.keys.{name}.key_env"), given)

@@ -1,4 +1,4 @@
-"""Takes a request from its head to the provider that answers it."""
+"""Handles an HTTP request: reads it, finds its provider, and applies limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LARGE = 2**18  # bytes of a body above which it is parsed in a thread
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request, and the client that it comes from."""
+    """A request with the client that sent it."""
 
     api: ClientAPI
     endpoint: APIEndpoint
@@ -63,7 +63,7 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app of one path. Starlette would call a function with its own `Request`."""
+    """The ASGI app of one path. (Starlette would call a function with its own `Request`.)"""
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
         self.answer = answer
@@ -73,7 +73,8 @@ class APIRoute:
 
 
 class RequestBodyJSON(AccountedBody):
-    """The body of a request: read and parsed on entering the block. Inside, the request counts as running.
+    """The JSON body of a request, which is read and parsed on entering the block. Inside, the request counts as in
+    flight.
 
     Attributes:
         value: the parsed JSON.
@@ -114,10 +115,10 @@ class RequestBodyJSON(AccountedBody):
 
 
 class RequestHandler:
-    """Answers requests of clients, within the limits of the options.
+    """Handles requests of clients, within the limits of the options.
 
     Attributes:
-        running: how many requests are being answered.
+        running: the number of requests in flight.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class RequestHandler:
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
     async def answer(self, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers one request: with the provider's answer, or with an error in the API's form."""
+        """Handles one request: the response comes from a provider, or is an error in the API's format."""
         await self.handle(self._answer, api, endpoint, scope, receive, send)
 
     async def handle(
@@ -166,7 +167,7 @@ class RequestHandler:
 
     @contextmanager
     def occupy_slot(self, size: int) -> Iterator[None]:
-        """Counts an answer that outlives its request as a running request with a body of this size."""
+        """Counts a response that outlives its HTTP request as a request in flight with a body of this size."""
         self.bodies.add(size)
         self.count(1)
         try:
@@ -286,27 +287,27 @@ class RequestHandler:
         return RoutedRequest(api, request, incoming.client.id, warnings, cache, self.options, incoming.log)
 
     def check_capacity(self) -> None:
-        """Raises HTTPError if `max_requests` are being answered already."""
+        """Raises HTTPError if `max_requests` requests are in flight already."""
         if self.running >= self.options.max_requests:
             message = f"{self.running} requests are being answered already; try again later"
             raise http_error(503, message, "overloaded", retry_after="1")
 
     def count(self, more: int) -> None:
-        """Adds to the number of running requests."""
+        """Adds to the number of requests in flight."""
         self.running += more
         if self._metrics is not None:
             self._metrics.running(self.running)
 
 
 class AppTaskGroup:
-    """Tasks of the app that outlive the request that began them. They are cancelled when the app ends."""
+    """Background tasks that outlive the request that started them. They are cancelled when the app ends."""
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None
 
     @property
     def entered(self) -> bool:
-        """True if the app runs, so that tasks can be started."""
+        """True if the app has started, so that tasks can be started."""
         return self._tasks is not None
 
     async def __aenter__(self) -> Self:
@@ -322,7 +323,7 @@ class AppTaskGroup:
             await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
 
     def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Starts a task, if the app runs."""
+        """Starts a task, if the app has started."""
         if self._tasks is not None:
             self._tasks.start_soon(task)
 
@@ -330,7 +331,7 @@ class AppTaskGroup:
     async def tasks(self) -> AsyncIterator[TaskGroup]:
         """Yields a task group for work that continues after the client has disconnected.
 
-        An app that was not entered, such as a mounted one, has none: the tasks are then waited for.
+        A mounted app whose lifespan wasn't entered has no long-lived task group: its request waits for the tasks.
         """
         if self._tasks is not None:
             yield self._tasks

@@ -18,7 +18,7 @@ class HTTPError(Exception):
     Attributes:
         status: the HTTP status.
         info: the error object.
-        headers: further headers of the response.
+        headers: additional headers of the response.
     """
 
     def __init__(self, status: int, info: ErrorInfo, headers: Mapping[str, str] | None = None) -> None:
@@ -29,14 +29,16 @@ class HTTPError(Exception):
 
 
 def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
-    """Returns an error of the gateway itself. Headers are keywords: `retry_after="1"`."""
+    """Returns an error that the gateway itself caused. Headers are keyword arguments: `retry_after="1"`."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTPError(status, ErrorInfo(message, kind, code), written)
 
 
 def misconfigured() -> HTTPError:
-    """Returns the error for a request that the operator's configuration makes impossible. The log has the reason."""
+    """Returns the error for a request that the operator's configuration makes impossible. The log contains the
+    reason.
+    """
     return http_error(500, "the server is misconfigured for this model; see its log", x_should_retry="false")
 
 
@@ -47,11 +49,11 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 
 def from_provider_error(error: APIError) -> HTTPError:
-    """Returns the response for an error of a provider.
+    """Returns the response for a provider's error.
 
-    The provider's status and error object are passed on unchanged, so that a client of the provider itself understands
-    them; secrets have been removed from them. Its 401 and 403 become 502: they are about the gateway's key for the
-    provider, and the client's own key was good.
+    The provider's status and error object are passed on unchanged, without secrets, so that clients of the provider
+    understand them. The statuses 401 and 403 become 502, because they concern the gateway's API key and not the
+    client's key.
     """
     info = error_delta(error).info
     status, headers = 502, {}
@@ -71,6 +73,6 @@ def from_provider_error(error: APIError) -> HTTPError:
 
 
 def warning_header(warnings: Iterable[ReplyWarning], *others: str) -> dict[str, str]:
-    """Returns the header that lists the warnings of an answer; no header if there are none."""
+    """Returns the header that lists the warnings of a response; no header if there are no warnings."""
     text = "; ".join([*(f"{warning.code}: {warning.detail}" for warning in warnings), *filter(None, others)])
     return {"x-streamfold-warnings": text[:LONGEST_HEADER]} if text else {}

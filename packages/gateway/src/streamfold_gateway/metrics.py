@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, through its own client library. Needs the extra `metrics`."""
+"""Metrics in Prometheus' text format. Needs the extra `metrics`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
 class Metrics:
-    """Counts outcomes, in its own registry, or together with other processes in the folder that they share.
+    """Counts the outcomes of requests, in its own registry or in a folder that several processes share.
 
-    Clients may ask for any name of a model, so that only the configured names become labels; others are "other".
+    Only configured model names become labels; all other names become "other", because clients may send any name.
 
     Args:
-        names: the names of the models that are served.
-        by_key: whether to count requests, tokens and cost of each key, by its configured name.
+        names: the names of the served models.
+        by_key: also count requests, tokens and cost of each key, by its configured name.
 
     Raises:
         ConfigError: the extra is missing.
@@ -95,11 +95,11 @@ class Metrics:
         )  # fmt: skip
 
     def running(self, number: int) -> None:
-        """Says how many requests are being answered now."""
+        """Sets the number of requests in flight."""
         self._running.set(number)
 
     def observe(self, outcome: RequestOutcome) -> None:
-        """Counts a request that has ended."""
+        """Counts a completed request."""
         model, provider = self._model(outcome.model), outcome.provider or ""
         self._requests.labels(outcome.api, model, provider, outcome.how, str(outcome.status)).inc()
         self._seconds.labels(outcome.api, model).observe(outcome.seconds)
@@ -125,7 +125,7 @@ class Metrics:
             self._attempts.labels(name).inc()
 
     def endpoint(self, access: Authenticator) -> Callable[[HTTPRequest], Response]:
-        """Returns the endpoint that shows them, to those who may use the server."""
+        """Returns the metrics endpoint, for clients that may use the server."""
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -139,7 +139,9 @@ class Metrics:
         return metrics
 
     def _key(self, name: str | None) -> str:
-        """Returns the label of a key: its configured name, "" if it has none, "other" beyond the first thousand."""
+        """Returns the label of a key: its configured name, "" if it has no name, "other" after the first thousand
+        keys.
+        """
         if name and len(self._keys) < _MAX_KEYS:
             self._keys.add(name)
         return name if name in self._keys else "other" if name else ""
@@ -150,7 +152,7 @@ class Metrics:
 
 
 def forget_dead_processes(folder: Path) -> None:
-    """Drops what killed processes were doing at the end; what they have counted stays."""
+    """Drops the gauges of killed processes; their counters remain."""
     from prometheus_client.multiprocess import mark_process_dead
 
     for file in folder.glob("gauge_live*.db"):

@@ -1,4 +1,4 @@
-"""The models that clients may ask for, and the providers behind them."""
+"""The models that clients may use, and their providers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 @dataclass(frozen=True)
 class ModelRoute:
-    """The provider and the model that a name stands for.
+    """The provider and the model behind a name.
 
     Attributes:
         model: the provider.
-        other: the model to ask it for; None: its own.
+        other: the model to request from the provider; None: its own model.
     """
 
     model: ChatModel
@@ -45,55 +45,57 @@ class ModelRoute:
 
     @property
     def endpoints(self) -> tuple[BackendInfo, ...]:
-        """The endpoints that may answer; none if the model does not say."""
+        """The endpoints that may handle the request; empty if the model doesn't expose them."""
         return self._facts.endpoints if self._facts else ()
 
     @property
     def priced(self) -> bool:
-        """True if the prices of all endpoints that may answer are known."""
+        """True if the prices of all endpoints that may handle the request are known."""
         endpoints = self.endpoints
         return not endpoints or all(endpoint.priced(model) for endpoint, model in self._endpoint_models(endpoints))
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns the highest cost of a usage at any endpoint that may answer; None if no price is known."""
+        """Returns the highest cost of a usage at any endpoint that may handle the request; None if no price is
+        known.
+        """
         models = self._endpoint_models(self.endpoints)
         found = [cost for endpoint, model in models if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
     def max_output_tokens(self, allowed: int | None) -> int | None:
-        """Returns the highest limit on output of any endpoint that may answer; None if none is known.
+        """Returns the highest output limit of any endpoint that may handle the request; None if no limit is known.
 
         Args:
-            allowed: the limit of the request, if it has one.
+            allowed: the limit in the request, if it has one.
         """
         models = self._endpoint_models(self.endpoints)
         return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in models), default=None)
 
     def _endpoint_models(self, endpoints: tuple[BackendInfo, ...]) -> Iterator[tuple[BackendInfo, str | None]]:
-        """Yields each endpoint with the model that is requested of it; None: its own."""
+        """Yields each endpoint with the model that is requested from it; None: its own model."""
         for at, endpoint in enumerate(endpoints):
             yield endpoint, None if at else self.other
 
     @cached_property
     def adapters(self) -> set[str]:
-        """The names of the providers' adapters; empty if they are not known."""
+        """The names of the providers' adapters; empty if unknown."""
         return {endpoint.adapter_of(model) for endpoint, model in self._endpoint_models(self.endpoints)}
 
     @property
     def takes_arguments(self) -> bool:
-        """True if the model takes a prepared request, as `Provider` does; models of other programs need not."""
+        """True if the model accepts a prepared request, as `Provider` does; models of other programs may not."""
         facts = self._facts
         return facts is not None and not facts.changed and isinstance(self.model, BaseChatModel)
 
     def stream(
         self, request: Request, *, repair_history: bool, partial_tool_calls: bool, turn_cache: TurnCache | None = None
     ) -> ChatStream:
-        """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
+        """Returns the streamed response to a client's request. Raises ConfigError if the request can't be sent.
 
         Args:
-            repair_history, partial_tool_calls: see `ChatOptions`. Other models get no partial calls:
-                one that changes another model's answer (a filter, a cache) would have to know of them.
-            turn_cache: restores earlier turns. Other models get them as the client sent them.
+            repair_history, partial_tool_calls: see `ChatOptions`. Models of other programs don't provide partial tool
+                calls.
+            turn_cache: restores earlier turns. Models of other programs get the turns that the client sent.
         """
         arguments = ChatParams(
             replace(request, model=self.other or ""),
@@ -110,11 +112,11 @@ class ModelRoute:
         return ChatStream(answer, yields_call_deltas=partial_tool_calls)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
-        """Returns how many tokens a client's request has; None where the API of the first provider can't count.
+        """Returns the token count of a client's request; None if the API of the first provider can't count tokens.
 
         Raises:
             ConfigError: the request can't be sent.
-            APIError: the provider did not count.
+            APIError: the provider failed to count.
         """
         facts = self._facts
         if facts is None or facts.count is None:
@@ -123,18 +125,20 @@ class ModelRoute:
 
 
 class ModelRouter:
-    """Finds the provider for the name of a model in a client's request.
+    """Finds the provider for the model's name in a client's request.
 
-    `"main"` is the provider of that name with its own model, `"main:other-model"` the same with another one.
+    `"main"` is the provider of that name with its own model; `"main:other-model"` is the same provider with another
+    model.
 
     Args:
-        providers: by name; a string or a mapping is given to `Provider.from_config`. None: all of `streamfold.toml`.
-        options: the aliases, and the other models that clients may ask for.
-        config: the file to read, or one that was read; None: the one that is found.
-        hooks: of the providers that are made here.
+        providers: the providers by name; a string or a mapping is passed to `Provider.from_config`. None: all providers
+            of `streamfold.toml`.
+        options: the aliases, and the additional models that clients may use.
+        config: the configuration file, or a configuration that was read; None: the file that is found.
+        hooks: hooks for the created providers.
 
     Raises:
-        ConfigError: there are no providers, one of them can't be made, or an alias leads nowhere.
+        ConfigError: there are no providers, a provider can't be created, or an alias has an unknown target.
     """
 
     def __init__(
@@ -165,11 +169,11 @@ class ModelRouter:
 
     @property
     def names(self) -> list[str]:
-        """The names of the providers and aliases, without those that are patterns."""
+        """The names of the providers and aliases, without patterns."""
         return list(dict.fromkeys([*self._providers, *(alias for alias in self._aliases if not _is_pattern(alias))]))
 
     def names_for(self, client: GatewayKey) -> list[str]:
-        """Returns the names that a client may ask for."""
+        """Returns the names that a client may use."""
         return [name for name in self.names if client.allows_model(name)]
 
     def resolve(self, name: str, client: GatewayKey = ANONYMOUS) -> ModelRoute:
@@ -188,7 +192,7 @@ class ModelRouter:
         return found
 
     def describe(self) -> list[str]:
-        """Returns one line for each name: the provider's own model, or what an alias stands for."""
+        """Returns one line for each name: the provider's model, or the target of the alias."""
         lines = []
         for name in self.names:
             endpoints = () if name in self._aliases else self._providers[name].endpoints
@@ -197,29 +201,29 @@ class ModelRouter:
         return lines
 
     def problems(self) -> list[str]:
-        """Returns what the configuration of the providers lacks, one text for each problem."""
+        """Returns the problems in the configuration of the providers, one text for each problem."""
         found = [endpoint.problem for route in self._providers.values() for endpoint in route.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
     def check_usable(self) -> None:
-        """Raises ConfigError if no model can be used: something is missing for all endpoints of all of them."""
+        """Raises ConfigError if no model can be used because every endpoint lacks something."""
         endpoints = [route.endpoints for route in self._providers.values()]
         if all(found and all(endpoint.problem for endpoint in found) for found in endpoints):
             raise ConfigError(f"no model can be used: {'; '.join(self.problems())}")
 
     def price(self) -> None:
-        """Loads the prices of all models, which the first answer would do otherwise."""
+        """Loads the prices of all models, so that the first request doesn't have to."""
         for route in self._providers.values():
             route.cost(Usage(0, 0, 0))
 
     async def aclose(self) -> None:
-        """Closes the providers that were made here."""
+        """Closes the created providers."""
         async with AsyncExitStack() as stack:
             for provider in self._made:
                 stack.push_async_callback(provider.aclose)
 
     def _resolve_alias(self, name: str) -> str:
-        """Returns the provider or alias that a name stands for, without the date of a model, or by a pattern."""
+        """Returns the provider or alias for a name, by its name without a date, or by a pattern."""
         for known in (name, _DATE.sub("", name)):
             if known in self._aliases or self._find(known) is not None:
                 return known
@@ -232,7 +236,7 @@ class ModelRouter:
         return ModelRoute(self._providers[first].model, other) if other and first in self._providers else None
 
     def check_key(self, client: GatewayKey) -> None:
-        """Raises ConfigError if a key is to use a model that is not served."""
+        """Raises ConfigError if a key names a model that isn't served."""
         for pattern in client.options.models:
             if not _is_pattern(pattern) and pattern not in self.names and self._find(pattern) is None:
                 where = f"keys: {client.name}: models: {pattern!r} is not served{did_you_mean(pattern, self.names)}"

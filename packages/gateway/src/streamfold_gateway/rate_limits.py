@@ -1,4 +1,4 @@
-"""Rate limits and budgets of keys: reserved before a request, charged with its usage."""
+"""Rate limits and budgets of keys: usage is reserved before a request and charged after it."""
 
 from __future__ import annotations
 
@@ -65,17 +65,18 @@ class Unmetered:
 
 
 class UsageMeter:
-    """Charges the reservation of one request: with the usage that the provider reports, else with an estimate.
+    """Charges the reservation of one request with the usage that the provider reports, or with an estimate.
 
-    An answer that takes several requests of the provider has a reservation for each of them.
+    A response that needs several requests to the provider has one reservation for each request.
 
     Args:
-        again: returns the reservation of a further request.
-        cost: returns the cost of a usage; None if it is not known.
-        reads_on: whether tokens or money are limited: see the attribute.
+        again: returns the reservation of the next request.
+        cost: returns the cost of a usage; None if unknown.
+        reads_on: true if tokens or cost are limited.
 
     Attributes:
-        reads_on: whether the answer is read to its end after its client has left, because its usage comes there.
+        reads_on: true if the stream is read to its end after its client has disconnected, because the usage arrives at
+            the end.
     """
 
     def __init__(
@@ -105,10 +106,10 @@ class UsageMeter:
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:
-        """Charges what a request has used, and reserves the next one of the same answer.
+        """Charges the usage of the current request, and reserves the next request of the same response.
 
         Raises:
-            LimitReachedError, BudgetExceededError: it may not be sent.
+            LimitReachedError, BudgetExceededError: the next request may not be sent.
         """
         self._charge(part.usage, part.cost, written=self._written, whole=True)
         await self._reservation.aclose()
@@ -117,15 +118,15 @@ class UsageMeter:
         self._reservation = await self._again()
 
     def take(self, chunk: StreamChunk) -> None:
-        """Counts a part of the answer."""
+        """Counts a part of the response."""
         self._written += text_tokens(chunk.delta) + text_tokens(chunk.reasoning)
 
     def answered(self, reply: Reply) -> None:
-        """Notes the whole answer."""
+        """Notes the complete response."""
         self._reply, self._whole = reply, True
 
     def failed(self, error: APIError) -> None:
-        """Notes that the answer broke off, or that there was none."""
+        """Notes that the response broke off, or that there was no response."""
         self._error, self._reply = error, error.partial
 
     def not_sent(self) -> None:
@@ -138,7 +139,7 @@ class UsageMeter:
         await self._reservation.aclose()
 
     def settle(self) -> None:
-        """Charges the reservation with what is known now."""
+        """Charges the reservation with the usage that is known now."""
         if self._began is None:
             self._reservation.cancel()
             return
@@ -153,7 +154,7 @@ class UsageMeter:
         self._charge(usage, cost, written=counted, whole=self._whole)
 
     def _used(self) -> tuple[Usage | None, Cost | None]:
-        """Returns what the current request has used, as far as the provider says."""
+        """Returns the usage of the current request, as far as the provider has reported it."""
         reply = self._reply
         if reply is None or reply.usage is None or not self._parts:
             return (reply.usage, reply.cost) if reply else (None, None)
@@ -163,7 +164,7 @@ class UsageMeter:
         return step.usage, step.cost
 
     def _charge(self, usage: Usage | None, cost: Cost | None, *, written: int, whole: bool) -> None:
-        """Charges the reservation. Counts that the provider did not send are estimated."""
+        """Charges the reservation. Token counts that the provider didn't send are estimated."""
         if usage is None or usage.input_tokens is None or usage.output_tokens is None or not whole:
             read = usage.input_tokens if usage and usage.input_tokens is not None else estimated_tokens(self._request)
             written = max(written, usage.output_tokens or 0 if usage else 0)
@@ -171,7 +172,7 @@ class UsageMeter:
         self._reservation.charge(usage, cost or self._cost(usage), partial=not whole)
 
     def _counted(self) -> int:
-        """Returns the tokens of the answer that were seen."""
+        """Returns the estimated number of received tokens."""
         calls = self._reply.tool_calls if self._reply else ()
         written = self._stream.partial_tool_calls if self._stream else ()
         texts = [*(call.raw_arguments for call in calls), *(call.text for call in written)]
@@ -179,15 +180,15 @@ class UsageMeter:
 
 
 def _most_output(request: Request) -> int:
-    """Returns the limit on output tokens of a request; an assumed one if it has none."""
+    """Returns the output token limit of a request, or a default if the request has none."""
     return request.options.max_output_tokens or _ASSUMED
 
 
 def most_expected(request: Request, most_output: int | None) -> Usage:
-    """Returns the highest usage that a request may have.
+    """Returns the maximum usage of a request.
 
     Args:
-        most_output: the limit on output; None: the request's own, or an assumed one.
+        most_output: the output limit; None: the request's limit, or a default.
     """
     read, written = estimated_tokens(request), most_output or _most_output(request)
     return Usage(read, written, read + written)
@@ -201,10 +202,10 @@ _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with 
 
 
 class KeyRateLimits:
-    """Enforces the limits of keys: reserves before a request is sent, and charges what its answer used.
+    """Enforces the limits of keys: reserves usage before a request is sent, and charges the actual usage afterwards.
 
     Args:
-        where: the store of the counts; None: in this app.
+        where: the store of the counts; None: in memory.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class KeyRateLimits:
         """Reserves one request of a client. Returns the meter that charges it.
 
         Raises:
-            HTTPError: a limit of the key is reached, its budget is spent, or what the model costs is not known.
+            HTTPError: a limit of the key is reached, its budget is spent, or the model's price is unknown.
         """
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
@@ -259,7 +260,7 @@ class KeyRateLimits:
 
 
 def _burst(rpm: float | None) -> float:
-    """Returns the seconds of unused allowance with which a minute's requests, and no more, may come at once."""
+    """Returns the burst allowance in seconds: the requests of one minute may arrive together."""
     return max(0.0, _MINUTE - 0.999 * _MINUTE / rpm) if rpm else _MINUTE  # the first needs none; sums of floats drift
 
 

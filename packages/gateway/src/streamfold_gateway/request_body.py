@@ -26,14 +26,14 @@ class ClientGone(Exception):
 
 
 class BodyBudget:
-    """The memory that the bodies of all requests may take together."""
+    """The memory limit for all request bodies together."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._held = 0
 
     def take(self, size: int) -> None:
-        """Adds bytes. Raises HTTPError if the budget does not allow them."""
+        """Adds bytes. Raises HTTPError if the limit is exceeded."""
         if self._held + size > self._options.max_total_body_bytes:
             raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
@@ -44,10 +44,10 @@ class BodyBudget:
 
 
 class AccountedBody:
-    """One body and what it refers to, counted in the budget until `release`.
+    """One body with its references, which counts towards the memory limit until `release`.
 
     Attributes:
-        size: its bytes in the budget.
+        size: the number of bytes that count towards the limit.
     """
 
     __slots__ = ("_bodies", "_options", "_structure", "size")
@@ -59,15 +59,15 @@ class AccountedBody:
         self.size = 0
 
     def release(self) -> None:
-        """Frees its part of the budget."""
+        """Releases the bytes of this body."""
         self._bodies.add(-self.size - self._structure)
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
         """Returns the whole body.
 
         Raises:
-            HTTPError: it is too large, or arrives too slowly.
-            ClientGone: the client left before its end.
+            HTTPError: the body is too large, or arrives too slowly.
+            ClientGone: the client disconnected before the end of the body.
         """
         length = headers.get("content-length", "")
         if length.isdecimal() and len(length) < 20:
@@ -90,17 +90,17 @@ class AccountedBody:
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def hold_structure(self, size: int) -> None:
-        """Adds what the lists and objects of the parsed body take, as `parsed_size` returns it.
+        """Adds the size of the parsed lists and objects, as returned by `parsed_size`.
 
         Raises:
-            HTTPError: that is more than one body, or all of them, may take.
+            HTTPError: a limit is exceeded.
         """
         self._check(size, "what the lists and objects of the request body become")
         self._bodies.take(size)
         self._structure += size
 
     def grow(self, size: int) -> None:
-        """Adds what is going to be written into it. Raises HTTPError if one body, or all of them, may not take that."""
+        """Adds the size of data that will be inserted into the body. Raises HTTPError if a limit is exceeded."""
         self._hold(size, "the request, with what it refers to,")
 
     def _hold(self, size: int, what: str) -> None:
@@ -114,10 +114,10 @@ class AccountedBody:
 
 
 def parsed_size(raw: bytes, most: int) -> int:
-    """Returns about how many bytes the lists and objects in a JSON text take once it is parsed, beside its texts.
+    """Estimates the size in bytes of the parsed lists and objects of a JSON text, without strings.
 
-    A text such as `[],[],[]` becomes thirty times as large. So the size is estimated before parsing, by the
-    brackets and commas outside of strings. Counting ends once it is more than `most`.
+    A text such as `[],[],[]` becomes thirty times as large, so the size is estimated before parsing, from the brackets
+    and commas outside of strings. Counting stops above `most`.
 
     >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
     288

@@ -1,4 +1,4 @@
-"""The request log: lines for people, and one JSON object per request for programs."""
+"""The request log: text lines for people, and one JSON object per request for programs."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_t
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """One request, at its end.
+    """The outcome of one request.
 
     Attributes:
-        id: the id of the answer, as in the header `X-Request-Id`.
-        api: the API that the client speaks, by the name of its adapter.
+        id: the id of the response, as in the header `X-Request-Id`.
+        api: the client's API, by the name of its adapter.
         model: the name that the client used.
-        how: "completed": the client got a whole answer; "answered": one that no model gave; "refused": the request was
-            wrong; "failed": the provider failed, or the server; "disconnected": the client left; "stopped": the server
-            did.
-        status: the HTTP status; 499 for a client that left, as elsewhere.
-        seconds: from the request to its end.
-        first: seconds until the first part of the answer.
-        provider: who answered, or failed.
-        finish_reason: of the answer.
-        usage, cost: of the answer, or of the part of it that came; None if they are not known.
+        how: "completed": a complete response; "answered": a response without a model; "refused": an invalid request;
+            "failed": an error of the provider or the server; "disconnected": the client disconnected; "stopped": the
+            server stopped.
+        status: the HTTP status; 499 if the client disconnected.
+        seconds: the duration of the request.
+        first: seconds until the first part of the response.
+        provider: the provider that sent the response or failed.
+        finish_reason: the finish reason of the response.
+        usage, cost: usage and cost of the response, also of a partial one; None if unknown.
         key: the name of the client's key.
-        error: the kind of error, by the name of its class.
-        warnings: the codes of the warnings, each once.
-        attempts: the providers of failed attempts before.
+        error: the class name of the error.
+        warnings: the warning codes without duplicates.
+        attempts: the providers of earlier failed attempts.
     """
 
     id: str
@@ -62,7 +62,7 @@ class RequestOutcome:
     key: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the outcome as JSON data, without what is not known."""
+        """Returns the outcome as JSON data, without unknown values."""
         said: dict[str, Any] = {"id": self.id, "api": self.api, "key": self.key, "model": self.model}
         said["outcome"] = self.how
         said |= {"status": self.status, "seconds": round(self.seconds, 4)}
@@ -97,7 +97,7 @@ _LONGEST = 2000  # characters of one text in the log
 
 
 def one_line(text: str) -> str:
-    r"""Returns a text fit for one line of a log: what is not printable is escaped, and a long text is cut.
+    r"""Returns a text for one line of a log: unprintable characters are escaped, and a long text is truncated.
 
     >>> one_line("a\nb \x1b[2J")
     'a\\nb \\x1b[2J'
@@ -111,10 +111,10 @@ def one_line(text: str) -> str:
 
 @dataclass(slots=True)
 class RequestLog:
-    """Logs what happens to one request, each line with its id and the requested model.
+    """Logs the events of one request, each line with the request's id and model.
 
     Attributes:
-        key: the name of the client's key; None if it has none.
+        key: the name of the client's key; None if it has no name.
     """
 
     id: str
@@ -125,7 +125,7 @@ class RequestLog:
     _began: float = field(default_factory=monotonic)
 
     def completed(self, reply: Reply) -> None:
-        """The client got a whole answer."""
+        """Logs a complete response."""
         cost = reply.cost
         self._ended(
             "completed",
@@ -148,12 +148,12 @@ class RequestLog:
         self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}{money}")
 
     def answered(self, note: str) -> None:
-        """The client got an answer that no model gave."""
+        """Logs a response that needed no model."""
         self._ended("answered", 200)
         self._line(logging.INFO, f"answered {self._after}: {note}")
 
     def failed(self, refusal: HTTPError) -> None:
-        """The client got an error instead of an answer, or at the end of one. The cause of the refusal says why."""
+        """Logs an error response, or an error at the end of a stream. The cause of a refusal contains the reason."""
         cause = refusal.__cause__
         how = f"{self._after} (HTTP {refusal.status})"
         self._ended_with(refusal)
@@ -171,12 +171,12 @@ class RequestLog:
                 log.error(line, self.id, one_line(self.model), how, exc_info=cause)
 
     def disconnected(self) -> None:
-        """The client left before the end."""
+        """Logs that the client disconnected before the end."""
         self._ended("disconnected", 499)
         self._line(logging.INFO, f"client disconnected {self._after}")
 
     def stopped(self) -> None:
-        """The server stops before the end."""
+        """Logs that the server stopped before the end."""
         self._ended("stopped", 503)
         self._line(logging.WARNING, f"failed {self._after}: the server is shutting down")
 

@@ -1,6 +1,6 @@
-"""`streamfold serve`: the gateway in one or several worker processes of granian, which serve one port together.
+"""`streamfold serve`: runs the gateway in one or several granian worker processes that share one port.
 
-Each worker makes its own app, from the configuration that was valid last: a reload is a new worker.
+Each worker creates its app from the last valid configuration. A reload starts new workers.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ def run(
     page: Callable[[GatewaySettings], GatewayPage] | None = None,
     **overrides: Any,
 ) -> None:
-    """Serves until the process is told to stop; running answers then get `shutdown` seconds.
+    """Serves until the process is told to stop. Responses in flight then get `shutdown` seconds to complete.
 
-    SIGHUP reads the configuration again.
+    SIGHUP reloads the configuration.
 
     Args:
-        path: the configuration file; None: the one that is found.
-        page: makes the page that is served if the settings say so (`ui`).
-        overrides: see `GatewaySettings`; those that are not None replace what the file says.
+        path: the configuration file; None: the file that is found.
+        page: creates the page that is served if the setting `ui` is on.
+        overrides: see `GatewaySettings`; values other than None replace those of the file.
 
     Raises:
-        ConfigError: there is nothing to serve, no model can be used, or something in the settings can't be used.
-        SystemExit: the port can't be listened on, or workers keep dying; the log says why.
+        ConfigError: there are no providers, no model can be used, or a setting is invalid.
+        SystemExit: the port is unavailable, or workers crash repeatedly; the log contains the reason.
     """
     with TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True) as folder:
         shared = Path(folder)
@@ -96,16 +96,16 @@ def run(
 
 @dataclass
 class WorkerFactory:
-    """Makes the app of a worker in the worker's process, which granian forks, or sends this to.
+    """Creates the app in a worker process, which granian forks, or to which it sends this object.
 
     Attributes:
         path: the configuration file, if one was named.
-        page: makes the page that is served if the settings say so.
-        overrides: settings on top of the file's.
+        page: creates the page that is served if the settings enable it.
+        overrides: settings that replace those of the file.
         shared: the folder that the workers share while the server runs.
-        generation: how often the configuration was read again.
-        config: the configuration that was valid last.
-        settings: of the server, by that configuration, with an address as its `host`, and a `port` that isn't 0.
+        generation: the number of reloads so far.
+        config: the last valid configuration.
+        settings: the server settings of that configuration, with an IP address as `host`, and a `port` other than 0.
     """
 
     path: str | os.PathLike[str] | None
@@ -117,7 +117,7 @@ class WorkerFactory:
     settings: GatewaySettings = field(init=False)
 
     def __call__(self) -> Worker:
-        """Returns the app of the worker in whose process this is called. Raises SystemExit if the server stops."""
+        """Returns the app of the current worker process. Raises SystemExit if the server is stopping."""
         if stop_signals(self.shared):
             raise SystemExit
         if self.settings.workers > 1:
@@ -128,7 +128,7 @@ class WorkerFactory:
         return Worker(gateway, self.settings, self.shared, self.generation, page)
 
     def read(self) -> None:
-        """Reads the configuration, and tries it. Raises ConfigError, and changes nothing then."""
+        """Reads and validates the configuration. After a ConfigError the previous configuration remains."""
         config = read_config(self.path)
         chosen = settings(config, **self.overrides)
         if self.generation:
@@ -149,7 +149,7 @@ class WorkerFactory:
         self.config, self.settings = config, chosen
 
     def read_again(self) -> None:
-        """Reads the configuration for the workers that are started from now on. A mistake in it changes nothing."""
+        """Reloads the configuration for new workers. An invalid configuration changes nothing."""
         self.generation += 1
         try:
             self.read()
@@ -158,7 +158,7 @@ class WorkerFactory:
             log.error("the configuration stays as it was: %s", exc)
 
     def handle_signals(self) -> None:
-        """Has signals to stop reach the workers at once, also while a reload waits for one of them."""
+        """Passes stop signals to the workers immediately, even while a reload waits for a worker."""
         stops: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -173,9 +173,9 @@ class WorkerFactory:
 
 
 def _free_address(host: str, port: int) -> tuple[str, int]:
-    """Returns the address and the port to listen on. Raises SystemExit if another server does.
+    """Returns the address and port to listen on. Raises SystemExit if another server uses the port.
 
-    granian's sockets share their port with others of the same user, so that it doesn't notice.
+    granian doesn't notice the other server, because its sockets share their port with sockets of the same user.
     """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

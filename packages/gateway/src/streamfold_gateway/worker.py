@@ -1,7 +1,7 @@
-"""The ASGI app of one worker process of `streamfold serve`: the gateway, and how its process starts and stops.
+"""The ASGI app of one worker process of `streamfold serve`, and how the process starts and stops.
 
-A worker of granian stops on SIGTERM and on SIGINT alike: it closes its port, finishes the answers in flight and ends
-the lifespan. This app handles SIGTERM itself, because a gateway has to do some things first, and raises SIGINT then.
+A granian worker stops on SIGTERM and SIGINT: it closes its port, completes the responses in flight and ends the
+lifespan. This app handles SIGTERM itself, because a gateway has to drain first, and then raises SIGINT.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Worker:
     """The app that granian serves in a worker process.
 
     Args:
-        gateway: the app that answers.
-        settings: those of the server; `drain` and `shutdown` are read here.
+        gateway: the app that handles requests.
+        settings: the server settings; this class uses `drain` and `shutdown`.
         shared: the folder that the workers share.
-        generation: how often the configuration had been read again when this worker was started.
-        page: the page that is served beside the gateway.
+        generation: the number of reloads before this worker was started.
+        page: the page that is served next to the gateway.
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class Worker:
         await (self._run_lifespan if scope["type"] == "lifespan" else self._answer)(scope, receive, send)
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers a request. If it did so before the end of the body, the rest is read and dropped.
+        """Handles a request. If the response ends before the request body, the rest of the body is read and dropped.
 
-        hyper would close the connection, and a client that is still sending would get an error instead of the answer.
+        Otherwise hyper would close the connection, and a client that is still sending would get an error instead of the
+        response.
         """
         whole = not any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
 
@@ -149,7 +150,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        """Begins to stop. A further signal to the server ends the present wait: for `drain`, or `shutdown`."""
+        """Begins to stop. Another signal to the server ends the current wait (`drain` or `shutdown`)."""
         signals = stop_signals(self._shared)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_in_order())
@@ -183,7 +184,7 @@ class Worker:
 
 
 def stop_signals(shared: Path) -> int:
-    """Returns how many signals have told the server to stop."""
+    """Returns the number of stop signals that the server has received."""
     try:
         return (shared / STOPPING).stat().st_size
     except FileNotFoundError:
@@ -191,7 +192,7 @@ def stop_signals(shared: Path) -> int:
 
 
 class OneLine(logging.Filter):
-    """Escapes line ends and control characters in messages, which quote clients and providers."""
+    """Escapes line ends and control characters in log messages, because messages quote clients and providers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), ()
@@ -199,7 +200,7 @@ class OneLine(logging.Filter):
 
 
 def log_config() -> dict[str, Any]:
-    """Returns the configuration of logging, in the form of `logging.config.dictConfig`."""
+    """Returns the logging configuration for `logging.config.dictConfig`."""
     line = {"class": "logging.StreamHandler", "formatter": "line", "filters": ["one_line"]}
     bare = {"class": "logging.StreamHandler", "formatter": "bare", "stream": "ext://sys.stdout"}
     return {
@@ -223,7 +224,7 @@ def log_config() -> dict[str, Any]:
 
 
 def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
-    """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
+    """Logs the URLs for clients, the models, and problems in the configuration of the providers."""
     endpoints = [endpoint for api in CLIENT_APIS for endpoint in api.endpoints if not endpoint.count_member]
     paths = [each.path.removeprefix("/v1") for each in endpoints if each.path.startswith("/v1/")]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

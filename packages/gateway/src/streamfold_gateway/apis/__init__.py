@@ -1,4 +1,4 @@
-"""The APIs that clients speak: one module for each, over what all of them share (`base`)."""
+"""The APIs of clients: one module for each API, and a common base (`base`)."""
 
 from .anthropic import AnthropicAPI
 from .base import (

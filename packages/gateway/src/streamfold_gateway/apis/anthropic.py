@@ -31,9 +31,9 @@ _PHRASE = "prompt is too long"
 
 
 def prompt_too_long(info: ErrorInfo) -> str | None:
-    """Returns the message for clients of the Messages API if an error says that the prompt is too long, else None.
+    """Returns the Messages API's message for a prompt that is too long, or None for any other error.
 
-    Numbers are only repeated, never made up: without both of them, the message has the server's own words.
+    The numbers come from the provider's message. If a number is missing, the result is the provider's own message.
 
     >>> prompt_too_long(ErrorInfo("Your request exceeded model token limit: 262144 (requested: 300000)"))
     'prompt is too long: 300000 tokens > 262144 maximum'
@@ -128,7 +128,7 @@ class AnthropicAPI(ClientAPI):
 
 
 def _with_anthropic_fields(request: ClientRequest) -> Request:
-    """Returns the request for a provider that speaks this API: with the members that only this API has."""
+    """Returns the request with the fields that only the Messages API has, for a provider with the Messages API."""
     parsed = request.parsed
     options, extra = parsed.options, dict(parsed.options.extra_body)
     betas = [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",")]

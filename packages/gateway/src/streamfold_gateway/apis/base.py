@@ -1,4 +1,4 @@
-"""The facts that the gateway needs of an API that clients speak: which members are sent, and token counts."""
+"""What the gateway needs to know about a client's API: the supported fields, and token counts."""
 
 from __future__ import annotations
 
@@ -81,19 +81,19 @@ class ClientRequest:
         return self.parsed.model
 
     def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
-        """Returns the request with other members that only some providers know."""
+        """Returns the request with additional fields that only some providers support."""
         return replace(self, parsed=replace(self.parsed, options=replace(self.parsed.options, extra_body=extra)))
 
 
 @dataclass(frozen=True, slots=True)
 class APIEndpoint:
-    """A path of an API.
+    """An endpoint of an API.
 
     Attributes:
-        path: with the names of parameters in braces.
-        id_prefix: how the ids of its answers begin.
-        streams: whether its answers are streamed; None: the request says it.
-        count_member: the member of its answers that has the count of the request's tokens; "": a model answers.
+        path: the URL path, with the names of parameters in braces.
+        id_prefix: the prefix of response ids.
+        streams: true or false if all responses are streamed or not; None: the request decides.
+        count_member: the response field with the token count of the request; "": the endpoint calls a model.
     """
 
     path: str
@@ -104,11 +104,11 @@ class APIEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ImmediateAnswer:
-    """An answer without a model, such as a token count.
+    """A response that needs no model, such as a token count.
 
     Attributes:
-        note: how it was made, for the log; and for the client if it is not exact.
-        exact: whether it is exact.
+        note: how the response was created, for the log; also for the client if the response isn't exact.
+        exact: true if the response is exact.
     """
 
     body: dict[str, Any]
@@ -117,22 +117,22 @@ class ImmediateAnswer:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that tell the client about an answer that is not exact."""
+        """The headers that tell the client that a response isn't exact."""
         return {} if self.exact else {"x-streamfold-warnings": self.note}
 
 
 class ClientAPI(ABC):
-    """An API that clients speak. It has no state.
+    """An API for clients. Instances have no state.
 
     Attributes:
-        endpoints: its paths, to which requests are sent.
-        adapter: the name of the adapter that speaks it to a provider.
-        streams_partial_calls: whether its streams have calls in fragments.
-        returns_ids: whether all its clients send the ids of earlier calls.
-        forwards_error_type: whether an error keeps the type that its provider gave it.
-        continues: whether a last turn of the assistant is the beginning of the answer.
-        client_ids: members of its requests that identify an installation, a session or a user.
-        members: the members of its requests that may reach a provider.
+        endpoints: the endpoints for requests.
+        adapter: the name of the adapter for providers with the same API.
+        streams_partial_calls: true if streams contain tool calls in fragments.
+        returns_ids: true if all clients send the ids of earlier tool calls.
+        forwards_error_type: true if an error keeps the type that its provider gave it.
+        continues: true if a final assistant message is the beginning of the response.
+        client_ids: request fields that identify an installation, a session or a user.
+        members: request fields that may be sent to a provider.
         keep_alive: the bytes that keep a silent stream open.
     """
 
@@ -148,20 +148,20 @@ class ClientAPI(ABC):
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
-        """Returns whether a request to another path, such as the list of models, is one of this API."""
+        """Returns whether a request to another path, such as the list of models, belongs to this API."""
         return False
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
-        """Returns the name of the model in a request that may be anything yet."""
+        """Returns the name of the model in an unvalidated request."""
         return body.get("model")
 
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
-        """Parses a request. Raises ConfigError with the path to what is wrong in it.
+        """Parses a request. Raises ConfigError with the path of the invalid field.
 
         Args:
-            params: the parameters in its path and its query.
-            native: for providers of this API alone, which accept all its members.
+            params: the parameters in the URL's path and query.
+            native: true if the provider has the same API, so that all fields are supported.
         """
 
     def count_body(self, member: str, number: int) -> dict[str, Any]:
@@ -169,33 +169,33 @@ class ClientAPI(ABC):
         return {member: number}
 
     def counted_body(self, body: Any) -> Any:
-        """Returns the body of a request whose tokens are counted as that of a request for an answer."""
+        """Converts the body of a request for a token count into the body of a normal request."""
         return body
 
     @abstractmethod
     def serializer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
-        """Returns the serializer of the answer."""
+        """Returns the serializer of the response."""
 
     def headers(self, answer_id: str) -> dict[str, str]:
-        """Returns the headers that every response to a request has, by the id of its answer."""
+        """Returns the headers of every response, for the id of the response."""
         return {"x-request-id": answer_id}
 
     def stream_headers(self, request: ClientRequest) -> dict[str, str]:
-        """Returns the further headers of a stream."""
+        """Returns the additional headers of a stream."""
         return {}
 
     def info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error as this API's clients understand it."""
+        """Returns an error in the format of this API."""
         meaning = refusal.info.meaning()
         if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
             return replace(refusal.info, code="context_length_exceeded")
         return refusal.info
 
     def stream_info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error for a stream that has begun. Clients read from the words of its message whether to retry.
+        """Returns an error for a stream that has begun. Clients decide by words of its message whether to retry.
 
-        "server error" is such a word to agents (pi 0.73, opencode 1.18). The words of a provider stay as they are if
-        its type is said, too.
+        The words "server error" make agents retry (pi 0.73, opencode 1.18). The provider's message is unchanged if the
+        error also has a type.
         """
         info, cause = self.info(refusal), refusal.__cause__
         kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))
@@ -204,7 +204,7 @@ class ClientAPI(ABC):
         return replace(info, message=f"{info.message} (server error)")
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Returns the end of a failed stream, in the pieces that clients must get one by one."""
+        """Returns the end of a failed stream, in pieces that clients must receive one by one."""
         return [failure]
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
@@ -217,7 +217,7 @@ class ClientAPI(ABC):
         return status, body, {**self.headers(answer_id), **refusal.headers}
 
     def model_entry(self, name: str, began: int) -> dict[str, Any]:
-        """Returns a model's entry in the list. `began`: when the server started, in seconds since 1970."""
+        """Returns a model's entry in the list of models. `began` is the start of the server, in seconds since 1970."""
         return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
 
     def model_list(self, names: Sequence[str], began: int) -> dict[str, Any]:
@@ -225,10 +225,10 @@ class ClientAPI(ABC):
         return {"object": "list", "data": [self.model_entry(name, began) for name in names]}
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers that may speak other APIs, and warnings about what is not sent.
+        """Returns the request for providers with other APIs, and warnings about the dropped fields.
 
         Raises:
-            ConfigError: it can't be sent to them.
+            ConfigError: the request can't be sent to such a provider.
         """
         return request, []
 
@@ -239,7 +239,7 @@ class ClientAPI(ABC):
 
 
 def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], Warnings]:
-    """Returns the tools of a request without what only this API has, and the warning about that."""
+    """Returns the tools of a request without the tools that only this API has, and a warning about these tools."""
     request = [
         (name, value)
         for tool in tools
@@ -251,14 +251,14 @@ def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], W
 
 
 def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
-    """Returns the warning about members of a request that only this API has; none if they ask for nothing."""
+    """Returns a warning about request fields that only this API has; none if the fields have no effect."""
     lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
     detail = f"{' and '.join(lost)}: only {api} has this; it was not sent to the provider"
     return [ReplyWarning("option_dropped", detail)] if lost else []
 
 
 def listed(value: Mapping[str, Any], name: str) -> list[Any]:
-    """Returns a member that should be a list; an empty list if it is something else."""
+    """Returns a field that should be a list; an empty list if the field has another type."""
     found = value.get(name)
     return found if isinstance(found, list) else []
 
@@ -266,12 +266,12 @@ def listed(value: Mapping[str, Any], name: str) -> list[Any]:
 def permitted_members(
     body: Mapping[str, Any], known: KnownMembers, key: KeyOptions, *, any_model: bool
 ) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
-    """Returns a request body without the members that its client may not send, and the warnings about them.
+    """Returns a request body without the fields that its client may not send, and the warnings about them.
 
     Args:
-        known: the members that the client's API documents.
-        key: what the client's key may do.
-        any_model: the client may use every model of the provider.
+        known: the fields that the client's API documents.
+        key: the rights of the client's key.
+        any_model: true if the client may use every model of the provider.
     """
     members = MemberFilter(
         known, only_known=key.only_known_members, passthrough=key.passthrough_members, any_model=any_model
@@ -287,11 +287,11 @@ def permitted_members(
 
 
 def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
-    """Returns a request that replaces nothing of the operator's `extra_body`, and warnings about what is not sent.
+    """Returns a request that doesn't override the operator's `extra_body`, and warnings about dropped values.
 
-    A provider's own `extra_body` is merged by member, and a request's value replaces a configured one. So a member of
-    both is sent as the client wrote it with the operator's values over it, or, where the endpoints that may answer are
-    configured differently, not at all.
+    A provider merges its own `extra_body` by field, and a value of the request replaces a configured one. So a field in
+    both is sent with the operator's values on top of the client's. If the endpoints that may handle the request are
+    configured differently, the field isn't sent.
     """
     extra = dict(request.parsed.options.extra_body)
     lost: list[str] = []
@@ -310,7 +310,7 @@ def with_operator_members(request: ClientRequest, endpoints: Collection[BackendI
 
 
 def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:
-    """Returns a value of the client's with an operator's over it, and adds the paths of what was replaced."""
+    """Returns a client's value with an operator's value on top, and adds the paths of the replaced values."""
     if isinstance(mine, Mapping) and isinstance(operators, Mapping):
         both = {name: _merged(mine[name], value, f"{where}.{name}", lost) if name in mine else value
                 for name, value in operators.items()}  # fmt: skip
@@ -329,12 +329,12 @@ _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
 async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest) -> ImmediateAnswer:
-    """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
+    """Returns the provider's token count in a field of this name, or an estimate if the provider can't count tokens.
 
-    Sends nothing to a model.
+    No model is called.
 
     Raises:
-        HTTPError: the provider refused the request itself.
+        HTTPError: the provider rejected the request.
     """
     route = request.route
     sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)

@@ -28,7 +28,7 @@ _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
 class GeminiAPI(ClientAPI):
-    """Gemini's API. An answer is streamed as events with `alt=sse`, else as one JSON array."""
+    """Gemini's API. A response is streamed as SSE events with `alt=sse`, otherwise as one JSON array."""
 
     endpoints = (  # v1beta, and newer clients say v1
         APIEndpoint("/{version}/{model:path}:streamGenerateContent", "gen-", streams=True),
@@ -77,7 +77,9 @@ class GeminiAPI(ClientAPI):
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Google's client for JavaScript finds an error behind the events, if it comes by itself (1.52)."""
+        """Sends the error separately: Google's client for JavaScript (1.52) only finds an error at the start of a
+        piece.
+        """
         events, gap, error = failure.rpartition(b"\r\n\r\n")
         return [piece for piece in (events + gap, error) if piece]
 
@@ -99,7 +101,7 @@ class GeminiAPI(ClientAPI):
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Returns whether the client requested thoughts: others do not expect such parts."""
+    """Returns whether the client requested thoughts, because other clients don't expect them."""
     config = camel_case(camel_case(body).get("generationConfig") or {})
     thinking = camel_case(config.get("thinkingConfig") or {})
     return bool(thinking.get("includeThoughts"))

@@ -24,7 +24,7 @@ _PATH = re.compile(r"/\w+/interactions(?:/|$)")
 
 
 class InteractionsAPI(ClientAPI):
-    """An interaction that is not stored: the client sends the whole conversation each time."""
+    """Google's Interactions API without storage: the client sends the whole conversation each time."""
 
     endpoints = (APIEndpoint("/{version}/interactions", "v1_"),)
     adapter = "interactions"

@@ -69,7 +69,7 @@ class ChatAPI(ClientAPI):
 
 
 def _with_effort(request: ClientRequest, thinking: Any) -> ClientRequest:
-    """Returns the request with Kimi's switch for thinking as an effort, which other providers know."""
+    """Returns the request with Kimi's thinking switch converted to an effort, which other providers support."""
     options = request.parsed.options
     kind = thinking.get("type") if isinstance(thinking, Mapping) else None
     if kind not in ("enabled", "disabled") or options.reasoning_effort is not None:
@@ -155,7 +155,7 @@ class ResponsesAPI(ClientAPI):
 
 
 def _without(value: Any, member: str) -> Any:
-    """Returns an object or a list without a member."""
+    """Returns an object or a list without a field."""
     match value:
         case Mapping():
             return {name: inner for name, inner in value.items() if name != member}

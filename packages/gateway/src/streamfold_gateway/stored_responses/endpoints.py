@@ -1,7 +1,7 @@
 """Endpoints of stored responses: https://platform.openai.com/docs/api-reference/responses.
 
-The items that a request refers to are written into its input, and the members that say how it is stored are removed.
-Then it is answered as any other request.
+A request's references are replaced by the stored items, and its storage options are removed. Then the request is
+handled like any other request.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _logger = logging.getLogger("streamfold.gateway")
 
 
 class StoredResponses:
-    """Answers the requests of the Responses API, and stores the responses.
+    """Handles requests of the Responses API, and stores the responses.
 
-    Responses are stored unless a request says `store: false`. With `store: true` or `background: true` they continue
-    when their client has left; any other is cancelled then.
+    Responses are stored unless a request has `store: false`. Responses with `store: true` or `background: true`
+    continue after their client has disconnected; other responses are cancelled.
     """
 
     def __init__(self, handler: RequestHandler, background: AppTaskGroup, responses: ResponseStore) -> None:
@@ -71,7 +71,7 @@ class StoredResponses:
         ]
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers one request. A failure of the store is a 503."""
+        """Handles one request. If the store fails, the response is a 503."""
 
         async def guarded(incoming: IncomingRequest) -> None:
             try:
@@ -93,7 +93,7 @@ class StoredResponses:
     async def _begun(
         self, incoming: IncomingRequest, body: RequestBodyJSON
     ) -> tuple[RoutedRequest, BackgroundResponse] | None:
-        """Answers a request, or returns a response that is going to be made without its client."""
+        """Handles a request, or returns a response that continues without its client."""
         payload = body.value
         if not isinstance(payload, dict) or (
             payload.get("store") is False and not any(payload.get(name) for name in _OURS)
@@ -128,7 +128,7 @@ class StoredResponses:
     async def _running_for(
         self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
     ) -> tuple[RoutedRequest, BackgroundResponse]:
-        """Returns a response that is going to be made without its client. Mistakes in the request are raised."""
+        """Returns a response that continues without its client. Raises errors of the request."""
         request = replace(await self._handler.parse(incoming, body), stream=True)
         routed = self._handler.route(replace(incoming, log=replace(incoming.log)), request)
         head = {"id": kept.id, "created_at": request.created, "model": request.model, "status": "queued"}
@@ -136,7 +136,7 @@ class StoredResponses:
         return routed, BackgroundResponse(self._responses, self._memory, kept, about)
 
     async def _expand(self, body: RequestBodyJSON, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
-        """Writes the items that a request refers to into its body. Returns the request's own items."""
+        """Replaces the references in a request's body by the stored items. Returns the request's own items."""
         conversation = ReferenceResolver(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(payload.get("input")))
@@ -153,7 +153,7 @@ class StoredResponses:
     async def _detached(
         self, incoming: IncomingRequest, routed: RoutedRequest, running: BackgroundResponse, size: int
     ) -> None:
-        """Starts a task that makes the response, and serves its client meanwhile."""
+        """Starts a task that completes the response, and serves its client meanwhile."""
         meter: Meter | None = None
         try:
             meter = await self._handler.reserve(incoming, routed)  # a request beyond the limits is not queued
@@ -199,7 +199,7 @@ class StoredResponses:
             del self._running[running.kept.id]
 
     async def _watch(self, running: BackgroundResponse) -> None:
-        """Cancels the response if another process asks for it."""
+        """Cancels the response if another process requests that."""
         wanted = None
         while wanted is None:
             await anyio.sleep(_WATCH)
@@ -260,7 +260,7 @@ class StoredResponses:
         await incoming.response.send_json(200, kept.response, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
-        """Asks the process that makes a response to cancel it, and waits for some seconds."""
+        """Requests cancellation from the process that runs a response, and waits for some seconds."""
         await self._responses.cancel(kept)
         for _ in range(_PATIENCE):
             await anyio.sleep(_POLL)
@@ -297,7 +297,7 @@ class StoredResponses:
         return kept
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
-        """Sends the events of a response to a client: those so far, and then new ones."""
+        """Sends the events of a response to a client: first the stored ones, then new ones."""
         headers, response = RESPONSES_API.headers(response_id), incoming.response
         response.stream_events(headers, self._handler.options.keepalive, RESPONSES_API.keep_alive)
         async with response.while_connected():
@@ -307,7 +307,7 @@ class StoredResponses:
                 await self._read(response, response_id, incoming.client.id, after)
 
     async def _read_along(self, running: BackgroundResponse, incoming: IncomingRequest, after: int) -> None:
-        """Sends the events of a response that this process makes."""
+        """Sends the events of a response that runs in this process."""
         response = incoming.response
         with running.followed(after) as follower:
             while events := await running.next_events(follower):
@@ -326,7 +326,7 @@ class StoredResponses:
             await response.write(b"", last=True)
 
     async def _read(self, response: ResponseStream, response_id: str, owner: str, after: int) -> None:
-        """Sends the events of a response that has ended, or that another process makes."""
+        """Sends the events of a response that has ended, or that runs in another process."""
         at, looks = after, 0
         while not response.ended:
             try:
@@ -349,6 +349,6 @@ class StoredResponses:
 
 
 def _number(value: object) -> int | None:
-    """Returns a whole number that is not negative, also from its digits; None for anything else."""
+    """Returns a non-negative integer, also from its digits; None for other values."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,4 +1,4 @@
-"""Records a response while it is made, in the background or with its client; memory limit; subscribers."""
+"""Records responses while they are written, with a memory limit and any number of subscribers."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ NO_EVENTS = "response_not_resumable: it is too long to keep its events"
 
 
 class Recorder:
-    """Records a response while it is made.
+    """Records a response while it is written.
 
     Args:
-        kept: the response before it has begun.
-        about: members of the response that say how it is stored.
+        kept: the response before its first event.
+        about: fields of the response object that describe how it is stored.
 
     Attributes:
-        serializer: writes the answer; None before it has begun.
+        serializer: serializes the response; None before its first event.
         events: the events in memory.
-        held: their size in bytes.
-        chars, pieces: the length of the text so far, and the number of its pieces.
-        waits: whether it can wait for memory, because it is completed without its client.
-        stuck: whether it waits for a subscriber that reads slowly.
-        resumable: whether the events are stored.
+        held: the size of these events in bytes.
+        chars, pieces: the length of the text so far, and the number of its fragments.
+        waits: true if the response can wait for memory, because it is completed without its client.
+        stuck: true if the response waits for a subscriber that reads slowly.
+        resumable: true if the events are stored.
         state: the JSON of the response so far, as a part of an event.
-        over: whether the event that ends it has been written.
+        over: true if the final event has been written.
     """
 
     waits = False
@@ -75,7 +75,7 @@ class Recorder:
         return self.serializer
 
     def note(self, event: SerializedEvent) -> None:
-        """Takes an event that has been written."""
+        """Records an event that has been written."""
         if self.over:
             return
         if event.state:
@@ -90,11 +90,11 @@ class Recorder:
             self.forget_events()
 
     def close(self) -> None:
-        """Removes it from the memory limit."""
+        """Removes the response from the memory limit."""
         self._memory.remove(self)
 
     def forget_events(self) -> None:
-        """Drops the events: only the response is stored from now on."""
+        """Drops the events, so that only the response is stored from now on."""
         self.resumable = False
         self._release()
 
@@ -103,17 +103,17 @@ class Recorder:
         return self.resumable
 
     def wake(self) -> None:
-        """Checks whether it may continue."""
+        """Checks whether the response may continue."""
 
     @property
     def weight(self) -> int:
-        """Its bytes in memory: events and, if it is completed without its client, the answer so far."""
+        """The size in memory: events and, if the response is completed without its client, the output so far."""
         gathered = _GATHERED * (self.chars + _PIECE * self.pieces) + _WRITTEN * self.chars
         return self.held + (gathered if self.waits else 0)
 
     @property
     def may_wait(self) -> bool:
-        """True if it waits when the memory is used up."""
+        """True if the response pauses when the memory limit is reached."""
         return self.waits and not self.over and self.weight > _SMALL
 
     def _count(self, more: int) -> None:
@@ -129,10 +129,10 @@ class Recorder:
 
 
 class AttachedRecorder(Recorder):
-    """Records a response that is stored when it is complete, and cancelled when its client disconnects."""
+    """Records a response that is stored when complete, and cancelled when its client disconnects."""
 
     async def save(self) -> str:
-        """Stores the response. Returns a warning for the client; "" if all of it is stored."""
+        """Stores the response. Returns a warning for the client; "" if the response and its events are stored."""
         streamed = self.kept.resumable
         try:
             for _ in range(2):
@@ -145,10 +145,11 @@ class AttachedRecorder(Recorder):
 
 
 class RecorderMemory:
-    """The memory that all responses may take while they are made.
+    """The memory limit for all responses in progress together.
 
-    The largest ones drop their events first. If that is not enough, responses without a client stop reading from their
-    providers, all but the first, until memory is free. So together they take the limit, one answer, and a little each.
+    When the limit is reached, the largest responses drop their events first. Then responses without a client pause,
+    except the oldest, until memory is free. The total is thus bounded by the limit, plus one response, plus a small
+    amount for each other response.
 
     Args:
         size: the limit in bytes.
@@ -172,7 +173,7 @@ class RecorderMemory:
             self.wake()
 
     def count(self, making: Recorder, more: int) -> None:
-        """Adds bytes of events, and drops events where the limit is passed."""
+        """Adds the size of events, and drops events above the limit."""
         making.held += more
         if making not in self._making:
             return
@@ -208,7 +209,7 @@ class Subscriber:
     """A reader of the events of a running response.
 
     Attributes:
-        at: the number of the last event that it has received.
+        at: the number of the last event that the reader has received.
     """
 
     def __init__(self, at: int) -> None:
@@ -259,19 +260,19 @@ class BackgroundResponse(Recorder):
         self.done = False
 
     async def begin(self) -> bool:
-        """Stores the response before its answer begins. Returns whether it is stored."""
+        """Stores the response before its first event. Returns whether it is stored."""
         self._not_stored = not await self._put(self.state_of(self.kept.response), [], ended=False)
         return not self._not_stored
 
     def close(self) -> None:
-        """Removes it from the memory limit, and frees its memory as soon as it is not used any more."""
+        """Removes the response from the memory limit, and frees its memory when it is no longer used."""
         super().close()
         self._closed = True
         self._free_unused()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Keeps its memory inside the block, even if it is closed meanwhile."""
+        """Keeps the memory of the response inside the block, even if the response is closed meanwhile."""
         self._users += 1
         try:
             yield
@@ -291,7 +292,7 @@ class BackgroundResponse(Recorder):
     # --- for who makes it ---------------------------------------------------------------------------------------------
 
     def note(self, event: SerializedEvent) -> None:
-        """Takes an event that has been written."""
+        """Records an event that has been written."""
         if self.over:
             return
         self._last = event.number
@@ -336,11 +337,11 @@ class BackgroundResponse(Recorder):
 
     @property
     def started(self) -> bool:
-        """True if the response has begun."""
+        """True if the response has an event."""
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Waits while the memory is used up. The events themselves come by `note`."""
+        """Pauses while the memory limit is reached. The events themselves arrive by `note`."""
         while not self.done:
             blocked, self.blocked = self.blocked, not self.resumable and self.held > _BACKLOG
             if self.blocked and not blocked:
@@ -354,7 +355,7 @@ class BackgroundResponse(Recorder):
         """Does nothing: those who wait for the response learn its end from `done`."""
 
     async def save_continuously(self) -> None:
-        """Stores events as they come, until it is cancelled."""
+        """Stores events as they arrive, until it is cancelled."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
@@ -363,7 +364,7 @@ class BackgroundResponse(Recorder):
     # --- its end ------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
-        """Ends it with an error before it has begun."""
+        """Ends the response with an error before its first event."""
         if self.about["background"]:
             info = refusal.info
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
@@ -374,7 +375,7 @@ class BackgroundResponse(Recorder):
         self._notify()
 
     async def fail(self, info: ErrorInfo) -> None:
-        """Ends it with an error, if it has not ended."""
+        """Ends the response with an error, if it has not ended."""
         if self.serializer is not None:
             self.serializer.feed(Failure(info))
         elif self.refused is None:
@@ -382,7 +383,7 @@ class BackgroundResponse(Recorder):
         await self.save()
 
     async def cancel(self) -> None:
-        """Cancels it, and closes the connection to the provider. The output so far is stored."""
+        """Cancels the response, and closes the connection to the provider. The output so far is stored."""
         if self.serializer is not None:
             self.serializer.cancel()
         elif self.refused is None:
@@ -391,7 +392,7 @@ class BackgroundResponse(Recorder):
         await self.save()
 
     async def forget(self) -> None:
-        """Cancels it, and stores nothing of it."""
+        """Cancels the response without storing it."""
         self.forgotten = True
         await self.cancel()
 
@@ -402,7 +403,7 @@ class BackgroundResponse(Recorder):
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
     async def save(self) -> str:
-        """Stores the events so far and passes them to subscribers, who get `storage_warning` too."""
+        """Stores the events so far and passes them to subscribers, who also get `storage_warning`."""
         async with self._saving:
             while (last := self._last) > self._told:
                 state = self.state
@@ -429,7 +430,7 @@ class BackgroundResponse(Recorder):
             self.storage_warning = NO_EVENTS
 
     async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
-        """Stores the response without its events, or that it is too long to be stored."""
+        """Stores the response without its events, or the fact that it is too long to be stored."""
         self.forget_events()
         await self._delete()
         if fits and await self._put(state, [], ended=True):
@@ -447,13 +448,13 @@ class BackgroundResponse(Recorder):
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response as far as it is stored."""
+        """The response as last stored."""
         read: dict[str, Any] = json.loads(str(self._shown, "utf-8")) if self._shown else self.kept.response
         return read
 
     @contextmanager
     def followed(self, after: int) -> Iterator[Subscriber]:
-        """Yields a subscriber to the events behind a number."""
+        """Yields a subscriber to the events after a number."""
         follower = Subscriber(after)
         self._followers.add(follower)
         try:
@@ -466,7 +467,7 @@ class BackgroundResponse(Recorder):
             self.wake()
 
     async def next_events(self, follower: Subscriber) -> list[StoredEvent]:
-        """Returns the next events for a subscriber, once there are some; none at the end."""
+        """Waits for the next events of a subscriber and returns them; empty at the end."""
         while True:
             found, size = list[StoredEvent](), 0
             for event in self._behind(follower.at):
@@ -483,7 +484,7 @@ class BackgroundResponse(Recorder):
         return self.done and event.number == self._last
 
     async def until_done(self) -> None:
-        """Waits for the end."""
+        """Waits for the end of the response."""
         while not self.done:
             await self._changed.wait()
 
@@ -505,6 +506,6 @@ class BackgroundResponse(Recorder):
         self.wake()
 
     def wake(self) -> None:
-        """Checks whether it may continue, and so do its subscribers."""
+        """Checks whether the response and its subscribers may continue."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

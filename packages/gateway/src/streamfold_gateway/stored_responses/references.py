@@ -1,4 +1,4 @@
-"""Writes what a request refers to into its input: the conversation that it continues, and items by their ids."""
+"""Replaces the references in a request by stored items: the conversation that it continues, and items by id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a seri
 
 
 def not_found(response_id: str) -> HTTPError:
-    """Returns the error for a response that does not exist or has another owner."""
+    """Returns the error for a response that doesn't exist or has another owner."""
     return http_error(404, f"there is no response {response_id[:200]!r} here: it has expired, or was never kept")
 
 
@@ -32,7 +32,7 @@ def input_items(given: Any) -> list[Any]:
 
 
 def listed_item(item: Any, item_id: str) -> dict[str, Any]:
-    """Returns an input item as the API lists it: with an id, and its text as a part."""
+    """Returns an input item in the format of the API's list: with an id, and its text as a part."""
     made = {"id": item_id, "type": "message", **item} if isinstance(item, Mapping) else {"id": item_id}
     if made.get("type") == "message" and isinstance(text := made.get("content"), str):
         kind = "output_text" if made.get("role") == "assistant" else "input_text"
@@ -45,7 +45,7 @@ class ReferenceResolver:
 
     Args:
         owner: the client.
-        user: the end user that they name.
+        user: the end user that the request names.
         count: called with the size of each reference before it is resolved; may raise HTTPError.
     """
 
@@ -58,10 +58,10 @@ class ReferenceResolver:
         self._count = count
 
     async def earlier_items(self, response_id: str) -> list[Any]:
-        """Returns the items of a response and of all that it continues, inputs and outputs in their order.
+        """Returns the input and output items of a response and of all responses that it continues, in order.
 
         Raises:
-            HTTPError: one of them is not stored here, or has not ended; or they are too many together.
+            HTTPError: a response isn't stored here or hasn't ended, or the items are too large together.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id
@@ -83,10 +83,10 @@ class ReferenceResolver:
         return [item for turn in reversed(turns) for item in turn]
 
     async def resolved(self, items: list[Any]) -> list[Any]:
-        """Returns items, with stored ones in place of references. References to unknown items stay.
+        """Returns items with references replaced by stored items. References to unknown items are unchanged.
 
         Raises:
-            HTTPError: they are too many together.
+            HTTPError: the items are too large together.
         """
         outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
         sizes: dict[str, int] = {}
@@ -112,7 +112,7 @@ class ReferenceResolver:
 
 @contextmanager
 def _within_reason() -> Iterator[None]:
-    """Refuses what takes too long to read."""
+    """Raises an error if reading takes too long."""
     try:
         with anyio.fail_after(_PATIENCE):
             yield

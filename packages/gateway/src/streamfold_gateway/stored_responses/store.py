@@ -39,7 +39,7 @@ class StoredEvent:
 
     Attributes:
         number: its `sequence_number`.
-        data: as it is written to clients, with the comments before it.
+        data: the bytes that clients receive, with the comments before the event.
     """
 
     number: int
@@ -53,7 +53,7 @@ class StoredEvent:
 
 
 def cut_events(data: bytes, last: int) -> Iterator[StoredEvent]:
-    """Yields the events in consecutive events of which the last one has that number."""
+    """Yields the single events of joined event data whose last event has the given number."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
         if block.startswith(b"event: "):
@@ -68,12 +68,12 @@ def cut_events(data: bytes, last: int) -> Iterator[StoredEvent]:
 def interrupted_response(
     response: Mapping[str, Any], events: Iterable[StoredEvent], status: str, **members: Any
 ) -> tuple[dict[str, Any], StoredEvent]:
-    """Returns a response that broke off, as far as it is known, and an event that ends it.
+    """Returns an interrupted response with the output received so far, and its final event.
 
-    Items that had not ended are `incomplete`, so that none of them, such as a call, looks complete.
+    Unfinished items are `incomplete`, so that an unfinished tool call never looks complete.
 
     Args:
-        members: what else there is to say of the end.
+        members: additional fields that describe the end.
     """
     known = list(events)
     ended = {**response, "status": status, "output": _output_so_far(known), **members}
@@ -83,7 +83,7 @@ def interrupted_response(
 
 
 def _output_so_far(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """Returns the items that have begun, as far as they are known."""
+    """Returns the items that have begun, with their content so far."""
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()
     texts: dict[tuple[Any, ...], list[str]] = {}
@@ -136,13 +136,13 @@ class StoredResponse:
     """A response with the items of its request.
 
     Attributes:
-        owner: the key that it belongs to.
-        user: the end user that it belongs to, as `named_end_user` returns it.
+        owner: the key that owns the response.
+        user: the end user that owns the response, as returned by `named_end_user`.
         items: the input items of its request.
         previous: the response whose conversation it continues.
-        response: the object of the API so far.
-        resumable: whether its events are stored too.
-        last: the event that ends it, if the process that made it is gone.
+        response: the API's response object so far.
+        resumable: true if its events are stored too.
+        last: the final event, if the process that ran the response is gone.
     """
 
     id: str
@@ -156,7 +156,7 @@ class StoredResponse:
 
     @property
     def ended(self) -> bool:
-        """True if it has ended."""
+        """True if the response has ended."""
         return self.response["status"] in FINAL
 
 
@@ -164,10 +164,10 @@ class ResponseStore:
     """Stores responses. All methods raise StoreError.
 
     Args:
-        size: bytes of all responses together.
+        size: maximum size of all responses together, in bytes.
 
     Attributes:
-        most: the limit in bytes of one state, and of the events of one response.
+        most: the limit in bytes for a response object, and for the events of a response.
     """
 
     def __init__(self, store: Store, size: int) -> None:
@@ -184,11 +184,11 @@ class ResponseStore:
         ended: bool,
         head: bool = True,
     ) -> bool:
-        """Stores a response, or what is new of it. Returns whether it is stored.
+        """Stores a response, or its changes. Returns whether they are stored.
 
         Args:
-            state: the JSON of the response; empty if there is nothing new of it.
-            events: further events in their order.
+            state: the JSON of the response; empty if it hasn't changed.
+            events: additional events, in order.
             head: also store the request's own items.
         """
         values: dict[str, bytes] = {}
@@ -206,10 +206,10 @@ class ResponseStore:
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
 
     async def get(self, response_id: str, owner: str, user: str | None = None) -> StoredResponse | None:
-        """Returns a response of this owner; None if there is none.
+        """Returns a response of this owner; None if it doesn't exist.
 
         Args:
-            user: the end user that it must belong to; None: any.
+            user: the end user that must own the response; None: any.
         """
         if not _ID.fullmatch(response_id):
             return None
@@ -234,13 +234,13 @@ class ResponseStore:
         return replace(kept, response=ended, last=last)
 
     async def response_of(self, item_id: str, owner: str) -> str | None:
-        """Returns the id of the owner's response that has an item; None if there is none."""
+        """Returns the id of the owner's response that contains an item; None if no response does."""
         name = f"{_ITEM}{item_id}"
         found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
         return found[name].decode() if name in found else None
 
     async def events(self, kept: StoredResponse, after: int = -1) -> list[StoredEvent]:
-        """Returns the events of a response with a higher number."""
+        """Returns the events of a response after a number."""
         parts = await self.store.parts(kept.owner, kept.id, f"event/{after:012}" if after >= 0 else "event/")
         found = [
             event
@@ -251,15 +251,17 @@ class ResponseStore:
         return [event for event in (*found, *([kept.last] if kept.last else [])) if event.number > after]
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Deletes a response. Returns whether there was one."""
+        """Deletes a response. Returns whether it existed."""
         return await self.store.delete(owner, response_id)
 
     async def cancel(self, kept: StoredResponse) -> None:
-        """Asks the process that makes a response to cancel it."""
+        """Requests cancellation from the process that runs a response."""
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
     async def pending_cancellation(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
-        """Returns how another process wants a response that is made here to end; None if none does."""
+        """Returns how another process wants to end a response that runs in this process; None if there is no such
+        request.
+        """
         cancelled = f"{kept.id}/cancelled"
         try:
             found = await self.store.get(kept.owner, [kept.id, cancelled])
@@ -281,7 +283,9 @@ class ResponseStore:
 
 
 async def _parsed(data: bytes) -> Any:
-    """Returns a stored value. Raises ValueError, also where it is nested too deeply: `json` would recurse until Python
-    stops it, and a finalizer that the garbage collector runs down there fails.
+    """Returns a parsed stored value. Raises ValueError for invalid or too deeply nested JSON.
+
+    The nesting is checked first: `json` would recurse until Python stops it, and a finalizer that the garbage collector
+    runs at that depth fails.
     """
     return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)
