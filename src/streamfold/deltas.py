@@ -1,7 +1,7 @@
-"""The content of an event, one fact per object: the interface between adapters and engine.
+"""Deltas, the interface between adapters and engine: each delta is one fact of an SSE event.
 
-The order of an event's deltas is reasoning, text, calls, usage, finish. Values are immutable by convention; a frozen
-dataclass would take three times as long to make.
+The deltas of an event are in the order reasoning, text, tool calls, usage, finish. Deltas are immutable by convention;
+a frozen dataclass would take three times as long to create.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .types import (
 
 @dataclass(slots=True)
 class TextDelta(PicklableSlots):
-    """Visible text: the next piece, or (`whole`) all of its part, or of the answer if it names no part."""
+    """Visible text: the next piece, or (`whole`) the complete text of its part or of the response."""
 
     text: str
     part: PartRef | None = None
@@ -35,7 +35,7 @@ class TextDelta(PicklableSlots):
 
 @dataclass(slots=True)
 class ReasoningDelta(PicklableSlots):
-    """Reasoning text. `""` means that the model reasoned and the text isn't shown."""
+    """Reasoning text. `""` means hidden reasoning."""
 
     text: str
     part: PartRef | None = None
@@ -53,14 +53,14 @@ class RefusalDelta(PicklableSlots):
 
 @dataclass(slots=True)
 class CallSummary(PicklableSlots):
-    """The final list of calls. Each is whole."""
+    """The final list of complete tool calls."""
 
     calls: list[ToolCallDelta]
 
 
 @dataclass(slots=True)
 class ItemSummary(PicklableSlots):
-    """The final list of items, as the facts of each."""
+    """The final list of items, each as its deltas."""
 
     items: list[list[Delta]]
 
@@ -70,24 +70,24 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 @dataclass(slots=True)
 class BlockSummary(PicklableSlots):
-    """The final list of blocks, as the deltas of each under its index. Blocks that have arrived are skipped."""
+    """The final list of blocks, each as its deltas. Blocks that have already arrived are skipped."""
 
     blocks: list[tuple[int, list[Delta]]]
 
 
 @dataclass(slots=True)
 class Block(PicklableSlots):
-    """A content block begins.
+    """The start of a content block.
 
     Attributes:
         index: the server's key for the block, if usable.
-        value: the block as sent; the history gets a version of it.
+        value: the block as the server sent it.
         member: the member with the visible text.
-        call: the call of the block; its arguments count only if no piece brings others.
-        write: puts a delivered call into a copy of the block, for the history.
-        held: whether the call is the client's is known only at the end: see `RanOnServer`.
-        whole: the block is complete, and no `BlockEnd` follows.
-        join: makes the block of its members, for the history; the lists that grew are among them as they grew.
+        call: the tool call of the block; its arguments count only if no `BlockPiece` has arguments.
+        write: writes a delivered tool call into a copy of the block, for the history.
+        held: true if only the end of the response shows who runs the tool call: see `RanOnServer`.
+        whole: true if the block is complete and no `BlockEnd` follows.
+        join: creates the block for the history from its members, including lists that grew.
     """
 
     index: int | None
@@ -103,15 +103,14 @@ class Block(PicklableSlots):
 
 @dataclass(slots=True)
 class BlockPiece(PicklableSlots):
-    """A block grows.
+    """More content for a block.
 
     Attributes:
-        index: the key of the block; None: the block that was opened last.
-        kind: the kind of block that takes the piece. It is ignored for another block.
+        index: the key of the block; None: the newest block.
+        kind: the kind of the block. The piece is ignored if the block has another kind.
         how: "append" to its text, "json" to the JSON text of its value, "path" for a `PathValue`, "add" to a
-            list (a text among other content is shown), "call" for a `ToolCallDelta` that says more of the call, or
-            "set".
-        opens: the block to open if no open one takes the piece.
+            list (text is shown), "call" for a `ToolCallDelta` with more of the tool call, or "set".
+        opens: the block to start if no open block fits.
     """
 
     index: int | None
@@ -124,7 +123,7 @@ class BlockPiece(PicklableSlots):
 
 @dataclass(slots=True)
 class BlockEnd(PicklableSlots):
-    """A block is complete; without an index, the last one, or the open call (`call`)."""
+    """The end of a block; without an index, of the newest block, or of the open tool call (`call`)."""
 
     index: int | None
     call: bool = False
@@ -132,7 +131,7 @@ class BlockEnd(PicklableSlots):
 
 @dataclass(slots=True)
 class RanOnServer(PicklableSlots):
-    """The server ran a call itself: the newest one with this id, or without an id, this name."""
+    """The server ran a tool call itself: the newest one with this id, or with this name if the id is empty."""
 
     id: str | None
     name: str | None
@@ -140,18 +139,18 @@ class RanOnServer(PicklableSlots):
 
 @dataclass(slots=True)
 class MessageStart(PicklableSlots):
-    """A message begins. First of its event's deltas; allowed once."""
+    """The start of a message: the first delta of its event, and allowed only once."""
 
     id: str | None
 
 
 @dataclass(slots=True)
 class UsageUpdate(PicklableSlots):
-    """Members of the usage object, each of which replaces its earlier value. Null replaces nothing.
+    """Members of the usage object, which replace earlier values. Null doesn't replace a value.
 
     Attributes:
-        read: makes a `Usage` of all members, when it is needed.
-        whole: replaces all earlier members.
+        read: creates a `Usage` from all members when it is needed.
+        whole: true if this object replaces all earlier members.
     """
 
     members: Mapping[str, Any]
@@ -161,14 +160,14 @@ class UsageUpdate(PicklableSlots):
 
 @dataclass(slots=True)
 class ServedBy(PicklableSlots):
-    """The server continues the answer with another model."""
+    """The server continues the response with another model."""
 
     model: str
 
 
 @dataclass(slots=True)
 class ToolRequests(PicklableSlots):
-    """The server's count of requests of its tool. A later number replaces it."""
+    """The number of requests that the server made with its own tool. A later number replaces it."""
 
     kind: str
     number: int
@@ -176,11 +175,11 @@ class ToolRequests(PicklableSlots):
 
 @dataclass(slots=True)
 class Sequence(PicklableSlots):
-    """The event's sequence number, first of the event's deltas; or its id, the last of them.
+    """The event's sequence number (the first delta of the event), or the event's id (the last delta).
 
     Attributes:
-        number: only the Responses API sends one.
-        id: by which the server finds the rest of an answer; "" if this event has none. None on other APIs.
+        number: the sequence number; only the Responses API has one.
+        id: the id that the server accepts to resume a response; "" if this event has no id, None on other APIs.
     """
 
     number: int | None
@@ -189,7 +188,7 @@ class Sequence(PicklableSlots):
 
 @dataclass(slots=True)
 class Meta(PicklableSlots):
-    """The id, model and time of the answer, as sent. The first usable value of each counts."""
+    """The id, model and time of the response. The first valid value of each counts."""
 
     id: str | None = None
     model: str | None = None
@@ -206,7 +205,7 @@ class Warn(PicklableSlots):
 
 @dataclass(slots=True)
 class Failure(PicklableSlots):
-    """The server reports an error. `reason`: as a finish reason, which replaces an earlier one."""
+    """An error of the server. `reason` is its finish reason, which replaces an earlier one."""
 
     info: ErrorInfo
     body: Any = None
@@ -220,11 +219,12 @@ def unknown_finish(raw: str) -> Warn:
 
 @dataclass(slots=True)
 class Finish(PicklableSlots):
-    """Why the model stopped. Usage, another reason, or late calls may follow; `more`: text and calls usually do.
+    """The finish reason. Usage, another finish reason or late tool calls may follow; after `more`, text and tool calls
+    usually do.
 
     Attributes:
-        continues: the answer continues in the response to another request; `reason` is "unknown".
-        drops_calls: the answer was ended from outside, so that none of its calls is delivered.
+        continues: the response continues in another HTTP request; `reason` is "unknown".
+        drops_calls: the response was stopped from outside, so no tool calls are delivered.
     """
 
     reason: FinishReason
@@ -235,20 +235,20 @@ class Finish(PicklableSlots):
 
     @property
     def cut(self) -> bool:
-        """True if the answer was truncated, which no later reason changes."""
+        """True if the response was truncated; a later finish reason doesn't change that."""
         return is_truncated(self.reason)
 
 
 @dataclass(slots=True)
 class StreamEnd(PicklableSlots):
-    """The server declares the end of the stream. `needs_finish`: without a finish reason the answer is incomplete."""
+    """The explicit end of the stream. With `needs_finish`, a response without a finish reason is incomplete."""
 
     needs_finish: bool = False
 
 
 @dataclass(slots=True)
 class StopSequenceHit(PicklableSlots):
-    """The answer ends at a stop sequence that could not be sent to the model."""
+    """The response ends at a stop sequence that could not be sent to the model."""
 
     text: str
 

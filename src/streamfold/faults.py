@@ -1,11 +1,13 @@
-"""Faults between a provider and its caller, as values: `reset(after_events=3)`, `status(429, times=2)`.
+"""Faults of a connection or a server, as values for tests: `reset(after_events=3)`, `status(429, times=2)`.
 
-`ReplayTransport(..., faults=[...])` and the replay server inject them into recordings, and
-`FaultTransport(transport, faults)` into live answers. They are deterministic, and nothing here waits or does I/O.
+`ReplayTransport(..., faults=[...])` and the replay server inject faults into recordings, and
+`FaultTransport(transport, faults)` injects them into live responses. Faults are deterministic, and this module does no
+I/O.
 
-A place in an answer is `after_bytes` or `after_events` (events that have data; comments don't count), by default the
-beginning of the body. A place that an answer doesn't reach has no effect. Events are numbered from 1. Of several faults
-each counts what the ones before it have left. Names are in lower case because a list of faults reads as what happens.
+`after_bytes` or `after_events` sets the position of a fault in the body (SSE events with data count, comments don't);
+the default is the start of the body. Events are numbered from 1. A position beyond the end of the body has no effect.
+Each fault in a list applies to the result of the faults before it. Names are in lower case so that a list of faults
+reads as a description.
 """
 
 from __future__ import annotations
@@ -46,13 +48,13 @@ Ending: TypeAlias = Literal["end", "cut", "reset"]
 
 
 class BodyStep(NamedTuple):
-    """The next thing that happens to a body.
+    """The next step of a response body.
 
     Attributes:
-        delay: seconds to wait before; may be infinite.
-        data: the bytes after it; may be empty.
-        ending: how the body ends here: complete ("end"), closed without its last chunk ("cut"), or by a reset of the
-            connection ("reset").
+        delay: seconds to wait before the step; may be infinite.
+        data: the bytes after the delay; may be empty.
+        ending: how the body ends after this step: complete ("end"), closed without its last chunk ("cut"), or by a
+            connection reset ("reset").
     """
 
     delay: float
@@ -61,10 +63,10 @@ class BodyStep(NamedTuple):
 
 
 class Filter(Protocol):
-    """Replaces the steps of a body, one by one. Holds back at most the event that it changes."""
+    """Replaces the steps of a body, one by one. At most one changed event is held back."""
 
     def feed(self, step: BodyStep) -> Iterable[BodyStep]:
-        """Returns the steps that replace this one."""
+        """Returns the steps that replace this step."""
         ...
 
 
@@ -80,7 +82,7 @@ class Chain:
         self.ended: Ending | None = None
 
     def feed(self, step: BodyStep) -> list[BodyStep]:
-        """Returns the steps that replace this one; none after an ending."""
+        """Returns the steps that replace this step; empty after the end."""
         steps = [] if self.ended else [step]
         for each in self._filters:
             steps = [made for taken in steps for made in each.feed(taken)]
@@ -92,7 +94,7 @@ class Chain:
 
 
 class Insert:
-    """Inserts steps at a place: by default before the first byte."""
+    """Inserts steps at a position, by default before the first byte."""
 
     def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
         self._steps = list(steps)
@@ -119,7 +121,7 @@ class Insert:
             yield BodyStep(delay, step.data[place:], step.ending)
 
     def _place(self, data: bytes) -> int | None:
-        """Returns where in these bytes the place is; None if it comes later."""
+        """Returns the position of the fault in these bytes; None if it comes later."""
         if self._bytes is not None:
             if self._bytes <= len(data):
                 return self._bytes
@@ -187,10 +189,10 @@ _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lo
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Fault:
-    """A fault of an answer.
+    """A fault of a response.
 
     Attributes:
-        times: how many answers of a transport or server have it, the first ones; None: all.
+        times: the number of responses with the fault, beginning with the first response; None: all.
     """
 
     times: PositiveCount | None = None
@@ -199,7 +201,7 @@ class Fault:
         check_members(self)
 
     def filters(self) -> list[Filter]:
-        """Returns the filters that change the body of one answer."""
+        """Returns the filters that change the body of one response."""
         return []
 
     def __repr__(self) -> str:
@@ -227,9 +229,9 @@ class _Placed(Fault):
 class cut_after(Fault):
     """The connection is closed after a number of `bytes` or `events`, without the last chunk of the body.
 
-    A caller gets `IncompleteStreamError` with the partial answer and no calls; after the finish reason the answer, with
-    the warning `interrupted_after_finish`; before the first chunk the request is retried. httpx raises
-    `RemoteProtocolError`.
+    A caller gets `IncompleteStreamError` with the partial response and no tool calls. After the finish reason a caller
+    gets the response, with the warning `interrupted_after_finish`. Before the first chunk the request is retried. httpx
+    raises `RemoteProtocolError`.
     """
 
     bytes: Count | None = None
@@ -246,9 +248,9 @@ class cut_after(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class reset(_Placed):
-    """The connection is reset: over TCP by a real RST, in a process by `httpx.ReadError`.
+    """The connection is reset: over TCP by a real RST, within a process by `httpx.ReadError`.
 
-    A caller gets what `cut_after` gives.
+    A caller gets the same as from `cut_after`.
     """
 
     def filters(self) -> list[Filter]:
@@ -257,18 +259,18 @@ class reset(_Placed):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class hang_up(Fault):
-    """The connection is closed without an answer. httpx raises `RemoteProtocolError`.
+    """The connection is closed without a response. httpx raises `RemoteProtocolError`.
 
-    A caller gets `APIConnectionError`, after the retries.
+    A caller gets `APIConnectionError` after the retries.
     """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class stall(_Placed):
-    """Nothing is sent for a number of seconds, by default for ever; then the answer continues.
+    """The response pauses for a number of seconds, by default forever.
 
-    A caller whose timeout ends gets `APITimeoutError`: of the phase `read` after the first event, `first_event` before
-    it (after the retries), or `total`.
+    If a timeout ends meanwhile, a caller gets `APITimeoutError` with the phase `read` after the first event,
+    `first_event` before it (after the retries), or `total`.
     """
 
     seconds: Annotated[float, Field(ge=0)] = math.inf
@@ -281,8 +283,8 @@ class stall(_Placed):
 class slow(Fault):
     """Every piece of the body is delayed by a number of seconds, and the headers by `head` seconds.
 
-    A caller waits longer. The timeout `read` is for a single wait, `first_event` counts from the request, `total` for
-    all of it.
+    The timeout `read` applies to a single wait, `first_event` to the time since the request, and `total` to the
+    whole response.
     """
 
     seconds: Seconds = 0.0
@@ -294,10 +296,10 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """Comments, as servers send them to keep a connection alive: `count` of them, each after a number of seconds.
+    """SSE comments that keep a connection open: `count` comments, each after a number of seconds.
 
-    A caller doesn't see them. If nothing else comes for the timeout `stall`, or before the first event `first_event`,
-    it gets `APITimeoutError`.
+    A caller doesn't see comments. If only comments arrive, the timeout `stall` (before the first event: `first_event`)
+    raises `APITimeoutError`.
     """
 
     comment: Annotated[str, Field(pattern=r"^[^\r\n]*$")] = "keep-alive"
@@ -310,10 +312,10 @@ class keepalive(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
-    """Foreign bytes or text; by default the web page of a proxy.
+    """Foreign bytes or text in the body; by default the web page of a proxy.
 
-    At the beginning of the body a caller gets `ProtocolError`, which shows the first bytes. Between events they
-    are skipped with the warning `malformed_event`, and the answer is complete; inside an event they break it.
+    At the start of the body a caller gets `ProtocolError` with the first bytes. Between events the text is skipped with
+    the warning `malformed_event`, and the response is complete. Inside an event the text destroys the event.
     """
 
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
@@ -339,10 +341,10 @@ class _Edited(Fault):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class drop(_Edited):
-    """These events are lost: `drop(2)`, `drop([2, 5])`.
+    """Events are lost: `drop(2)`, `drop([2, 5])`.
 
-    Chat Completions doesn't show that one is missing: a caller gets the rest, and `call.error` if a call lost a part of
-    its arguments. Without the last event it gets `IncompleteStreamError`.
+    A caller gets the remaining events, because events of Chat Completions have no numbers. `call.error` is set for a
+    tool call that lost a part of its arguments. Without the last event a caller gets `IncompleteStreamError`.
     """
 
     def filters(self) -> list[Filter]:
@@ -351,10 +353,10 @@ class drop(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class duplicate(_Edited):
-    """These events are sent again, `copies` times.
+    """Events are repeated, `copies` times.
 
-    If events are not numbered (Chat Completions), a copy can't be recognised: a caller gets the text twice, and
-    `call.error` for repeated arguments.
+    On Chat Completions, whose events have no numbers, a caller gets the text twice, and `call.error` for repeated
+    arguments.
     """
 
     copies: PositiveCount = field(default=1, kw_only=True)
@@ -365,9 +367,9 @@ class duplicate(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class corrupt(_Edited):
-    """One byte of each of these events, chosen by `seed`, is replaced by one that is not UTF-8.
+    """One byte of each event, chosen by `seed`, is replaced by a byte that isn't valid UTF-8.
 
-    In a text, a caller gets U+FFFD and the warning `invalid_utf8`; if it breaks the JSON, `ProtocolError`.
+    A caller gets U+FFFD in the text and the warning `invalid_utf8`, or `ProtocolError` if the JSON is invalid.
     """
 
     seed: int = field(default=0, kw_only=True)
@@ -385,9 +387,10 @@ class corrupt(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class truncate_json(_Edited):
-    """The second half of the payload of these events is missing.
+    """The second half of an event's data is missing.
 
-    A caller gets `ProtocolError`; after the finish reason the answer, with the warning `malformed_event`.
+    A caller gets `ProtocolError`. After the finish reason a caller gets the response, with the warning
+    `malformed_event`.
     """
 
     def filters(self) -> list[Filter]:
@@ -396,15 +399,15 @@ class truncate_json(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class status(Fault):
-    """The request is refused with this status and an error in OpenAI's format: `status(429, retry_after=1, times=2)`.
+    """The request fails with this status and an error in OpenAI's format: `status(429, retry_after=1, times=2)`.
 
-    A caller gets the error of the status (`RateLimitError`, `ServerError`, ...), if need be after the retries;
-    `retry_after` is honoured.
+    A caller gets the error for the status (`RateLimitError`, `ServerError`, ...). Temporary errors are retried first,
+    after `retry_after` seconds.
 
     Attributes:
-        retry_after: the header of this name, seconds.
-        message: of the error.
-        body: another body than the error, with `content_type`.
+        retry_after: the value of the header `retry-after`, in seconds.
+        message: the error message.
+        body: replaces the body with the error; its type is `content_type`.
     """
 
     code: Annotated[int, Field(ge=200, le=599)]
@@ -441,13 +444,13 @@ def _half(number: int, event: bytes) -> bytes:
 
 
 def read_fault(text: str) -> Fault:
-    """Reads a fault.
+    """Parses the text form of a fault.
 
     >>> read_fault("stall(2.5, after_events=1)")
     stall(after_events=1, seconds=2.5)
 
     Raises:
-        ConfigError: the text is not a fault; the message has the allowed names.
+        ConfigError: the text isn't a fault; the message contains the allowed names.
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
@@ -476,13 +479,13 @@ def read_fault(text: str) -> Fault:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The faults of one answer.
+    """The faults of one response.
 
     Attributes:
-        replacement: is sent instead of the answer.
-        delay: seconds before its head.
+        replacement: the response to send instead.
+        delay: seconds before the headers.
         body: replaces the steps of the body.
-        changes_body: whether there is any fault of the body.
+        changes_body: true if any fault changes the body.
     """
 
     replacement: status | hang_up | None = None
@@ -492,12 +495,12 @@ class Injection:
 
 
 class Injector:
-    """Returns the faults of one answer after the other.
+    """Assigns faults to consecutive responses.
 
-    A fault that replaces an answer (`status`, `hang_up`) leaves the others for the next one.
+    A fault that replaces a response (`status`, `hang_up`) leaves the other faults to the next response.
 
     Raises:
-        ConfigError: `faults` contains something else.
+        ConfigError: `faults` contains another type.
     """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
@@ -508,7 +511,7 @@ class Injector:
         self._happened = [0] * len(given)
 
     def next(self) -> Injection:
-        """Returns the faults of the next answer."""
+        """Returns the faults of the next response."""
         left = [
             (number, fault)
             for number, fault in enumerate(self._faults)

@@ -1,6 +1,7 @@
-"""`Middleware`: a model around another that changes requests, chunks, replies and errors.
+"""`Middleware`: a wrapper around a model that changes requests, chunks, replies and errors.
 
-Provisional: a minor version may change or remove a name without a deprecation."""
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ __all__ = [
 
 
 class Middleware(BaseChatModel):
-    """A model around another one. Override what you want to change; the rest passes through unchanged.
+    """A wrapper around a model. Override the methods that you need; the other methods pass everything through
+    unchanged.
 
         class Polite(Middleware):
             async def change_request(self, request: Request) -> Request:
@@ -45,11 +47,11 @@ class Middleware(BaseChatModel):
 
         model = Polite(Provider.from_config("kimi:kimi-k2.6"))
 
-    It is a `ChatModel`, so middleware can be stacked, and goes wherever a provider goes: into `Fallback`, `run_tools`,
-    `streamfold.sync.Provider`, the gateway.
+    Middleware is a `ChatModel`, so it can be stacked and used like a provider: in `Fallback`, `run_tools`,
+    `streamfold.sync.Provider` and the gateway.
 
     Attributes:
-        model: the inner model. `aclose` closes it.
+        model: the wrapped model, which `aclose` closes.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -57,37 +59,38 @@ class Middleware(BaseChatModel):
         self.model = model
 
     async def change_request(self, request: Request) -> Request:
-        """Returns the request to send. `dataclasses.replace` makes a changed copy. Called once for each answer.
+        """Returns the request to send; create a changed copy with `dataclasses.replace`. Called once for each response.
 
-        Any error that it raises goes to the caller, and nothing is sent.
+        If the method raises an error, nothing is sent and the caller gets the error.
         """
         return request
 
     def change_chunks(self, chunks: AsyncIterator[StreamChunk], request: Request) -> AsyncIterator[StreamChunk]:
         """Returns the chunks to deliver. Usually an async generator over `chunks`.
 
-        The finished chunk comes last, and has the calls.
+        The finished chunk comes last and contains the tool calls.
         """
         return chunks
 
     async def change_reply(self, reply: Reply, request: Request) -> Reply:
-        """Returns the reply to deliver, which should agree with the chunks. `dataclasses.replace` makes a changed copy.
+        """Returns the reply to deliver, which should match the chunks; create a changed copy with
+        `dataclasses.replace`.
 
-        Also called for the partial reply of an error, whose text is then that of the delivered chunks.
+        Also called for the partial reply of an error, which contains the text of the delivered chunks.
         """
         return reply
 
     async def change_error(self, error: APIError, request: Request) -> APIError:
-        """Returns the error to raise. `change_reply` was applied to its partial reply."""
+        """Returns the error to raise. Its partial reply has already been changed by `change_reply`."""
         return error
 
     @property
     def name(self) -> str:
-        """The name of the inner model."""
+        """The name of the wrapped model."""
         return self.model.name
 
     def facts(self) -> ModelInfo | None:
-        """Returns the endpoints of the inner model, which don't get requests unchanged."""
+        """Returns the endpoints of the wrapped model."""
         facts = get_model_info(self.model)
         return facts and replace(facts, changed=True, direct=None)
 
@@ -103,9 +106,9 @@ class Middleware(BaseChatModel):
 
 
 class _ChangedAnswer(WrappedAnswer):
-    """An answer that goes through a middleware.
+    """A response that passes through a middleware.
 
-    The request is prepared at once, so that its mistakes are raised where it is made; and once more if it is changed.
+    The request is validated immediately, so that errors are raised where it was created; and again if it is changed.
     """
 
     def __init__(self, middleware: Middleware, arguments: ChatParams) -> None:
@@ -114,7 +117,7 @@ class _ChangedAnswer(WrappedAnswer):
         self._arguments = arguments
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the answer."""
+        """Yields the chunks of the response."""
         middleware, given = self._middleware, self._arguments.request
         request = await middleware.change_request(given)
         if self._closed:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, is_typeddict
 
 
 class Deprecated(NamedTuple):
-    """A deprecated name: the dotted name to write instead, and the version that removes the old one."""
+    """A deprecated name: its replacement, and the version that removes the deprecated name."""
 
     instead: str
     until: str
@@ -36,10 +36,10 @@ def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) 
 
 
 def set_public_module(module: str, exported: Iterable[object]) -> None:
-    """Sets `__module__` of our classes to the public module that exports them, for tracebacks, reprs and pickles.
+    """Sets `__module__` of exported classes to their public module, for tracebacks, reprs and pickles.
 
-    A class that `streamfold` exports keeps that name in other public modules. Classes of data keep their own, where
-    pydantic and `typing.get_type_hints` look up the names in their annotations.
+    A class that `streamfold` exports keeps the name `streamfold` in other public modules. Data classes are unchanged,
+    because pydantic and `typing.get_type_hints` look up their annotations in the original module.
     """
     package = module.partition(".")[0]
     for value in exported:
@@ -48,5 +48,5 @@ def set_public_module(module: str, exported: Iterable[object]) -> None:
 
 
 def is_data(kind: type) -> bool:
-    """Returns whether a class is made of annotated fields."""
+    """Returns whether a class is defined by annotated fields."""
     return is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, tuple) or hasattr(kind, "model_fields")

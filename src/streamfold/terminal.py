@@ -1,6 +1,7 @@
-"""Output of commands, exact on a pipe and safe on a terminal; their shared options, and their reports of errors.
+"""Output of commands, exact on a pipe and safe on a terminal; also shared options and error reports.
 
-Provisional: a minor version may change or remove a name without a deprecation."""
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
 
 from __future__ import annotations
 
@@ -108,13 +109,15 @@ def print_status(text: str, *, err: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of JSON in ASCII, which all encodings have, and which keeps half of a surrogate pair."""
+    """Prints one line of ASCII JSON, which every encoding supports, also for halves of surrogate pairs."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def print_rows(target: Console, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Prints a table; if it doesn't fit, each row as lines under its first cell. No cell is cut."""
+    """Prints a table. If the terminal is too narrow, the cells of each row become separate lines. No cell is
+    truncated.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -137,7 +140,7 @@ _SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
 def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Reports errors of streamfold and of files, and exits.
 
-    The exit code is 2 for a mistake in the request, 130 for Ctrl-C, and 1 for everything else.
+    The exit code is 2 for an invalid request, 130 for Ctrl-C, and 1 for other errors.
 
     Args:
         as_json: also print the error on standard output, as a line of JSON with the member `error`.
@@ -165,7 +168,7 @@ def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None
 
 
 def print_error(error: StreamfoldError) -> None:
-    """Prints one of our errors on standard error."""
+    """Prints an error of streamfold on standard error."""
     began = isinstance(error, StreamError) and sys.stderr.isatty()  # text may stand there without a line end
     _print_line("\n" * began + f"error: {error}")
     if isinstance(error, APIError) and error.retryable:

@@ -1,11 +1,11 @@
-"""A cache of turns: restores what clients leave out of earlier turns (reasoning, signatures, encrypted items).
+"""A cache of turns, which restores reasoning, signatures and encrypted items that clients leave out of earlier turns.
 
-A turn is found again only in the same conversation. Its key is a hash of the end user, the instructions, and every
-message up to and including the turn: roles, texts, images, results, names and ids, in their order. Ids of calls alone
-aren't enough: with Kimi they are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get
-the same greeting. Not part of the key: tools, which agents load late; reasoning, which is what gets lost; and text that
-agents add and remove by themselves, see `_UNSTABLE`. A conversation that its client has rewritten (old results cleared,
-the beginning summarized) is another one.
+A turn is restored only in the same conversation. Its cache key is a hash of the end user, the instructions, and every
+message up to and including the turn: roles, texts, images, results, names and ids, in order. The ids of tool calls
+alone aren't enough: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get
+the same greeting. The cache key excludes tools, which agents load late; reasoning, which clients lose; and text that
+agents add and remove (see `_UNSTABLE`). A conversation that its client has rewritten (old results cleared, the
+beginning summarized) counts as another conversation.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -63,11 +63,11 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 def named_end_user(
     members: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, explicit: bool = False
 ) -> str:
-    """Returns a hash of the members and headers that name the end user of a request; "" if there are none.
+    """Returns a hash of the request's members and headers that name the end user; "" if there are none.
 
     Args:
-        members: the body of a request, in any API, or the members that `extra_body` adds to one.
-        explicit: count only what can't mean anything but a user, where a wrong guess would be an error.
+        members: the body of a request of any API, or the members that `extra_body` adds to a body.
+        explicit: use only members that always mean a user, where a wrong guess would be an error.
     """
     named = [*_named_in(members, explicit=explicit)]
     for name, text in (headers or {}).items():
@@ -106,13 +106,13 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """Text that an agent adds to its requests and removes again, so that it can't be part of a key.
+    """Text that an agent adds to its requests and later removes, so that it can't be part of a cache key.
 
     Attributes:
         client: the agent.
-        text: matches the whole of a text part.
-        role: of the message that has the part.
-        after_results: whether it must stand directly behind results of tools, and not in the first turn of the user.
+        text: matches the whole text part.
+        role: the role of the message with the part.
+        after_results: true if the text must directly follow tool results, and not be in the user's first turn.
     """
 
     client: str
@@ -141,7 +141,7 @@ _UNSTABLE = (
 
 
 def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
-    """Yields a hash of everything before each message, and then one of the whole conversation."""
+    """Yields a hash of everything before each message, and then a hash of the whole conversation."""
     digest = digest_parts(_FORMAT, end_user)
     after_results = user_has_spoken = False
     for message in messages:
@@ -156,10 +156,10 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
 
 
 def _turn_key(position: str, turn: Message, *, ids: bool) -> str:
-    """Returns the key of a turn at a position.
+    """Returns the cache key of a turn at a position.
 
     Args:
-        ids: whether all clients return the ids of calls. If not, ids that we made up don't count.
+        ids: true if all clients return the ids of tool calls. Otherwise generated ids don't count.
     """
     calls = [call_values(call) for call in turn.tool_calls]
     if not ids:
@@ -170,10 +170,10 @@ def _turn_key(position: str, turn: Message, *, ids: bool) -> str:
 
 
 def _counted(message: Message, *, reminded: bool) -> Any:
-    """Returns the parts of a message that the keys of later turns depend on; None if there are none.
+    """Returns the parts of a message that the cache keys of later turns depend on; None if there are none.
 
     Args:
-        reminded: whether the message may have reminders of an agent.
+        reminded: true if the message may contain reminders of an agent.
     """
     if message.role == "assistant":
         calls = [call_values(call) for call in message.tool_calls]
@@ -201,17 +201,17 @@ def _text(message: Message) -> str:
 
 
 def _can_be_known(message: Message) -> bool:
-    """Returns whether a message is a turn of the model with calls or text, which a key can be made of."""
+    """Returns whether a cache key can be created for a message: a turn of the model with tool calls or text."""
     return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
 
 
 def _has_provider_data(message: Message) -> bool:
-    """Returns whether a turn has data that clients may leave out and providers may require."""
+    """Returns whether a turn has data that clients may leave out and that providers may require."""
     return bool(message.reasoning is not None or message.extras or any(call.extra for call in message.tool_calls))
 
 
 def _missing(returned: Message, stored: Message) -> list[str]:
-    """Returns the kinds of data that a stored turn has and the returned one lacks."""
+    """Returns the kinds of data that the stored turn has and the client's turn lacks."""
     pairs = list(zip(returned.tool_calls, stored.tool_calls, strict=True))
     found = {
         "reasoning": stored.reasoning is not None and not returned.reasoning,
@@ -222,7 +222,9 @@ def _missing(returned: Message, stored: Message) -> list[str]:
 
 
 def _restore_turn(returned: Message, stored: Message) -> Message:
-    """Returns a turn with its lost data. Reasoning that the client has sent stays: it may have edited it."""
+    """Returns a turn with its lost data. The client's own reasoning is unchanged, because the client may have edited
+    it.
+    """
     kept = {name: value for name, value in returned.extras.items() if name not in TURN_EXTRAS}
     return replace(
         stored,
@@ -237,7 +239,7 @@ def _restore_turn(returned: Message, stored: Message) -> Message:
 
 
 def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
-    """Returns the conversation with the restored ids of calls in their results."""
+    """Returns the conversation with the restored ids of tool calls in their results."""
     ids: dict[str | None, str] = {}
     for at in changed:
         pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
@@ -246,18 +248,18 @@ def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: 
 
 
 class TurnStore(Protocol):
-    """A store of turns: each `streamfold.stores.Store` is one, and any object with these methods.
+    """The interface of a store of turns. Each `streamfold.stores.Store` implements it.
 
-    It may forget entries. If a method raises, or takes more than two seconds, the reply has the warning
+    A store may forget entries. If a method raises or takes more than two seconds, the reply has the warning
     `turn_cache_failed`.
     """
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of known keys."""
+        """Returns the values of known cache keys."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
-        """Stores values, also under known keys. Returns whether they were stored."""
+        """Stores values and replaces earlier ones. Returns whether they were stored."""
         ...
 
     async def aclose(self) -> None:
@@ -280,24 +282,24 @@ class RestoredHistory:
 
 
 class TurnCache:
-    """Remembers data that clients leave out of earlier turns, and restores it when the turns return without it.
+    """Stores data that clients leave out of earlier turns, and restores it in later requests.
 
-    Several providers refuse the next request of a tool loop without reasoning, thinking blocks and their signatures,
-    Gemini's thought signatures, or encrypted items. `reply.message` keeps them; conversations that were made of plain
-    dicts, or come from other clients, often don't.
+    Several providers reject the next request of a tool loop without reasoning, thinking blocks with signatures,
+    Gemini's thought signatures, or encrypted items. `reply.message` contains this data; conversations of plain dicts or
+    from other clients often don't.
 
         provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
 
-    A turn is restored only for the same owner and end user, in the same conversation: with the same instructions, and
-    the same messages up to and including the turn. Tools may change. Messages with an `origin` are complete and stay
+    A turn is restored only for the same owner and end user, and in the same conversation: with the same instructions
+    and the same messages up to and including the turn. Tools may change. Messages with an `origin` are complete and
     unchanged.
 
     Args:
-        store: a store, or its name, as for `streamfold.stores.open_store`.
-        owner: whose conversations these are. Owners don't find each other's turns.
-        end_user: the owner's user. None: the one that a request names, see the guide.
-        ids: whether clients return the ids of calls. Without them a turn is found by the names and the arguments of its
-            calls, and its ids are restored, too.
+        store: a store, or its URL, as for `streamfold.stores.open_store`.
+        owner: the owner of the conversations. An owner never gets turns of another owner.
+        end_user: the owner's user. None: the user that a request names, see the guide.
+        ids: true if clients return the ids of tool calls. Otherwise a turn is found by the names and arguments of
+            its tool calls, and its ids are restored too.
     """
 
     def __init__(
@@ -310,7 +312,7 @@ class TurnCache:
         self._stored_owner = sha256(owner.encode("utf-8", "surrogatepass")).hexdigest() if owner else ""
 
     def of(self, *owner: str, end_user: str | None = None, ids: bool = True) -> TurnCache:
-        """Returns a view of the cache for one user, tenant or key.
+        """Returns a view of the cache for one user, tenant or gateway key.
 
         Args:
             owner: added to the owner of this cache.
@@ -320,11 +322,11 @@ class TurnCache:
         return TurnCache(self.store, owner=sha256(named).hexdigest(), end_user=end_user, ids=ids)
 
     def for_end_user(self, name: str) -> TurnCache:
-        """Returns a view of the cache for one of the owner's users; "": for none of them."""
+        """Returns a view of the cache for one of the owner's users; "": for requests without a user."""
         return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
 
     async def recall(self, messages: Sequence[Message]) -> RestoredHistory:
-        """Returns a conversation with its lost data, as far as it is known."""
+        """Returns a conversation with its lost data, if it is stored."""
         wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
         if not wanted:
             return RestoredHistory(tuple(messages))
@@ -346,7 +348,7 @@ class TurnCache:
         return RestoredHistory(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
 
     async def remember(self, messages: Sequence[Message], reply: Reply) -> ReplyWarning | None:
-        """Remembers the answer to a conversation, if clients may leave out parts of it.
+        """Stores the response to a conversation, if clients may leave out parts of it.
 
         Returns:
             A warning if the store has failed.
@@ -395,12 +397,13 @@ class TurnCache:
 
 
 class CachingAnswer(WrappedAnswer):
-    """Restores earlier turns, gets the answer, and remembers it before its end is delivered.
+    """Restores earlier turns, gets the response, and stores its turn before the finished chunk is delivered.
 
-    The request is prepared at once, so that its mistakes are raised there; and once more if turns were restored.
+    The request is validated immediately, so that errors are raised where it was created; and again if turns were
+    restored.
 
     Args:
-        open_source: prepares the answer to a request, without sending it.
+        open_source: validates a request, without sending it.
     """
 
     def __init__(
@@ -422,7 +425,7 @@ class CachingAnswer(WrappedAnswer):
         return tuple(self._shown_warnings(self._source.warnings))
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the answer."""
+        """Yields the chunks of the response."""
         messages = self._arguments.request.messages
         recalled = await self._cache.recall(messages)
         self._added += recalled.warnings
@@ -481,13 +484,13 @@ def _open(where: str, retention: Retention | None) -> TurnStore:
 def read_turn_cache(
     given: TurnCache | TurnStore | str | bool | None, retention: Retention | None = None
 ) -> TurnCache | None:
-    """Returns the cache for the argument `turn_cache`: True is one in memory, False and None are none.
+    """Returns the cache for the argument `turn_cache`: True is a cache in memory, False and None mean no cache.
 
     Args:
-        retention: of a store that is made here. A turn may have three records.
+        retention: the limits of a store that is created here. A turn may have three records.
 
     Raises:
-        ConfigError: the argument is something else.
+        ConfigError: the argument has another type.
     """
     match given:
         case None | False:

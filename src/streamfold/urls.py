@@ -1,4 +1,4 @@
-"""Names of machines, URLs without secrets, and references to environment variables in settings."""
+"""Hostnames, URLs without secrets, and references to environment variables in settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """Returns whether a name or an address is this machine's.
+    """Returns whether a hostname or an address belongs to this machine.
 
     >>> [is_loopback(host) for host in ("localhost", "app.localhost", "127.0.0.1", "::1", "example.com")]
     [True, True, True, True, False]

@@ -1,4 +1,4 @@
-"""Bytes to chunks, without I/O: events, deltas, calls, and the fold.
+"""Converts bytes to chunks, without I/O: SSE events, deltas, tool calls, chunks and the reply.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,4 +1,4 @@
-"""`StreamAccumulator`: deltas to chunks and to the Reply; text buffers, usage, warnings."""
+"""`StreamAccumulator`: converts deltas to chunks and to the reply; text buffers, usage, warnings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
 
 
 class TextBuffer:
-    """Joins text that arrives in pieces, and the halves of a surrogate pair that was split."""
+    """Joins text fragments, and the halves of a surrogate pair that was split between fragments."""
 
     __slots__ = ("_half", "_limit", "_name", "_pieces", "size")
 
@@ -79,11 +79,11 @@ class TextBuffer:
 
     @property
     def raw(self) -> str:
-        """The text, with U+FFFD for half of a surrogate pair at its end."""
+        """The text. Half of a surrogate pair at its end becomes U+FFFD."""
         return self.text + ("\ufffd" if self._half else "")
 
     def add(self, piece: str) -> str:
-        """Returns the part of a piece that is complete. Raises ProtocolError above the limit."""
+        """Returns the complete characters of a fragment. Raises ProtocolError above the limit."""
         if self._half or not piece.isascii():
             piece, self._half = self._half + piece, ""
             if "\ud800" <= piece[-1] <= "\udbff":
@@ -97,7 +97,7 @@ class TextBuffer:
         return piece
 
     def finish(self) -> str:
-        """Returns U+FFFD if half of a surrogate pair was left, else ""."""
+        """Returns U+FFFD if half of a surrogate pair is left, otherwise ""."""
         rest, self._half = join_surrogates(self._half), ""
         if rest:
             self._pieces.append(rest)
@@ -106,7 +106,9 @@ class TextBuffer:
 
 
 class UsageAccumulator:
-    """Keeps the latest usage, parsed when it is read. Zeros after other counts are ignored: proxies repeat them."""
+    """Stores the latest usage and parses it when needed. Zeros after other counts are ignored, because some proxies
+    send them.
+    """
 
     def __init__(self) -> None:
         self._usage: Usage | None = None
@@ -160,7 +162,7 @@ _DEEPEST = 4  # levels of a usage object: Anthropic has lists of steps, with an 
 
 
 def _invalid(value: Any, where: str = "", counted: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yields each number of a usage object that can't be counted, with its path."""
+    """Yields each number of a usage object that isn't a valid count, with its path."""
     has_parts = not counted or (isinstance(value, Mapping) and "cost" in where.lower())
     if has_parts and isinstance(value, Mapping | list):
         if depth < _DEEPEST:
@@ -180,7 +182,7 @@ def _count_something(members: Mapping[str, Any]) -> bool:
 
 
 class WarningList:
-    """Collects warnings up to a limit and reports each to the listener."""
+    """Collects warnings up to a limit, and passes each warning to the listener."""
 
     def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
@@ -201,14 +203,14 @@ class WarningList:
             self._listener((warning, about))
 
     def all(self) -> list[ReplyWarning]:
-        """Returns the warnings; the last one says how many were left out."""
+        """Returns the warnings; the last one contains the number of dropped warnings."""
         if not self._more:
             return list(self._found)
         return [*self._found, ReplyWarning("more_warnings", f"{self._more} further warnings are not listed")]
 
 
 class PartialCalls:
-    """Keeps the pieces of calls that a dialect is still reading (`DialectContext.draft`)."""
+    """Stores the fragments of tool calls that a dialect is still reading (`DialectContext.draft`)."""
 
     def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
         self._own = own
@@ -235,14 +237,14 @@ class PartialCalls:
 
 @dataclass(frozen=True, slots=True)
 class _EarlierParts:
-    """The content of the parts of an answer before the current one.
+    """The content of the earlier parts of a response, if a response consists of several HTTP requests.
 
     Attributes:
-        extras: joined, without those that describe one response alone.
-        usages: of each part.
-        text, reasoning: of all of them.
-        blocks: how many have begun.
-        meta: of the last one.
+        extras: the joined extras, without those that describe a single part.
+        usages: the usage of each part.
+        text, reasoning: the text and reasoning of all earlier parts.
+        blocks: the number of blocks so far.
+        meta: the metadata of the last part.
     """
 
     extras: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -269,15 +271,15 @@ class _EarlierParts:
 
 
 class StreamAccumulator:
-    """Turns the deltas of one answer into chunks, and at its end into a `Reply`.
+    """Converts the deltas of one response into chunks, and at its end into a `Reply`.
 
     Args:
-        continues: the caller sends the next request of an answer that takes several.
+        continues: true if the caller sends the next HTTP request of a response that needs several.
 
     Attributes:
-        identified: id, model and time are known, so another `Meta` adds nothing.
-        stopped: the answer was ended at a stop sequence, not by the server.
-        part_ended: the response has ended, and the answer continues in the next one.
+        identified: true if id, model and time are known, so that another `Meta` adds nothing.
+        stopped: true if the response was ended at a stop sequence, not by the server.
+        part_ended: true if this part has ended and the response continues in the next HTTP request.
     """
 
     def __init__(
@@ -329,7 +331,7 @@ class StreamAccumulator:
 
     @property
     def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before the finished chunk."""
+        """The complete reply. Raises StreamfoldError before the finished chunk."""
         if self._reply is None:
             raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been returned")
         return self._reply
@@ -338,7 +340,7 @@ class StreamAccumulator:
         return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
     def feed(self, delta: Delta) -> StreamChunk | None:
-        """Returns the chunk for a delta, if any. Raises StreamError if the answer failed or exceeds a limit."""
+        """Returns the chunk for a delta, or None. Raises StreamError if the response failed or exceeds a limit."""
         if self.finished or self.part_ended:  # the rest of the event that ended the answer
             return None
         if type(delta) is TextDelta:  # nearly every event
@@ -430,7 +432,9 @@ class StreamAccumulator:
         return None
 
     def count_whole(self, deltas: Iterable[Delta]) -> None:
-        """Counts what an answer in one piece has used, before its text, which may end at a stop sequence."""
+        """Counts the usage of a response that arrived in one piece, before its text, which may end at a stop
+        sequence.
+        """
         self._whole_usage = UsageAccumulator()
         for delta in deltas:
             match delta:
@@ -446,13 +450,13 @@ class StreamAccumulator:
         self._usage.update(update)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
-        """Ends the input and returns the finished chunk, or None if it was returned before.
+        """Ends the input and returns the finished chunk, or None if it was already returned.
 
         Args:
-            interrupted: how the connection broke, if it did.
+            interrupted: the connection error that ended the stream, if there was one.
 
         Raises:
-            StreamError: the answer is incomplete or empty.
+            StreamError: the response is incomplete or empty.
         """
         if self._reply is not None:
             return None
@@ -471,15 +475,15 @@ class StreamAccumulator:
 
     @property
     def will_continue(self) -> bool:
-        """Returns whether the end of this response ends a part, and not the answer."""
+        """Returns whether only a part of the response ends here, because it continues in the next HTTP request."""
         return self._continues and self._finish is not None and self._finish.continues
 
     def stop_continuing(self) -> None:
-        """Notes that the next part is not requested: the answer ends here."""
+        """Notes that the next part isn't requested, so the response ends here."""
         self._continues = self.part_ended = False
 
     def next_part(self) -> None:
-        """Begins the next part, behind one that has ended. Its blocks must have been ended."""
+        """Begins the next part of the response. The blocks of the earlier part must have ended."""
         part, text, reasoning = self.part(), self._text.text, self._reasoning.text
         extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
         usages = (*self._earlier.usages, part.usage or Usage())
@@ -491,7 +495,7 @@ class StreamAccumulator:
         self.identified = self.part_ended = False
 
     def part(self) -> Reply:
-        """Returns the text and usage of the current part alone, for what it has cost."""
+        """Returns the text and usage of the current part alone, to calculate its cost."""
         usage, _ = self._usage.read()
         earlier = self._earlier
         extras = {name: list(values) for name, values in self._extras.items()}
@@ -509,7 +513,7 @@ class StreamAccumulator:
         )
 
     def turn(self) -> Reply:
-        """Returns the answer so far with its calls, as the turn that the next request continues."""
+        """Returns the response so far with its tool calls, as a turn for the next HTTP request."""
         reply = self.partial()
         ending = CallDelivery(
             lambda *_: None, self._tool_choice, self._names, self._tools, Finish("tool_calls", ""), self.meta
@@ -523,7 +527,7 @@ class StreamAccumulator:
         return reply
 
     def partial(self) -> Reply:
-        """Returns what has arrived so far, without tool calls."""
+        """Returns the partial reply, without tool calls."""
         usage, invalid = self._usage.read()
         if invalid:
             self.warn("usage_invalid", f"not counted: {join_limited(invalid)}")
@@ -554,7 +558,7 @@ class StreamAccumulator:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The calls that the model is writing; empty once the answer is finished."""
+        """The tool calls that the model is writing; empty after the finished chunk."""
         if self.finished or self._tool_choice == "none":
             return ()
         own, answer = self._names.own, self._names.answer
@@ -571,7 +575,7 @@ class StreamAccumulator:
         return tuple(self._warnings.all())
 
     def keep(self, chars: int, *, repeats: bool = False) -> None:
-        """Counts an event against `limits.other_chars`. With `repeats` it replaces the events before it."""
+        """Counts an event against `limits.other_chars`. With `repeats` the event replaces all earlier ones."""
         self._kept = max(self._kept, chars) if repeats else self._kept + chars
         if self._kept > self._limits.other_chars:
             raise ProtocolError(
@@ -604,7 +608,7 @@ class StreamAccumulator:
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
-        """Returns whether more than metadata, usage and empty pieces arrived. Truncated calls do not count."""
+        """Returns whether more than metadata, usage and empty text arrived. Truncated tool calls don't count."""
         lanes = (self._text, self._reasoning, self._refusal)
         called = self.calls.finish() if finish is None or not finish.cut else ()
         calls = (call for call in called if call.id or call.name or call.text_so_far)
@@ -663,7 +667,7 @@ class StreamAccumulator:
         return ChunkDetails(self._calls_begun, self._take_marks())
 
     def _call_chunk(self, match: CallMatch, positions: CallPositions) -> StreamChunk | None:
-        """Returns the chunk for a call that began or grew; None if the part only repeats."""
+        """Returns the chunk for a tool call that began or grew; None for a repetition."""
         part, call = match.part, match.call
         if match.opened:
             positions.add(call, None if self.blocks else self._places)
@@ -689,10 +693,10 @@ class StreamAccumulator:
 
 
 class CallPositions:
-    """Tells which calls already have their final position among the calls of the answer.
+    """Knows which tool calls already have their final position in the reply.
 
-    Calls are delivered in the order of `ToolCallAssembler.finish`. Where a call with a lower index may still come, the
-    positions of the rest are known only at the end.
+    Tool calls are sorted as in `ToolCallAssembler.finish`. If a tool call with a lower index may still begin, the
+    positions of the others are known only at the end.
     """
 
     def __init__(self) -> None:
@@ -700,7 +704,9 @@ class CallPositions:
         self._unplaced: int | None = None  # the number of the first call whose position is known only at the end
 
     def add(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
-        """Adds a new call. `others` are the positions of other parts; None if calls are numbered by appearance."""
+        """Adds a new tool call. `others` are the positions of other parts; None if tool calls are numbered by
+        appearance.
+        """
         if self._indices is None or self._unplaced is not None:
             return
         if call.index is None or call.index in self._indices:
@@ -711,11 +717,11 @@ class CallPositions:
         self._indices.add(call.index)
 
     def is_in_order(self, call: IncomingCall) -> bool:
-        """Returns whether the number of a call is its final position."""
+        """Returns whether the number of a tool call is its final position."""
         return self._unplaced is None or call.number < self._unplaced
 
     def numbers(self, delivered: Sequence[IncomingCall]) -> list[int]:
-        """Returns the numbers of the delivered calls: those without a position before get the next free ones."""
+        """Returns the numbers of the delivered tool calls: tool calls without a position get the next free ones."""
         later = count(self._unplaced or 0)
         return [call.number if self.is_in_order(call) else next(later) for call in delivered]
 
@@ -725,7 +731,7 @@ def _kind(call: IncomingCall) -> CallKind:
 
 
 def _says_something(part: Any) -> bool:
-    """Returns whether an item is more than an empty text."""
+    """Returns whether an item contains more than empty text."""
     if not isinstance(part, dict):
         return bool(part)
     content = part.get("content", part.get("summary"))

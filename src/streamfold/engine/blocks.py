@@ -1,11 +1,11 @@
-"""Assembles messages that are lists of content blocks (Anthropic, Gemini).
+"""Assembles messages that consist of content blocks (Anthropic, Gemini).
 
-Each block opens with an event, grows by pieces under its index, and goes back into the history in its place
+Each block starts with an event and grows by deltas with its index. The complete block is sent back in the history
 (https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may overlap: llama.cpp and Vercel's gateway
-close them all at the end. The text of a block waits until the earlier blocks of its kind are closed.
+close all blocks at the end. The text of a block is held back until earlier blocks of its kind are closed.
 
-Pieces of a call whose beginning is missing are a call without a name, so that calls which may lack them are known
-(`ToolCallAssembler.mark_strays`).
+Deltas of a tool call whose start is missing become a tool call without a name, so that tool calls that may lack these
+deltas are marked (`ToolCallAssembler.mark_strays`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _BlockState:
     """A block that may still grow.
 
     Attributes:
-        value: its members, except texts that grow. Replaced, never changed.
-        pieces: the growing texts, by member; those in `json` are JSON text.
-        values: the arguments of a call, where they arrive as values at paths.
-        lists: the lists that grow, by member. A text among other content is shown.
-        waiting: text held until earlier blocks of its kind are closed.
+        value: the members of the block, except growing texts. The object is replaced, never modified.
+        pieces: the growing texts, by member; the texts in `json` are JSON.
+        values: the arguments of a tool call, if they arrive as values at paths.
+        lists: the growing lists, by member.
+        waiting: text that is held back until earlier blocks of its kind are closed.
         next: the next block of the same kind (text and reasoning only).
-        counted: the arguments of its first event have been counted.
-        late: a call that began or grew after a finish reason.
+        counted: true if the arguments in its first event have been counted.
+        late: true for a tool call that began or grew after a finish reason.
     """
 
     json: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class _BlockState:
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
-        """Returns the block as it goes back into the history."""
+        """Returns the block for the history."""
         whole = {**self.value, **{member: list(values) for member, values in self.lists.items()}}
         for member, pieces in self.pieces.items():
             if member in self.json:
@@ -68,7 +68,7 @@ class _BlockState:
         return self.begun.write(whole, call) if self.begun.write and call else whole
 
     def path_values(self) -> PathValues:
-        """The arguments of a call that arrive as values at paths, with those of its first event."""
+        """The arguments of a tool call that arrive as values at paths, including those of its first event."""
         if self.values is None:
             start = parse_object(self.begun.call.arguments or "{}") if self.begun.call else {}
             self.values = PathValues(start if isinstance(start, dict) else {})
@@ -88,12 +88,12 @@ class _BlockState:
 
 
 class _ExpectedAgain:
-    """Parts of an answer that come again after a reconnect.
+    """Parts of a response that the server repeats after a reconnect.
 
     Attributes:
-        blocks: numbers of blocks that begin again.
-        texts, others: text, and the number of other pieces, by block number and member.
-        skipped: something has come again.
+        blocks: numbers of repeated blocks.
+        texts, others: text, and the number of other deltas, by block number and member.
+        skipped: true if a repetition was skipped.
     """
 
     def __init__(self) -> None:
@@ -109,10 +109,10 @@ class _ExpectedAgain:
             self.others[number, member] = self.others.get((number, member), 0) + 1
 
     def new_part(self, number: int, member: str, value: Any) -> Any:
-        """Returns the part of a piece that has not arrived yet; None if all of it has.
+        """Returns the new part of a repeated text; None if all of it is a repetition.
 
         Raises:
-            ProtocolError: it is another answer.
+            ProtocolError: the repeated response differs.
         """
         key = number, member
         if type(value) is str and (known := self.texts.get(key)):
@@ -129,7 +129,7 @@ class _ExpectedAgain:
 
 
 class BlockAssembler:
-    """Assembles the blocks of one message. `name`: the extra in which they go back (`Adapter.blocks_name`)."""
+    """Assembles the blocks of one message. `name` is the extra that contains the blocks (`Adapter.blocks_name`)."""
 
     def __init__(self, name: str = "blocks") -> None:
         self.name = name
@@ -149,7 +149,7 @@ class BlockAssembler:
         return bool(self._blocks)
 
     def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
-        """Returns the text, reasoning and call fragments of a delta."""
+        """Returns the text, reasoning and tool call fragments of a delta."""
         if type(delta) is BlockPiece:
             return self.grow(delta)
         if type(delta) is Block:
@@ -162,7 +162,7 @@ class BlockAssembler:
         return []
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
-        """Returns the marks of a delta: see `StreamChunk.marks`."""
+        """Returns the marks of a delta; see `StreamChunk.marks`."""
         if self.name != "blocks":  # of a wire format whose blocks no other one has
             block = self._find_ended(delta) if isinstance(delta, BlockEnd) else None
             if block is None or block.marked or block.begun.kind == "call":
@@ -178,15 +178,16 @@ class BlockAssembler:
         return []
 
     def confirm(self, *, stopped: bool) -> None:
-        """Notes a finish reason; `stopped` says that the model completed its answer."""
+        """Notes a finish reason; `stopped` is true if the model completed its response."""
         self._behind_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
     def next_part(self) -> list[Delta]:
-        """Prepares for another message that continues this one: its indexes begin anew. Returns what was held back.
+        """Prepares for another message that continues this one, with new indices. Returns the deltas that were held
+        back.
 
-        A block without an index stays open: Gemini continues a text in the next response.
+        A block without an index stays open, because Gemini continues a text in the next message.
         """
         out = [delta for block in self._by_index.values() if not block.closed for delta in self._close(block)]
         self._by_index.clear()
@@ -195,11 +196,11 @@ class BlockAssembler:
 
     @property
     def size(self) -> int:
-        """How many blocks have begun."""
+        """The number of blocks that have begun."""
         return len(self._blocks)
 
     def held_calls(self) -> list[tuple[str, str]]:
-        """Returns the name and the arguments so far of each call that is counted only at the end of the answer."""
+        """Returns name and arguments so far of each tool call that is counted only at the end of the response."""
         return [
             (call.name, call.arguments)
             for block in self._blocks
@@ -207,18 +208,18 @@ class BlockAssembler:
         ]
 
     def settle(self) -> list[Delta]:
-        """Returns what was held back, at the end of the answer."""
+        """Returns the deltas that were held back, at the end of the response."""
         return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall], first: int = 0) -> list[dict[str, Any]]:
-        """Returns the message as a list of blocks, without the calls that were dropped.
+        """Returns the message as a list of blocks, without dropped tool calls.
 
         Args:
-            calls: by block number.
-            first: the number of the block to begin with.
+            calls: the tool calls by block number.
+            first: the number of the first block.
         """
         return [
             block.whole(calls.get(block.number))
@@ -232,7 +233,7 @@ class BlockAssembler:
         return self._by_index.get(index)
 
     def _find_call(self, index: int | None) -> _BlockState | None:
-        """Returns the block for a piece of a call: without an index, the open call that was named last."""
+        """Returns the block for a fragment of a tool call; without an index, the open tool call that was named last."""
         if index is None and self._calling is not None and not self._calling.closed:
             return self._calling
         return self._find(index)
@@ -241,15 +242,15 @@ class BlockAssembler:
         return self._find_call(end.index) if end.call else self._find(end.index)
 
     def has(self, index: int) -> bool:
-        """Returns whether a block has arrived under this index."""
+        """Returns whether a block with this index has arrived."""
         return index in self._by_index
 
     def passed_id(self) -> None:
-        """Notes an event with an id: what came before it does not come again."""
+        """Notes an event with an id: a server repeats only later events."""
         self._recent.clear()
 
     def expect_again(self, *, whole: bool) -> None:
-        """Prepares for a body in which blocks come again: all of them, or those since the last event with an id."""
+        """Prepares for a body that repeats blocks: all blocks, or those since the last event with an id."""
         if self.name == "blocks":
             return
         again = self._again = _ExpectedAgain()
@@ -267,7 +268,7 @@ class BlockAssembler:
                     again.add(block.number, member, value)
 
     def take_repeated(self) -> bool:
-        """Returns whether something has come again since the last call."""
+        """Returns whether a repetition was skipped since the last call of this method."""
         again = self._again
         skipped = again is not None and again.skipped
         if again is not None:
@@ -329,7 +330,9 @@ class BlockAssembler:
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
     def take_from_client(self, answered: RanOnServer) -> int | None:
-        """Makes a call that the server ran itself another block. Returns its number; None if there is none."""
+        """Converts a tool call that the server ran itself into a block. Returns its number; None if there is no such
+        tool call.
+        """
         for block in reversed(self._blocks):
             call = block.begun.call
             if call is not None and (call.id == answered.id if answered.id and call.id else call.name == answered.name):
@@ -409,7 +412,7 @@ class BlockAssembler:
         return out
 
     def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:
-        """Counts the arguments of a block's first event, unless pieces brought others."""
+        """Counts the arguments in a block's first event, unless deltas contained other arguments."""
         call = block.begun.call
         if call is None or block.counted or (block.begun.held and not ended):
             return []

@@ -1,4 +1,4 @@
-"""`StreamDecoder`: bytes in, chunks out; merges the chunks of one read."""
+"""`StreamDecoder`: converts the bytes of a response into chunks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
-    """Joins consecutive text, and consecutive reasoning, of the chunks of one read.
+    """Joins consecutive text, and consecutive reasoning, in the chunks of one network read.
 
     >>> [chunk.delta for chunk in merge_chunks([StreamChunk("a"), StreamChunk("b")])]
     ['ab']
@@ -75,31 +75,31 @@ _TRANSCRIPT = 20  # events that an error shows
 
 
 class StreamDecoder:
-    """Turns the body of one answer into chunks.
+    r"""Converts the body of one response into chunks.
 
     Args:
-        adapter: the wire format, by name or as a value.
-        dialect: how the model writes calls inside its text, if it does. It is never guessed.
-        stop: texts at which the answer ends, because the model could not be told so. The usage of a stream is unknown
-            then; that of a body in one piece is there.
+        adapter: the adapter of the API, or its name.
+        dialect: the format of tool calls in the model's text, if the server doesn't parse them. It is never guessed.
+        stop: stop sequences that the API doesn't support. The usage of a stopped stream is unknown.
         tools: the tools that the request declared.
-        tool_choice: the tool choice of the request; after `"none"` no call is delivered.
-        start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
-        limits: how much is accepted before ProtocolError is raised.
-        names: what the request calls tools on the wire, where that is not their own name.
-        listener: called with the placement of each fragment of a call, and with each warning; for explanations.
-        partial_tool_calls: also return a chunk for each fragment of a call: for showing a call that is written, not to
-            run it.
-        coalesce: return consecutive text of one `feed` as one chunk, and reasoning, instead of one for each event.
-        continues: the caller sends the next request of an answer that takes several (`part_ended`, `next_part`). By
-            default the answer ends with its first part: the finish reason is "unknown", and its calls are dropped.
+        tool_choice: the tool choice of the request; with `"none"` no tool call is delivered.
+        start_in_reasoning: true if the output begins inside reasoning, because the chat template opened it; for
+            dialects.
+        limits: size limits; above them ProtocolError is raised.
+        names: the names of tools in the request, if they differ from the tools' own names.
+        listener: called with the match of each tool call fragment, and with each warning; for explanations.
+        partial_tool_calls: also return a chunk for each fragment of a tool call, to show it while the model writes it.
+        coalesce: join consecutive text, and consecutive reasoning, of one `feed` into one chunk.
+        continues: true if the caller sends the next HTTP request of a response that needs several (`part_ended`,
+            `next_part`). Otherwise the response ends with its first part: the finish reason is "unknown", and tool
+            calls are dropped.
 
     Attributes:
-        events: how many events carried a part of the answer; pings, empty deltas and bare metadata do not.
+        events: the number of SSE events with content; pings, empty deltas and metadata don't count.
         done: whether further data can't matter: the answer or its part has ended, or an error waits to be raised.
 
     >>> decoder = StreamDecoder("chat")
-    >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\\n\\n')
+    >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n')
     >>> [chunk.delta for chunk in chunks], decoder.close()[-1].finish_reason
     (['Hi'], 'stop')
     """
@@ -169,41 +169,41 @@ class StreamDecoder:
 
     @property
     def stopped(self) -> bool:
-        """True if the answer was ended at one of the texts of `stop`: more may be on its way."""
+        """True if the response was ended at one of the texts in `stop`. The server may still send more."""
         return self._accumulator.stopped
 
     @property
     def part_ended(self) -> bool:
-        """True if the response has ended, and the answer continues in the response to another request."""
+        """True if this part has ended and the response continues in another HTTP request."""
         return self._accumulator.part_ended
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far; at the end those of the reply."""
+        """The warnings so far; at the end, the warnings of the reply."""
         return self._accumulator.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing; none when the answer is finished."""
+        """The tool calls that the model is writing; empty after the finished chunk."""
         if self._accumulator.finished:
             return ()
         return self._accumulator.partial_tool_calls or self._drafts.partial_tool_calls
 
     @property
     def meta(self) -> Meta:
-        """Id, model and time of the answer, as far as the server has named them."""
+        """Id, model and time of the response, as far as the server has sent them."""
         return self._accumulator.meta
 
     @property
     def calls_begun(self) -> int:
-        """How many tool calls have begun."""
+        """The number of tool calls that have begun."""
         return self._accumulator.calls_begun
 
     @property
     def broken_off_at(self) -> tuple[str, int | str] | None:
-        """The id of an answer whose rest is still to come, and the number or id of its last event, if both are known.
+        """The id of an unfinished response, and the number or id of its last event, if both are known.
 
-        "" stands for an event without an id: the server sends the answer again from its start.
+        "" stands for an event without an id: the server then repeats the response from its start.
         """
         numbers, answer_id = self._pipeline.numbers, self._accumulator.meta.id
         last = numbers.last_id if numbers.last is None else numbers.last
@@ -212,17 +212,17 @@ class StreamDecoder:
         return answer_id, last
 
     def resume(self, *, whole: bool = False) -> None:
-        """Begins another body, with the events after the last one. The rest of a cut event is discarded.
+        """Begins another body, which continues after the last event. The rest of an incomplete event is discarded.
 
         Args:
-            whole: the body has all of the answer, of which the part that has arrived is skipped.
+            whole: true if the body repeats the response from its start, so that known parts are skipped.
         """
         self._sse = self._plain = None
         self._head = b""
         self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
 
     def next_part(self) -> list[StreamChunk]:
-        """Begins the body of the next response, behind one that has ended. Returns what was held back."""
+        """Begins the body of the next part. Returns the chunks that were held back."""
         chunks: list[StreamChunk] = []
         self._pipeline.next_part(chunks)
         self.resume()
@@ -230,7 +230,7 @@ class StreamDecoder:
         return chunks
 
     def end_answer(self) -> list[StreamChunk]:
-        """Ends an answer whose next part is not requested. Returns its last chunks."""
+        """Ends a response whose next part isn't requested. Returns its last chunks."""
         self._accumulator.stop_continuing()
         chunks: list[StreamChunk] = []
         try:
@@ -244,7 +244,7 @@ class StreamDecoder:
         return chunks
 
     def give_up(self) -> list[StreamChunk]:
-        """Returns the text that is still held back, of an answer that ends with an error of the caller's."""
+        """Returns the text that is held back, for a response that ends with an error of the caller."""
         chunks: list[StreamChunk] = []
         with suppress(StreamError):
             self._pipeline.give_up(chunks)
@@ -252,28 +252,28 @@ class StreamDecoder:
 
     @property
     def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before the finished chunk."""
+        """The complete reply. Raises StreamfoldError before the finished chunk."""
         return self._accumulator.reply
 
     def part(self) -> Reply:
-        """Returns the text and usage of the current part of an answer that takes several requests."""
+        """Returns the text and usage of the current part of a response that needs several HTTP requests."""
         return self._accumulator.part()
 
     def turn(self) -> Reply:
-        """Returns what has come of the answer so far with its calls, as the next request sends it back."""
+        """Returns the response so far with its tool calls, as a turn for the next HTTP request."""
         return self._accumulator.turn()
 
     def partial(self) -> Reply:
-        """Returns what has come of the answer so far."""
+        """Returns the partial reply."""
         return self._accumulator.partial()
 
     def feed(self, data: bytes) -> list[StreamChunk]:
-        """Returns the chunks that `data` completes, however the body was cut.
+        """Returns the chunks that `data` completes. The result doesn't depend on how the body is split.
 
-        Chunks before an error are returned; the error is raised by the next call (`done` is true until then).
+        Chunks before an error are returned; the next call raises the error (`done` is true until then).
 
         Raises:
-            StreamError: one of its kinds, with the partial answer.
+            StreamError: the response failed; the error has the partial reply.
         """
         if self._error is not None:
             self._raise_pending()
@@ -296,16 +296,16 @@ class StreamDecoder:
         return merge_chunks(chunks) if self._coalesce and len(chunks) > 1 else chunks
 
     def end(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """Ends the input. Returns the chunks that are left, also those before an error; `close` then raises the error.
+        """Ends the input. Returns the remaining chunks, also before an error; `close` then raises the error.
 
-        For readers that show an answer that breaks off to its last character: an event without its blank line, and text
-        that might have become markup, are known no sooner than the end.
+        Call `end` to show all text of a broken response: the text of an incomplete SSE event, and text that could have
+        become markup.
 
         Args:
-            interrupted: how the input broke off, if it did. An answer that was finished stays one, with a warning.
+            interrupted: the error that ended the input, if any. After a finish reason it is only a warning.
 
         Raises:
-            StreamError: `feed` has met an error already.
+            StreamError: `feed` has found an error already.
         """
         self._raise_pending()
         chunks: list[StreamChunk] = []
@@ -319,14 +319,14 @@ class StreamDecoder:
         return chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """Ends the input. Returns the chunks that are left, the finished one last.
+        """Ends the input. Returns the remaining chunks, the finished chunk last.
 
-        The partial answer of an error has all text that was received, also what no chunk has shown. To get chunks for
-        it, call `end` first. `interrupted` is the same there.
+        The partial reply of an error has all received text. To get chunks for this text, call `end` first.
+        `interrupted` is the same as there.
 
         Raises:
-            IncompleteStreamError: the answer was not finished.
-            StreamError: another of its kinds.
+            IncompleteStreamError: the response is incomplete.
+            StreamError: the response failed otherwise.
         """
         chunks = self.end(interrupted=interrupted)
         self._raise_pending()
@@ -403,7 +403,7 @@ class StreamDecoder:
                 chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        """Reads a last event without its blank line, if its payload is complete."""
+        """Reads a last SSE event without its blank line, if its data is complete."""
         if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
             self._warn_of_bytes(self._sse)
         self._transcript.append(event.data)
@@ -441,7 +441,7 @@ class StreamDecoder:
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
-        """Keeps an error to be raised later, and adds the text that was held back."""
+        """Stores an error to be raised later, and adds the text that was held back."""
         self._error, self.done = error, True
         with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
             self._pipeline.give_up(chunks)

@@ -1,7 +1,8 @@
-"""Drops what a server sends twice: texts as pieces and as a whole, and events with known numbers.
+"""Drops repetitions: texts that are sent both as deltas and complete, and events with known numbers.
 
-The Responses API sends every text in pieces, when its part is done, when its item is done, and at the end of the
-answer; some servers omit any of these. The first version is shown; a later one adds missing text, or is a warning.
+The Responses API sends every text as deltas, at the end of its part, at the end of its item, and at the end of the
+response; some servers omit any of these. The first version is used; a later version adds missing text or is a
+warning.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class _Shown:
     """The text of one part.
 
     Attributes:
-        place: its position in the answer, if known.
-        ended: its whole has arrived.
-        ahead: an end taken from the whole, whose pieces may still follow.
-        waiting: text held until earlier parts are complete.
+        place: its position in the response, if known.
+        ended: true if its complete text has arrived.
+        ahead: text from the complete version whose deltas may still follow.
+        waiting: text that is held back until earlier parts are complete.
     """
 
     place: PartRef | None = None
@@ -53,9 +54,9 @@ class _Shown:
 
 
 class TextDeduplicator:
-    """Removes repetitions from texts that arrive in pieces and as a whole, and keeps parts apart.
+    """Removes repetitions from texts that arrive as deltas and complete, and separates parts.
 
-    The text of a part that begins inside an earlier part of its kind waits until that item is done.
+    The text of a part that begins inside an earlier part of its kind is held back until that item is done.
 
     Args:
         buffer: returns the buffer with all text of a kind.
@@ -74,7 +75,7 @@ class TextDeduplicator:
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
     def append_to_last(self, delta: PartedDelta) -> bool:
-        """Appends a piece if it continues the part of the last one, as most do. Returns whether it did."""
+        """Appends a delta if it continues the part of the previous delta. Returns whether it did."""
         if self._going_on is None or delta.whole:
             return False
         kind, part, shown = self._going_on
@@ -85,7 +86,7 @@ class TextDeduplicator:
         return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """Returns the deltas that are new: the piece, the missing end of a whole, or a warning."""
+        """Returns the new deltas: the delta, the missing end of a complete text, or a warning."""
         self._going_on = None
         kind, part = type(delta), delta.part
         answer = self._answers.setdefault(kind, _Shown())
@@ -110,19 +111,19 @@ class TextDeduplicator:
         return self._lane(kind).raw if part is None else self._find(kind, part, whole=False).text
 
     def received(self, kind: type[PartedDelta]) -> str:
-        """Returns all text of a kind, with what waits for earlier parts."""
+        """Returns all text of a kind, including text that is held back."""
         waiting = (shown for texts in self._waiting.values() for of, shown in texts if of is kind)
         return self.shown(kind) + "".join(text for shown in waiting for text in shown.waiting or ())
 
     def finish_item(self, output: int | None) -> list[PartedDelta]:
-        """Returns the texts that waited for this item."""
+        """Returns the texts that were held back for this item."""
         if output is None:
             return []
         self._done.add(output)
         return self._take_waiting(is_end=False)
 
     def release(self) -> list[PartedDelta]:
-        """Returns all waiting texts."""
+        """Returns all texts that are held back."""
         return self._take_waiting(is_end=True)
 
     def _take_waiting(self, *, is_end: bool) -> list[PartedDelta]:
@@ -177,7 +178,7 @@ class TextDeduplicator:
         return [delta]
 
     def _holds_back(self, kind: type[PartedDelta], shown: _Shown, text: str) -> bool:
-        """Holds back text of an item that begins inside another one. Returns whether it did."""
+        """Holds back text of an item that begins inside another item. Returns whether it did."""
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True
@@ -191,10 +192,11 @@ class TextDeduplicator:
         return True
 
     def _find(self, kind: type[PartedDelta], part: PartRef, whole: bool) -> _Shown:
-        """Finds a part by the position of its item, else by the item's id.
+        """Finds a part by the position of its item, or by the item's id.
 
-        GitHub's Copilot draws another id for each event, llama.cpp sends no position, and transformers repeats a whole
-        item at another position. Pieces without either belong to one part per number, until a whole ends it.
+        GitHub's Copilot uses a new id for each event, llama.cpp sends no position, and transformers repeats a complete
+        item at another position. Deltas without position and id belong to one part per number, until a complete text
+        ends it.
         """
         output, item, number, _ = part
         keys: list[Hashable] = []
@@ -231,12 +233,12 @@ class TextDeduplicator:
 class EventDeduplicator:
     """Detects events that were sent again, for example after a reconnect.
 
-    Some gateways number at random, or give all events one number: only an event with the same bytes and number as an
-    earlier one is a repetition. Gaps count only where every event has a number (fixtures/litellm).
+    Some gateways use random numbers, or the same number for all events: only an event with the same bytes and number as
+    an earlier one is a repetition. Gaps count only if every event has a number (fixtures/litellm).
 
     Attributes:
-        unreliable: a number fell, so gaps mean nothing.
-        last_id: the id of the last event that had one; "" if none had, None on APIs without ids.
+        unreliable: true if a number was lower than the previous one, so that gaps mean nothing.
+        last_id: the id of the last event with an id; "" if no event had one, None on APIs without ids.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Responses output items: joins their deltas, orders them, finds calls that the client must run."""
+"""Output items of the Responses API: joins their deltas, sorts them, and finds tool calls that the client must run."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class _Item:
 
     Attributes:
         begun: its first version.
-        pieces, whole: its streamed input, and the input as sent in one piece.
-        done: its input or its final version has arrived.
+        pieces, whole: its streamed input, and its complete input.
+        done: true if its complete input or its final version has arrived.
     """
 
     place: int | None
@@ -52,11 +52,11 @@ class _Item:
 
     @property
     def member(self) -> str:
-        """The member that grows; `""` if none does."""
+        """The member that grows; `""` if no member does."""
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:
-        """Adds a piece of the input, or sets all of it. An empty whole replaces nothing."""
+        """Adds a fragment of the input, or sets the complete input. An empty complete input is ignored."""
         self.done = self.done or whole
         if not whole:
             self.pieces.append(text)
@@ -68,7 +68,7 @@ class _Item:
         return whole_characters(self.whole or "".join(self.pieces))
 
     def completed(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Returns the item with its input, where it has none."""
+        """Returns the item with its input, if the item lacks it."""
         text = self.whole or "".join(self.pieces)
         return {**item, self.member: text} if text and not item.get(self.member) else item
 
@@ -81,7 +81,7 @@ class OutputItemAssembler:
         self._listed = False
 
     def observe(self, extra: ExtraPart) -> bool:
-        """Records a part of the answer. Returns whether it is only a piece of an item."""
+        """Records a part of the response. Returns whether it is only a fragment of an item."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:
             self._listed = True
@@ -106,11 +106,11 @@ class OutputItemAssembler:
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
-        """Returns the items of a finished answer, completed and in order.
+        """Returns the items of a finished response, completed and sorted.
 
         Args:
-            items: the items that were done, or the server's final list.
-            finished: the server says that the answer is complete.
+            items: the finished items, or the server's final list.
+            finished: true if the server reports the response as complete.
         """
         if not self._begun and (self._listed or not items):
             return items  # as nearly always
@@ -154,7 +154,9 @@ _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 
 
 def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
-    """Returns the keys of an item, the most reliable first. Ids may be missing, repeated, or new in each event."""
+    """Returns the keys of an item, the most reliable first. Ids may be missing, repeated, or different in each
+    event.
+    """
     named = item_id if isinstance(item_id, str) and item_id else None
     known = {"both": (named, place), "id": (named,), "call": (str_or_none(call_id),), "place": (place,)}
     return {how: (how, *said) for how, said in known.items() if None not in said}
@@ -188,7 +190,7 @@ def _is_clients(item: dict[str, Any]) -> bool:
 def _with_streamed_input(
     begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]
 ) -> dict[str, Any]:
-    """Returns a finished item, with the streamed input where it lacks it."""
+    """Returns a finished item, with the streamed input if it lacks the input."""
     completed, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
         return completed
@@ -203,11 +205,11 @@ def _with_streamed_input(
 
 
 class HostedToolTracker:
-    """The tools of one answer that are not functions.
+    """Tools of one response that aren't functions.
 
     Args:
-        declared: the names of the declared tools. Other custom calls are not the client's: xAI sends what its own tools
-            do in the same form.
+        declared: the names of the declared tools. Other custom calls are not the client's: xAI sends the calls of its
+            own tools in the same form.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
@@ -228,7 +230,7 @@ class HostedToolTracker:
         )
 
     def record_if_new(self, part: HostedPart) -> bool:
-        """Records a part. Returns whether it adds something: servers repeat parts."""
+        """Records a part. Returns false for a repetition."""
         key = (part.part, part.id, part.call_id)
         new = self._shown.get(key) != part or key[1:] == (None, None)
         self._shown[key], self.used = part, True
@@ -237,7 +239,9 @@ class HostedToolTracker:
     def calls(
         self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
     ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the calls that the client must run, and the order of all calls. Completes the items in `extras`."""
+        """Returns the tool calls that the client must run, and the order of all calls. Completes the items in
+        `extras`.
+        """
         finished = finish is not None and finish.reason != "unknown"
         if items := self._items.complete(extras.get("output") or [], warn, finished=finished):
             extras["output"] = items

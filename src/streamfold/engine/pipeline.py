@@ -1,4 +1,4 @@
-"""Between an adapter and the fold: drops repetitions, applies the dialect, and keeps the order at the end."""
+"""The steps between adapter and accumulator: removes repetitions, applies the dialect, and sorts at the end."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
 class Pipeline:
-    """The stages between adapter and accumulator: deduplication, blocks, dialect.
+    """The steps between adapter and accumulator: deduplication, blocks, dialect.
 
     Args:
-        read: the names of the dialects in use; leaked markup of any other is a warning.
+        read: the names of the configured dialects; leaked markup of another dialect is a warning.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Pipeline:
         self._passes = dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
-        """Appends the chunks of one event. `data` is its payload, used to detect repetitions.
+        """Appends the chunks of one event. `data` is the event's text, to detect repetitions.
 
         Raises:
             StreamError: the event reports an error, or exceeds a limit.
@@ -159,9 +159,9 @@ class Pipeline:
             self.feed([delta], "", chunks)
 
     def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
-        """Returns the facts of the items after those that have arrived.
+        """Returns the deltas of the items after those that have already arrived.
 
-        Empty where the items so far are not the first ones; the whole list is then compared.
+        The result is empty if the items so far aren't the first ones; then the complete list is compared.
         """
         came = {kind: self._parts.received(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
         calls = len(self._accumulator.calls)
@@ -185,7 +185,7 @@ class Pipeline:
         return []
 
     def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Appends the chunks of texts that aren't at the current position; their chunks carry it."""
+        """Appends the chunks of texts whose position isn't the current one; the chunks contain the position."""
         for text in texts:
             shown: list[StreamChunk] = []
             self._filter(text, shown)
@@ -237,7 +237,7 @@ class Pipeline:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
-        """Ends the text: releases what the dialect held back, and warns of leaked markup."""
+        """Ends the text: returns the text that the dialect held back, and warns about leaked markup."""
         if self.numbers.unreliable:
             self._accumulator.calls.unmark_gap()
         if self._accumulator.blocks.take_repeated():
@@ -249,7 +249,7 @@ class Pipeline:
             self._accumulator.warn("leaked_markup", leak)
 
     def next_part(self, chunks: list[StreamChunk]) -> None:
-        """Begins the next part of an answer that takes several requests. The dialect continues where it was."""
+        """Begins the next part of a response that needs several HTTP requests. The dialect keeps its state."""
         self._show_texts(self._parts.release(), chunks)
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()
@@ -260,7 +260,7 @@ class Pipeline:
         self._passes = self._dialect is None
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
-        """Releases only held-back text, because the answer ends with an error."""
+        """Returns only text that is held back, because the response ends with an error."""
         self._show_texts(self._parts.release(), chunks)
         self._accumulate(self._accumulator.blocks.settle_texts(), chunks)
         self._accumulate((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
@@ -312,12 +312,12 @@ class Pipeline:
 
 
 def _is_counted(piece: BlockPiece) -> bool:
-    """Returns whether a piece is text or arguments, which have their own limits; media and sources don't."""
+    """Returns whether a delta is text or arguments, which have separate limits."""
     return piece.how != "set" and (piece.how != "add" or type(piece.value) is str)
 
 
 def is_progress(deltas: list[Delta]) -> bool:
-    """Returns whether an event carries any part of the answer, so that timeouts restart."""
+    """Returns whether an event contains any part of the response, so that timeouts restart."""
     for delta in reversed(deltas):
         kind = type(delta)
         if kind in _TEXTS:

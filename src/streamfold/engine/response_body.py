@@ -1,4 +1,4 @@
-"""Bodies that are not an event stream although one was requested: a whole JSON answer, a web page, text, an error."""
+"""Response bodies that aren't an event stream although a stream was requested: JSON, a web page, text, an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class NonStreamBody:
-    """Collects a body that isn't an event stream: "json", which may be a whole answer, or "markup", which never is."""
+    """Collects a body that isn't an event stream: "json", which may be a complete response, or "markup", which never
+    is.
+    """
 
     def __init__(self, kind: str, limits: Limits) -> None:
         self.kind = kind
@@ -51,7 +53,7 @@ class NonStreamBody:
         return self.raw.startswith(self.text.encode())
 
     def feed(self, data: bytes) -> None:
-        """Adds a piece. Raises ProtocolError once it can't become an answer."""
+        """Adds bytes. Raises ProtocolError when the body can no longer become a response."""
         self._pieces.append(data)
         self._size += len(data)
         if self.kind == "markup":
@@ -76,7 +78,9 @@ class NonStreamBody:
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns the deltas and, if the body is truncated, the error. Raises ProtocolError if it isn't an answer."""
+        """Returns the deltas and, if the body is truncated, the error. Raises ProtocolError if the body isn't a
+        response.
+        """
         try:
             body = self.finish(interrupted)
         except IncompleteStreamError as cut:
@@ -106,7 +110,7 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
 
 
 def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
-    """Drops the last text if its object was truncated."""
+    """Drops the last text if its JSON object is truncated."""
     open_objects: list[int] = []
     for found in _BRACES.finditer(payload):
         if found[1] == "{":
@@ -122,9 +126,9 @@ def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
 
 
 def error_body(text: str) -> Any:
-    """Parses an error body: its JSON value, the title of a web page, or the beginning of the text.
+    """Parses an error body: returns its JSON value, the title of a web page, or the beginning of the text.
 
-    LiteLLM 1.106 (2026) sends an event where a stream was requested.
+    LiteLLM 1.106 (2026) sends an SSE event where a JSON error is expected.
     """
     if text.startswith("<"):  # a proxy's page: its title says what a person would read
         title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Server-sent events: `SSEDecoder`, and where events lie in bytes (`event_ranges`, `EventScanner`)."""
+"""Server-sent events: `SSEDecoder`, and the positions of events in bytes (`event_ranges`, `EventScanner`)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ENOUGH = len(_BOM + b"data:")  # bytes of a line that are enough to know whethe
 
 
 class EventRange(NamedTuple):
-    """The bytes of one event in a body.
+    """The byte range of one event in a body.
 
     Attributes:
-        start, end: of the block, blank lines included.
+        start, end: the range of the block, including blank lines.
         payloads: start and end of the value of each data line; empty for comments.
-        ended: whether a blank line ends it.
+        ended: true if a blank line ends the event.
     """
 
     start: int
@@ -63,7 +63,7 @@ def event_ranges(body: bytes) -> Iterator[EventRange]:
 
 
 class EventScanner:
-    """Finds where events end in bytes that arrive in pieces. Comments are not events."""
+    """Finds the ends of events in streamed bytes. Comments are not events."""
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of the line that is arriving
@@ -75,7 +75,7 @@ class EventScanner:
         return self._has_data or bool(_data_value(self._line))
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yields the bytes in non-empty parts, each with whether it ends an event."""
+        """Yields the bytes in non-empty pieces, each with a flag that is true at the end of an event."""
         start, at = 0, int(self._after_cr and data[:1] == b"\n")
         for end in _LINE_END.finditer(data, at):
             line = self._line + data[at : end.start()]
@@ -93,7 +93,7 @@ class EventScanner:
 
 
 def _data_value(line: bytes) -> int:
-    """Returns where the data of a line begins; 0 if it isn't a data line."""
+    """Returns the start of the value of a data line; 0 for other lines."""
     name = len(_BOM) if line.startswith(_BOM) else 0
     if line.startswith(b"data:", name):
         return name + (6 if line.startswith(b" ", name + 5) else 5)
@@ -114,7 +114,7 @@ _LONGEST_BARE = 1 << 16  # bytes of an error that is no event
 
 @cache
 def event_type() -> type[ServerSentEvent]:
-    """Returns httpx-sse's event type, with attributes in place of its slower properties."""
+    """Returns httpx-sse's event type, with attributes instead of its slower properties."""
     # httpx_sse imports httpx; importing this module alone must not.
     from httpx_sse import ServerSentEvent as Shared
 
@@ -134,8 +134,8 @@ class SSEDecoder:
     """Splits a body into events.
 
     Attributes:
-        invalid_utf8: how many events had invalid bytes, replaced by U+FFFD.
-        foreign: the beginning of the first line that isn't a field; "" if there was none.
+        invalid_utf8: the number of events with invalid bytes, which U+FFFD replaces.
+        foreign: the beginning of the first line that isn't a field; "" if there is none.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -215,7 +215,7 @@ class SSEDecoder:
             self._check_size()
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns an event without its blank line, complete or not, if one is left."""
+        """Returns the last event if its blank line is missing."""
         last, self._tail = b"".join(self._tail), []
         last = last[: len(last) - _bytes_of_half_character(last)]
         if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
@@ -271,12 +271,12 @@ class SSEDecoder:
 
 
 def decode_cut(data: bytes) -> str:
-    """Decodes UTF-8 without a character that is cut off at the end; other invalid bytes become U+FFFD."""
+    """Decodes UTF-8 without an incomplete character at the end; other invalid bytes become U+FFFD."""
     return data[: len(data) - _bytes_of_half_character(data)].decode("utf-8", "replace")
 
 
 def _bytes_of_half_character(data: bytes) -> int:
-    """Returns how many bytes at the end belong to an incomplete character."""
+    """Returns the number of bytes at the end that belong to an incomplete character."""
     decoder = getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return len(decoder.getstate()[0])
@@ -289,9 +289,10 @@ def strip_bom_and_space(head: bytes) -> bytes:
 
 
 def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
-    """Detects the kind of a 2xx body by its first bytes, because content types are often wrong. None: too early.
+    """Detects the kind of a 2xx body by its first bytes, because content types are often wrong. None: more bytes are
+    needed.
 
-    `SSEDecoder.foreign` shows later whether "events" was wrong.
+    If the result "events" was wrong, `SSEDecoder.foreign` shows it later.
     """
     head = strip_bom_and_space(head)
     if _BOM.startswith(head):

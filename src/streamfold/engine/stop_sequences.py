@@ -1,4 +1,4 @@
-"""`stop` for models that don't take it: the reader ends the answer where one of the texts begins."""
+"""Stop sequences for models that don't support them: the reader ends the response at the first stop sequence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..types import ToolCallDelta
 
 
 class StopSequences:
-    """Passes deltas on until a stop sequence appears, and holds back what may be the beginning of one."""
+    """Passes deltas through until a stop sequence appears, and holds back a possible beginning of one."""
 
     def __init__(self, texts: Collection[str]) -> None:
         self._texts = tuple(texts)

@@ -1,4 +1,4 @@
-"""Which tool call a delta belongs to: the tables, the state of a call, the matching rules."""
+"""Assigns deltas to tool calls: the matching rules and the state of a tool call."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would ta
 
 
 class ToolNames:
-    """Joins names that arrive in fragments, using the declared tools."""
+    """Joins tool names that arrive in fragments, with the help of the declared tools."""
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = frozenset(declared) if declared else _NO_NAMES
 
     def is_piece(self, current: str, piece: str) -> bool:
-        """Returns whether `piece` may continue a name: not if both are declared, unless a name begins with both."""
+        """Returns whether `piece` may continue a name: false if both are declared, unless a declared name begins
+        with both.
+        """
         two_tools = current in self._declared and piece in self._declared
         return not two_tools or self._begins_any(current + piece)
 
     def is_declared_in_pieces(self, current: str, piece: str) -> bool:
-        """Returns whether only both together can be a declared tool."""
+        """Returns whether only the joined text can be a declared tool."""
         return current not in self._declared and self._begins_any(current + piece)
 
     def joined(self, current: str, piece: str) -> str:
-        """Returns the name after another piece, which may repeat it (llama.cpp), include it, or continue it."""
+        """Returns the name after another fragment, which may repeat it (llama.cpp), include it, or continue it."""
         if piece == current:
             return current + piece if self.is_declared_in_pieces(current, piece) else current
         if piece.startswith(current):
@@ -49,26 +51,27 @@ _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
 class IncomingCall:
-    """A tool call of which a fragment has arrived. Rarely set attributes have their default on the class.
+    """A tool call of which a fragment has arrived. Rarely used attributes have their default on the class.
 
     Attributes:
-        number: 0, 1, 2 in the order in which calls were opened.
-        index: the server's number for it, if usable.
-        other_id: a second id that the server gave to the call; the first counts.
-        wholes: different texts in which the server repeated all arguments, the last three.
-        size: characters in `pieces`.
-        markup: the model wrote the call into its text.
-        items: the ids of its items (Responses).
-        came_whole: a whole arrived, even an empty one.
-        had_empty_repetition: a whole was empty although there were arguments; it is ignored.
-        done, broken_off: the server said that the call is complete, or incomplete.
-        late: a part came after the last finish reason.
-        gap_at: `size` when missing events were noticed, if no whole had arrived.
-        has_gap: pieces followed such a gap.
-        guessed: a fragment was assigned by order alone.
-        is_ambiguous: leftover arguments may belong to it.
+        number: 0, 1, 2 in the order in which tool calls began.
+        index: the server's index, if usable.
+        other_id: a second id that the server sent for the tool call; the first one counts.
+        wholes: the last three different texts with which the server repeated the complete arguments.
+        size: the number of characters in `pieces`.
+        markup: true if the model wrote the tool call into its text.
+        items: the ids of its items (Responses API).
+        came_whole: true if complete arguments arrived, even empty ones.
+        had_empty_repetition: true if the complete arguments were empty although fragments had arrived; they are
+            ignored.
+        done, broken_off: true if the server marked the tool call as complete, or incomplete.
+        late: true if a fragment came after the last finish reason.
+        gap_at: `size` when missing events were noticed, if no complete arguments had arrived.
+        has_gap: true if fragments followed such a gap.
+        guessed: true if a fragment was assigned by order alone.
+        is_ambiguous: true if arguments without a name may belong to the tool call.
         listed: its position in the server's final list.
-        ran_on_server: it is not the client's.
+        ran_on_server: true if the server ran it.
     """
 
     id: str = ""
@@ -115,7 +118,7 @@ class IncomingCall:
 
     @property
     def waits(self) -> bool:
-        """Returns whether arguments are still expected. `{}` may be a placeholder (Bedrock opens with it)."""
+        """Returns whether arguments are still expected. `{}` may be a placeholder (Bedrock starts with it)."""
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
@@ -124,7 +127,7 @@ class IncomingCall:
 
     @property
     def lost_pieces(self) -> bool:
-        """Returns whether a part of the arguments may be missing, and no whole replaces it."""
+        """Returns whether a part of the arguments may be missing, and no complete arguments replace it."""
         if self.is_ambiguous and not self.came_whole:
             return True
         if self.gap_at is None:
@@ -137,7 +140,7 @@ class IncomingCall:
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Adds a repetition of all arguments. Returns whether it is kept; an empty one beside others is not."""
+        """Adds complete arguments. Returns whether they are used; empty ones after fragments aren't."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False
@@ -150,7 +153,7 @@ class IncomingCall:
         return True
 
     def is_complete(self) -> bool:
-        """Returns whether the pieces are one complete object, by their brackets."""
+        """Returns whether the fragments are one complete object, by their brackets."""
         if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
             return False
         self._brackets = self._brackets or BracketTracker()
@@ -202,12 +205,12 @@ MatchRule: TypeAlias = Literal[
 
 @dataclass(slots=True)
 class CallMatch:
-    """The call that a fragment was assigned to, and why.
+    """The tool call that a fragment was assigned to, and the rule.
 
     Attributes:
-        rule: the row of the table that decided.
-        opened: the fragment opened the call.
-        rival: another call with its index or id.
+        rule: the rule that decided.
+        opened: true if the fragment began the tool call.
+        rival: another tool call with its index or id.
     """
 
     call: IncomingCall
@@ -227,12 +230,12 @@ Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | N
 
 
 def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
-    """Returns whether a fragment at the index of `call` begins another call there.
+    """Returns whether a fragment at the index of `call` begins another tool call.
 
-    Another id alone is not enough: Poolside changes it inside a call (poolsideai/pool#9).
+    Another id alone isn't enough: Poolside changes the id inside a tool call (poolsideai/pool#9).
 
     Args:
-        known: the fragment's id came with a name of this call before.
+        known: true if the fragment's id came with a name of this tool call before.
     """
     if part.whole:
         return False
@@ -253,7 +256,7 @@ def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, 
 
 
 def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether the arguments continue an open object."""
+    """Returns whether the arguments continue an incomplete object."""
     first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
     return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
 
@@ -268,7 +271,7 @@ def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) ->
 
 
 def belongs_to_last(last: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Returns whether a fragment without an index continues the last call."""
+    """Returns whether a fragment without an index continues the last tool call."""
     if part.id:
         return not last.id and (not part.name or (part.name == last.name and not last.pieces))
     if not part.name or not last.name:
@@ -287,9 +290,10 @@ def _begins_object(part: ToolCallDelta) -> bool:
 
 
 def is_another_item(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether a fragment at the output index of `call` is of another item: one index for all items.
+    """Returns whether a fragment at the output index of `call` belongs to another item, because all items have one
+    index.
 
-    Item ids alone are not enough: GitHub's Copilot draws new ones for each event (fixtures/responses/id_and_call_id).
+    Item ids alone aren't enough: GitHub's Copilot uses a new id in each event (fixtures/responses/id_and_call_id).
     """
     other_id = are_different_calls(call.id, part.id)
     other_item = bool(part.item and call.items) and part.item not in call.items
@@ -344,10 +348,10 @@ _GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"
 
 
 class ToolCallAssembler:
-    """Assigns the fragments of one message to calls.
+    """Assigns the fragments of one message to tool calls.
 
     Args:
-        tool_names: the declared tools; they tell a name that arrives in pieces from a repeated one.
+        tool_names: the declared tools, which distinguish a name in fragments from a repeated name.
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -364,17 +368,19 @@ class ToolCallAssembler:
         return len(self._opened)
 
     def feed(self, part: ToolCallDelta) -> CallMatch | None:
-        """Adds a fragment to its call; None if it is empty. Raises ProtocolError above a limit."""
+        """Adds a fragment to its tool call; returns None if the fragment is empty. Raises ProtocolError above a
+        limit.
+        """
         if part.is_empty and not self._tells(part):
             return None
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
     def reconcile(self, listed: Iterable[ToolCallDelta]) -> list[CallMatch]:
-        """Compares the calls with the server's final list.
+        """Compares the tool calls with the server's final list.
 
-        A listed call is matched by item, then by id; where both are new, by name and arguments, then by name and
-        position, then by name in order. Unmatched ones are added.
+        A listed tool call is matched by item, then by id; if both are new, by name and arguments, then by name and
+        position, then by name in order. Unmatched tool calls are added.
         """
         left, parts, placed = self.finish(), list(listed), list[CallMatch]()
         ids = Counter(call.id for call in left)
@@ -402,12 +408,12 @@ class ToolCallAssembler:
         return placed
 
     def confirm(self) -> None:
-        """Notes a finish reason: calls so far are not late."""
+        """Notes a finish reason: the tool calls so far aren't late."""
         for call in self._opened:
             call.late = False
 
     def mark_gap(self) -> None:
-        """Notes that events are missing here: open calls may have lost arguments."""
+        """Notes that events are missing here: unfinished tool calls may have lost arguments."""
         for call in self._opened:
             if not call.wholes and not call.done:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
@@ -418,9 +424,10 @@ class ToolCallAssembler:
             call.gap_at = None
 
     def mark_strays(self) -> None:
-        """Marks the calls that may lack arguments which arrived without a name.
+        """Marks the tool calls that may lack arguments which arrived without a name.
 
-        Without an id these may belong to any call without one, else to a call with that id. They are never joined.
+        Arguments without an id may belong to any tool call without an id, otherwise to a tool call with that id. They
+        are never joined.
         """
         named = [call for call in self._opened if call.name]
         for call in [call for call in self._opened if not call.name and not call.markup]:
@@ -437,19 +444,21 @@ class ToolCallAssembler:
             head.is_ambiguous = True
 
     def _forget(self, call: IncomingCall) -> None:
-        """Reduces a call that is only an id to a second id of another call at its index."""
+        """Converts a tool call that consists only of an id into a second id of another tool call at its index."""
         others = [each for each in self._opened if each.index == call.index and each is not call]
         if others and call.index is not None:
             others[-1].other_id = others[-1].other_id or call.id
             self._opened.remove(call)
 
     def take_from_client(self, index: int) -> None:
-        """Notes that the server has run the call at an index itself."""
+        """Notes that the server has run the tool call at an index itself."""
         if (call := self._by_index.get(index)) is not None:
             call.ran_on_server = True
 
     def finish(self) -> list[IncomingCall]:
-        """Returns all calls by index, if each has one (Z.ai's -1 is none); else by the final list, or by appearance."""
+        """Returns all tool calls sorted by index, if each has one (Z.ai's -1 doesn't count); otherwise by the final
+        list or by appearance.
+        """
         if not (calls := [call for call in self._opened if not call.ran_on_server]):
             return []
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}
@@ -491,9 +500,9 @@ class ToolCallAssembler:
         return (self._opened[-1], "last") if belongs_to_last(self._opened[-1], part, self._names) else (None, "another")
 
     def _whose_turn(self, index: int) -> IncomingCall | None:
-        """Returns the next call for an unknown index, where two calls began at one index.
+        """Returns the next tool call for an unknown index, if two tool calls began at one index.
 
-        DeepSeek V4 sends all heads with the index of the first call, and the arguments with the right one
+        DeepSeek V4 sends all names with the index of the first tool call, and the arguments with the right one
         (agno-agi/agno#8879, fixtures/calls/tail_under_another_index).
         """
         call = self._at_turn(index)
@@ -536,18 +545,18 @@ class ToolCallAssembler:
         return (last, "last") if not last.name and not last.done else (None, "another")
 
     def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
-        """Returns the call of a fragment's item, unless it has another index."""
+        """Returns the tool call of a fragment's item, unless it has another index."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
     def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
-        """Returns whether a fragment at the index of `call` is another item's; a tail is not."""
+        """Returns whether a fragment at the index of `call` belongs to another item."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
         return is_another_item(call, part)
 
     def _tells(self, part: ToolCallDelta) -> bool:
-        """Returns whether a fragment without content still matters: it begins an item or ends a call."""
+        """Returns whether a fragment without content still matters, because it begins an item or ends a tool call."""
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
@@ -586,7 +595,7 @@ class ToolCallAssembler:
         return call
 
     def _describe(self, call: IncomingCall, part: ToolCallDelta, *, opened: bool) -> None:
-        """Updates id, name, items and extra of a call."""
+        """Updates id, name, items and extra of a tool call."""
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
             known = self._by_item.get(part.item, call)
             self._by_item[part.item] = call if known is call else None

@@ -1,16 +1,16 @@
-"""Decides which calls are delivered at the end of an answer.
+"""Decides which tool calls are delivered at the end of a response.
 
-    the finish reason                              the calls
+    the finish reason                              the tool calls
     ---------------------------------------------  ---------------------------------------
     `stop`, `tool_calls`                           all of them
     `length`, `content_filter`                     none: they may be truncated
-    none before `[DONE]`, or an unknown word       those whose arguments came as a whole object
-    one after which another request continues      none of them yet: see `Finish.continues`
+    none before `[DONE]`, or an unknown value      those with complete arguments
+    one after which another request continues      none yet: see `Finish.continues`
     any, after a request with `tool_choice="none"` none
 
-If the stream breaks inside a call that begins or grows after the finish reason, the answer has failed
-(`is_cut_inside_call`). A call without a name, or one that the server marks as incomplete, is dropped with a warning. A
-call whose arguments aren't a JSON object, or may have lost a part, is delivered with `error` set.
+If the stream breaks inside a tool call that begins or grows after the finish reason, the response has failed
+(`is_cut_inside_call`). A tool call without a name, or one that the server marks as incomplete, is dropped with a
+warning. A tool call whose arguments aren't a JSON object, or may have lost a part, is delivered with `error` set.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .tool_call_assembly import IncomingCall
 
 
 class ToolNameMap(NamedTuple):
-    """Maps tool names on the wire to the tools' own names.
+    """Maps the tool names in the request to the tools' own names.
 
     Attributes:
-        answer: the tool whose arguments are the answer, where structured output is requested as a call.
-        tools: the tools as the program declared them, if the request has them in another form.
+        answer: the tool whose arguments are the response, if structured output is requested as a tool call.
+        tools: the tools as declared by the program, if the request has them in another form.
     """
 
     own: Mapping[str, str] = {}
@@ -52,10 +52,10 @@ class ToolNameMap(NamedTuple):
 
 
 class DeliveredCalls(NamedTuple):
-    """The calls to deliver.
+    """The tool calls to deliver.
 
     Attributes:
-        opened: the assembled call of each.
+        opened: the assembled tool call of each.
         others: calls of tools that aren't functions.
         answer: the text of `ToolNameMap.answer`.
     """
@@ -69,10 +69,10 @@ class DeliveredCalls(NamedTuple):
 
 @dataclass(slots=True)
 class CallDelivery:
-    """Decides which calls are delivered.
+    """Decides which tool calls are delivered.
 
     Args:
-        warn: called with a warning and its call.
+        warn: called with a warning and its tool call.
         tools: the tools of the request.
         finish: None if the stream ended without a finish reason.
         meta: seeds generated ids.
@@ -88,7 +88,7 @@ class CallDelivery:
     _taken: set[str] = field(default_factory=set, init=False)
 
     def decide(self, opened: list[IncomingCall], others: list[ToolCall]) -> DeliveredCalls:
-        """Returns the calls to deliver, their finish reason, and the answer among the calls."""
+        """Returns the tool calls to deliver, their finish reason, and the response that a tool call contains."""
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
             return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
@@ -122,7 +122,7 @@ class CallDelivery:
                 self.warn("tool_choice_unmet", "the request demanded a tool call, and none came", None)
 
     def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
-        """Separates the calls that carry the answer from the others."""
+        """Separates the tool calls with the response from the others."""
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
             return opened, None
@@ -154,7 +154,7 @@ class CallDelivery:
         return read
 
     def _cut(self, reason: FinishReason) -> str | None:
-        """Returns why no call is delivered."""
+        """Returns the reason why no tool call is delivered."""
         if self.tool_choice == "none":
             return "the request forbade tool calls"
         if self.finish is not None and self.finish.continues:
@@ -189,7 +189,7 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
-        """Returns the arguments with objects and lists that came as JSON texts, as the tool's schema has them."""
+        """Returns the arguments with objects and lists in place of JSON texts, as the tool's schema requires."""
         tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
         if tool is None:
             return arguments
@@ -199,7 +199,7 @@ class CallDelivery:
         return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
-        """Returns an id that is unique in the answer: the given one, or a generated one with a warning."""
+        """Returns an id that is unique in the response: the given one, or a generated one with a warning."""
         if call_id and call_id not in self._ids:  # as nearly every one
             self._ids.add(call_id)
             return call_id
@@ -226,7 +226,7 @@ class CallDelivery:
 
 
 def is_cut_inside_call(opened: Iterable[IncomingCall]) -> bool:
-    """Returns whether a stream that broke after its finish reason did so inside a late call."""
+    """Returns whether a stream that broke after its finish reason did so inside a late tool call."""
     return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
@@ -241,7 +241,7 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Returns whether the arguments arrived as a complete object. Custom text never shows that it is complete."""
+    """Returns whether the arguments are a complete object. Custom text never shows that it is complete."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -1,4 +1,4 @@
-"""JSON as text: strict, damaged, or still arriving. Imports nothing of ours."""
+"""Parsers for JSON text: strict, damaged, or incomplete. This package imports no other part of streamfold."""
 
 from .incremental import BracketTracker, PathValue, PathValues
 from .parsing import (

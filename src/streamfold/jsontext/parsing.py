@@ -1,4 +1,4 @@
-"""Parses and writes JSON text, joins halves of surrogate pairs, reads members of foreign JSON."""
+"""Parses and writes JSON text, joins halves of surrogate pairs, and reads members of untrusted JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_object(text: str) -> Any:
 
 
 def object_or_none(text: str) -> dict[str, Any] | None:
-    """Returns the JSON object in a text, by the rules of `parse_object`; None if it is anything else."""
+    """Returns the JSON object in a text, by the rules of `parse_object`; None for any other text."""
     try:
         value = parse_object(text)
     except ValueError:
@@ -64,7 +64,7 @@ def dump_compact(value: Any) -> str:
 
 
 def round_trips(value: Any) -> bool:
-    """Returns whether a value is an object that surely survives `dump_compact` and `parse_object`.
+    """Returns whether a value is an object that `dump_compact` and `parse_object` return unchanged.
 
     >>> round_trips({"a": 1, "b": None}), round_trips({"a": float("inf")}), round_trips([])
     (True, False, False)
@@ -95,7 +95,7 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
     """Parses truncated JSON, with its last string cut off. Returns None if nothing can be parsed yet.
 
     Args:
-        ended: nothing more will come, so that a number at the end is complete.
+        ended: true if the text has ended, so that a number at the end is complete.
 
     >>> partial_value('{"a": [1, 23], "b": "Hel'), partial_value('{"a": [1, 23')
     ({'a': [1, 23], 'b': 'Hel'}, {'a': [1]})
@@ -109,9 +109,9 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
 
 
 def partial_event(data: str) -> Any:
-    """Parses a truncated payload; None if nothing can be parsed. Halves of surrogate pairs stay.
+    r"""Parses a truncated payload; None if nothing can be parsed. Halves of surrogate pairs are unchanged.
 
-    >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\\\ud83d", "at') == {"text": "\\ud83d"}
+    >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\ud83d", "at') == {"text": "\ud83d"}
     ({'text': 'Hel'}, True)
     """
     try:
@@ -318,7 +318,7 @@ def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
 
 
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
-    """Returns a count that is 0 if it is missing; None if it is invalid."""
+    """Returns a count, 0 if it is missing, or None if it is invalid."""
     return 0 if numbers.get(name) is None else count_or_none(numbers, name)
 
 

@@ -1,6 +1,7 @@
-"""Parses the arguments of a call to a JSON object; other text becomes `{"_raw": text, "_error": "invalid_json"}`.
+"""Parses the arguments of a tool call; text other than a JSON object becomes `{"_raw": text, "_error":
+"invalid_json"}`.
 
-Only damage that is known from servers and unambiguous is repaired; the reply says which repair was made.
+Only unambiguous damage that servers are known to cause is repaired, and each repair is a warning.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class ParsedArguments(NamedTuple):
     Attributes:
         raw: the text that was parsed.
         repair: the repair that was made, if any.
-        has_conflict: the pieces and the whole differ.
+        has_conflict: true if the fragments and the complete text differ.
     """
 
     value: dict[str, Any]
@@ -35,18 +36,18 @@ class ParsedArguments(NamedTuple):
 
 
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
-    """Parses the arguments of a call from its pieces, and from the texts in which the server repeated them whole.
+    """Parses the arguments of a tool call from its fragments and from complete texts that the server sent in addition.
 
     The first of these counts:
 
-    1. The last whole that is an object with members (vllm-project/vllm#42683).
-    2. The pieces, if they are an object with members.
-    3. Text that isn't an object: the call can't be run. The beginning of an empty object doesn't count.
-    4. An empty object, so that an empty whole never replaces damaged pieces.
+    1. The last complete text that is an object with members (vllm-project/vllm#42683).
+    2. The fragments, if they are an object with members.
+    3. Text that isn't an object, so that the tool call can't be run. The beginning of an empty object doesn't count.
+    4. An empty object, so that an empty complete text never replaces damaged fragments.
     5. Another empty value, such as `[]`.
 
     Args:
-        repair: repair the damage that servers do. Markup comes from the model itself.
+        repair: repair known damage by servers. Markup comes from the model itself.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
@@ -68,7 +69,7 @@ def is_empty(arguments: str) -> bool:
 
 
 def is_empty_wrapper(arguments: str) -> bool:
-    """Returns whether a text is an empty value, or a remnant of one: `}` where an event was lost."""
+    """Returns whether a text is an empty value, or the remnant `}` of an empty object after a lost event."""
     text = "".join(arguments.split()) if len(arguments) < 100 else arguments
     return any(_is_left_of(empty, text) for empty in _EMPTY)
 
@@ -101,7 +102,7 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
 
 
 def _repeated(raw: str) -> ParsedArguments | None:
-    """Reads an object after empty ones (Bedrock opens with `{}`), or repeated."""
+    """Reads an object that is repeated, or that follows empty objects (Bedrock starts with `{}`)."""
     try:
         values = parse_values(raw)
     except ValueError:
@@ -115,7 +116,7 @@ def _repeated(raw: str) -> ParsedArguments | None:
 
 
 def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
-    """Reads snapshots, each of which repeats the one before it (lobehub/lobehub#13506)."""
+    """Reads snapshots, each of which repeats the previous one (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None

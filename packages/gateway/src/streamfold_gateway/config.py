@@ -40,8 +40,8 @@ class KeyOptions(Table):
         models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. Other models aren't listed
             for the key, and get a 404. Aliases must be listed separately.
         rpm: requests per minute; more requests get a 429, as for the other limits.
-        tpm: input and output tokens per minute. A request reserves its input and its maximum output until the usage is
-            known.
+        tpm: input and output tokens per minute. Until its usage is known, a request reserves the average of earlier
+            requests.
         max_concurrent: simultaneous requests.
         max_cost_per_day: budget per day (UTC), in the currency of the providers' prices. When the budget is spent,
             requests are rejected until the next day.

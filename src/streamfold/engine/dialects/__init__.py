@@ -1,8 +1,9 @@
-"""Tool calls and reasoning that a model writes into its text: filters from deltas to deltas.
+"""Tool calls and reasoning in the text of a model: filters from deltas to deltas.
 
-The configuration names the dialect of an endpoint whose server does not parse them. It is never guessed, because
-several dialects share their markers. Several are joined by `+`; other packages add theirs by the entry point group
-`streamfold.dialects`. All are tables and short grammars over one reader (`reader.py`) and one scanner (`scanner.py`).
+The configuration names the dialect of an endpoint whose server doesn't parse tool calls. A dialect is never guessed,
+because several dialects share their markers. `+` joins several dialects; other packages add dialects with the entry
+point group `streamfold.dialects`. All built-in dialects are tables and short grammars over one reader (`reader.py`) and
+one scanner (`scanner.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
 def leak_warning(text: str, read: Collection[str], context: DialectContext) -> str | None:
     """Returns a warning about tool calls or reasoning that a text contains as markup; None if there are none.
 
-    A dialect is named only if it finds calls in this text, where tools were declared.
+    The warning names a dialect only if tools were declared and the dialect finds tool calls in this text.
 
     Args:
         read: the dialects that have read the text.
@@ -83,7 +84,9 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
 
 
 def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
-    """Returns whether a dialect finds calls in a text; with `declared`, only complete ones of declared tools count."""
+    """Returns whether a dialect finds tool calls in a text; with `declared`, only complete calls of declared tools
+    count.
+    """
     dialect = find_dialect(name, context)
     found = [*dialect.feed(TextDelta(text)), *dialect.finish()]
     names = {tool.name for tool in context.tools}
@@ -122,7 +125,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
 
 
 class DialectChain:
-    """Several dialects, each reading what the one before it left."""
+    """Several dialects in a row, each of which reads the output of the previous one."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects

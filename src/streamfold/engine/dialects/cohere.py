@@ -1,4 +1,4 @@
-"""Cohere's Command models: an array of calls between two marks. Reasoning and the answer have marks as well."""
+"""Cohere's Command models: an array of tool calls between two markers. Reasoning and text have markers as well."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
 
 
 class Cohere(MarkupFormat):
-    """Command R7B, Command A. Their ids only count the calls, so each call gets a new one."""
+    """Command R7B and Command A. Their ids only count the tool calls, so each tool call gets a generated id."""
 
     openers = (_BEGIN,)
     frames = (

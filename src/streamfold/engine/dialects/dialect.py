@@ -1,4 +1,4 @@
-"""The interface of a dialect, built in or from another package, and what it is told of the request."""
+"""The interface of a dialect, and the information about the request that it gets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...types import AllowedTools, NamedTool, ReadToolChoice, Tool
 
 @dataclass(frozen=True, slots=True)
 class DialectContext:
-    """The part of a request that a dialect needs.
+    """The parts of a request that a dialect needs.
 
     Attributes:
-        tools: without any, no calls are read.
-        tool_choice: after "none" no calls are read, only reasoning.
-        start_in_reasoning: the prompt has opened reasoning.
-        draft: called with the number of a call, its name, and the next piece of its arguments, for showing it.
+        tools: the declared tools; without tools, no tool calls are read.
+        tool_choice: with "none", only reasoning is read.
+        start_in_reasoning: true if the chat template opened reasoning.
+        draft: called with the number of a tool call, its name, and the next fragment of its arguments, to show it.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -47,5 +47,5 @@ class Dialect(Protocol):
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """Returns held-back text, the calls, and warnings. Called once, at the end of the answer."""
+        """Returns text that was held back, the tool calls, and warnings. Called once, at the end of the response."""
         ...

@@ -1,5 +1,6 @@
-"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in its own notation
-(`python_literals.py`)."""
+"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two markers, with values in Gemma's notation
+(`python_literals.py`).
+"""
 
 from __future__ import annotations
 

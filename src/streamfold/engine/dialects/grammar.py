@@ -1,4 +1,4 @@
-"""Patterns for text that arrives in pieces: unlike a regular expression, each knows its own beginnings.
+"""Patterns for streamed text. Unlike a regular expression, a pattern also matches its own beginnings.
 
 >>> invoke = TokenPattern(SPACES, literal('<invoke name="'), repeat('[^"]', "name", least=1), literal('">'))
 >>> invoke.match(' <invoke name="search">')["name"]
@@ -19,7 +19,7 @@ class PatternPart:
 
     Attributes:
         whole: the regular expression of the part.
-        begun: that of its beginnings, the empty one included. For a run both are the same.
+        begun: the regular expression of its beginnings, including the empty one. For a repetition both are the same.
     """
 
     whole: str
@@ -27,26 +27,26 @@ class PatternPart:
 
 
 def literal(*words: str, name: str = "") -> PatternPart:
-    """One of these words. None may be the beginning of another."""
+    """Matches one of these words. No word may be the beginning of another one."""
     group = f"?P<{name}>" if name else "?:"
     begun = "|".join(_beginnings(word) for word in words)
     return PatternPart(f"({group}{'|'.join(map(re.escape, words))})", f"(?:{begun})")
 
 
 def repeat(chars: str, name: str = "", *, least: int = 0) -> PatternPart:
-    """A run of characters of a set; its text is captured under the name."""
+    """Matches a run of characters of a set, and captures it under the name."""
     pattern = f"(?:{chars}){'+' if least else '*'}"
     return PatternPart(f"(?P<{name}>{pattern})" if name else pattern, f"(?:{chars})*")
 
 
 def optional(*parts: PatternPart) -> PatternPart:
-    """These parts in sequence, or nothing."""
+    """Matches these parts in sequence, or nothing."""
     row = _row(parts)
     return PatternPart(f"(?:{row.whole})?", row.begun)
 
 
 def one_of(*rows: tuple[PatternPart, ...]) -> PatternPart:
-    """One of these sequences."""
+    """Matches one of these sequences."""
     found = [_row(row) for row in rows]
     return PatternPart(f"(?:{'|'.join(row.whole for row in found)})", f"(?:{'|'.join(row.begun for row in found)})")
 
@@ -55,13 +55,13 @@ SPACES = repeat(r"\s")
 
 
 class TokenPattern:
-    """A sequence of parts. The last must be a literal, so that a match can't grow.
+    """A sequence of parts. The last part must be a literal, so that a match can't grow.
 
     Args:
-        longest: the length limit of a match.
+        longest: the maximum length of a match.
 
     Attributes:
-        match: matches all of it.
+        match: matches the complete sequence.
         begins: matches a text that may become a match.
     """
 

@@ -1,6 +1,7 @@
-"""Guided output when a call is demanded (`required`, or one tool): an array of calls, or just the arguments.
+"""Output of guided decoding when a tool call is forced (`required`, or one tool): an array of tool calls, or only the
+arguments.
 
-There is no markup, so it counts only at the head of the message, and is held until it is complete.
+The output has no markup, so it counts only at the start of the message, and is held back until it is complete.
 """
 
 from __future__ import annotations

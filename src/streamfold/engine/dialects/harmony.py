@@ -1,11 +1,11 @@
-"""Harmony, which gpt-oss writes: every message has a header, which says whom it is for and on which channel it goes.
+"""Harmony, the format of gpt-oss: every message has a header with its recipient and its channel.
 
-    header    <|start|> role, recipient, <|channel|> channel, type, <|message|>; the first one, and one behind the end
-              of a message, may begin without <|start|> and role
-    body      up to <|end|>, <|return|> or <|call|>, or the next header: a call if the header names a recipient,
-              reasoning on the channel `analysis`, else text; a message of anybody but the model is dropped
+    header    <|start|> role, recipient, <|channel|> channel, type, <|message|>; the first header, and a header after
+              the end of a message, may omit <|start|> and role
+    body      up to <|end|>, <|return|> or <|call|>, or the next header: a tool call if the header names a recipient,
+              reasoning on the channel `analysis`, otherwise text; messages with other roles are dropped
 
-Headers are read whether calls may be made or not. Without them all is text.
+Headers are read even if tool calls aren't allowed. A text without headers is text.
 """
 
 from __future__ import annotations

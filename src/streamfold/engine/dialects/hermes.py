@@ -1,6 +1,6 @@
 """Hermes, Qwen2.5, Qwen3 and many fine-tunes: a JSON object between `<tool_call>` and `</tool_call>`.
 
-Models quote the tags, so one counts only before an object, and never inside reasoning.
+Models quote these tags, so a tag counts only in front of an object, and never inside reasoning.
 """
 
 from __future__ import annotations

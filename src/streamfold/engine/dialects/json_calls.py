@@ -1,4 +1,4 @@
-"""Calls that are written as JSON objects: a name, perhaps an id, and the arguments as the model spelled them."""
+"""Tool calls in the form of JSON objects: a name, optionally an id, and the arguments in the model's spelling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .scanner import Reading, is_json, markers
 
 
 class Entry(NamedTuple):
-    """A call. `arguments` are its own text, None if there are none; text that was encoded twice is decoded once."""
+    """A tool call. `arguments` is the model's text; None without arguments. Text that was encoded twice is decoded
+    once.
+    """
 
     name: str
     id: str | None
@@ -24,7 +26,8 @@ class Entry(NamedTuple):
 def read_entry(
     text: str, keys: tuple[str, ...] = ("arguments", "parameters"), names: tuple[str, ...] = ("name",)
 ) -> Entry | None:
-    """Returns the call of a JSON object; None if it has no name. The first existing key of `keys` has the arguments.
+    """Returns the tool call in a JSON object; None if it has no name. The first existing key of `keys` has the
+    arguments.
 
     Raises:
         ValueError: the text is not a JSON object.
@@ -43,7 +46,7 @@ def read_entry(
 
 
 class EntryDraft:
-    """Shows the arguments of a call while it is written, if its name comes first."""
+    """Shows the arguments of an unfinished tool call, if its name comes first."""
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
@@ -68,7 +71,7 @@ class EntryDraft:
 
 
 def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> Reading[ReadResult]:
-    """Reads an array of calls, or a single one. If it is truncated, only complete calls count."""
+    """Reads an array of tool calls, or a single one. In a truncated array, only complete tool calls count."""
     value, closed = yield from text.value(begun)
     try:
         nothing = closed and _value(value) == []
@@ -87,9 +90,9 @@ def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> 
 def read_calls(
     text: MarkupReader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
 ) -> Reading[tuple[ReadResult | None, str]]:
-    """Reads an array of calls, or a single one, optionally followed by `end`.
+    """Reads an array of tool calls, or a single one, optionally followed by `end`.
 
-    Returns the result and the text; the result is None if `end` came before the text was JSON.
+    Returns the result and the text; the result is None if `end` came before the text was valid JSON.
     """
     body, mark = yield from text.body(markers(end), closes=True)
     whole = is_json(body)
@@ -122,7 +125,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _member(text: str, wanted: str) -> str:
-    """Returns the text of a member of an object; of the last one, if there are several."""
+    """Returns the text of a member of an object; of the last one if the key is repeated."""
     found, at = "", _between(text, 1)
     while text[at] != "}":
         key, at = _decode(text, at)

@@ -1,4 +1,4 @@
-"""Detects markup that was not read, because neither the server nor the endpoint has a parser for it."""
+"""Detects unread markup, because neither the server nor the configuration has a parser for it."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ _READERS = {"llama4": "llama3", "mistral-think": "mistral"} | dict.fromkeys(_UNR
 
 
 def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
-    """Returns which form of markup a text contains, other than those of the dialects in `read`.
+    """Returns the dialect whose markup a text contains, except the dialects in `read`.
 
-    It isn't proof: the text may be about tool calls.
+    The result isn't proof, because the text may be about tool calls.
 
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
@@ -81,7 +81,7 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
 
 
 def bare_forms(text: str) -> list[str]:
-    """Returns the dialects for calls without a marker: JSON or Python at the head of the text."""
+    """Returns the dialects for tool calls without a marker: JSON or Python at the start of the text."""
     return [name for name, form in _BARE.items() if form in text] + [
         name for name, form in _BARE_HEADS.items() if re.match(form, text)
     ]

@@ -1,6 +1,7 @@
 """Llama 3: the whole message is a JSON object with `name` and `parameters`, or a list of Python calls.
 
-An object is held back only while it can be a call, because an answer may be JSON too. Nothing is evaluated.
+An object is held back only while it can be a tool call, because a response may be JSON too. Python code is never
+evaluated.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PYTHON_END = "<|python_end|>"
 
 
 class Llama3(MarkupFormat):
-    """Both forms, at the head of the message or behind a tag. Several objects may follow each other."""
+    """Both forms, at the start of the message or after a tag. Several objects may follow each other."""
 
     openers = _TAGS
     heads = ("{", "[")

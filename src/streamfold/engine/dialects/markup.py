@@ -1,4 +1,4 @@
-"""Families as a dialect: the filter that splits the deltas of one answer into text, reasoning and calls."""
+"""Formats as a dialect: a filter that separates the deltas of one response into text, reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .scanner import is_object
 class MarkupDialect:
     """The dialect of one or several formats.
 
-    Where markers are ordinary characters, reasoning that quotes a call is reasoning. But some models call a tool
-    without closing their reasoning. So a call in unclosed reasoning is delivered at the end, if complete and declared.
+    If markers consist of ordinary characters, reasoning may quote a tool call. But some models call a tool without
+    closing their reasoning. So a tool call in unclosed reasoning is delivered at the end, if it is complete and its
+    tool is declared.
     """
 
     def __init__(self, families: Sequence[MarkupFormat], context: DialectContext) -> None:
@@ -63,7 +64,7 @@ class MarkupDialect:
         return [*out, *calls]
 
     def _late(self) -> list[ToolCallDelta]:
-        """Returns the calls in unclosed reasoning."""
+        """Returns the tool calls in unclosed reasoning."""
         if self._structured or not self._text.unclosed or not self._text.thought:
             return []
         reader = MarkupReader(self._quiet, calls=True)

@@ -1,6 +1,6 @@
-"""MiniMax M3: arguments as nested elements, whose tags begin with a special token.
+"""MiniMax M3: arguments as nested elements whose tags begin with a special token.
 
-An element whose children are all called `item` is a list, unless the declared schema says otherwise.
+An element is a list if all its children are called `item`, unless the declared schema has another type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEEPEST = 64  # elements in elements
 
 @dataclass(slots=True)
 class _Element:
-    """An open element: its text, and its children as JSON."""
+    """An open element with its text and its children as JSON."""
 
     name: str
     schema: Any
@@ -31,7 +31,7 @@ class _Element:
     children: list[tuple[str, str]] = field(default_factory=list)
 
     def closed_by(self, name: str) -> bool:
-        """Returns whether a closing tag with this name closes it. Text beside children is ignored."""
+        """Returns whether a closing tag with this name closes the element. Text next to children is ignored."""
         blank = self.name == "invoke" or not self.children or not "".join(self.text).strip()
         return name == self.name and blank
 
@@ -53,7 +53,7 @@ class _Element:
         return self.object()
 
     def object(self) -> str:
-        """Returns the children as an object; those with one name become a list."""
+        """Returns the children as an object; children with the same name become a list."""
         found: dict[str, list[str]] = {}
         for name, value in self.children:
             found.setdefault(name, []).append(value)
@@ -61,7 +61,7 @@ class _Element:
 
 
 class MiniMax3(Sections):
-    """Calls in a section; white space may follow each marker."""
+    """Tool calls in a section; white space may follow each marker."""
 
     call_begins = (_INVOKE,)
     section_ends = (_SECTION_END,)
@@ -94,7 +94,7 @@ class MiniMax3(Sections):
 
 
 def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
-    """Returns the arguments as JSON, or unchanged if they are broken; and the tag that ended them."""
+    """Returns the arguments as JSON, or unchanged if they are invalid; and the tag that ended them."""
     raw: list[str] = []
     stack = [_Element("invoke", root)]
 
@@ -126,7 +126,7 @@ def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str
 
 
 def _skip(text: MarkupReader, raw: list[str]) -> Reading[tuple[str, str]]:
-    """Reads to the end of a broken call. Returns its text, and the closing tag."""
+    """Reads to the end of an invalid tool call. Returns its text and the closing tag."""
     while (yield from text.until(_MARK, raw.append)):
         if end := (yield from text.match(_END)):
             return "".join(raw), end["tag"]

@@ -1,4 +1,4 @@
-"""Python's literals, and Gemma's notation, read piece by piece and returned as JSON. Nothing is evaluated."""
+"""Parses streamed Python literals and Gemma's notation, and returns them as JSON. Code is never evaluated."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class GemmaNotation:
         return unquoted_json(word, schema, self._root)
 
     def object(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
-        """Reads an object behind its bracket."""
+        """Reads an object after its opening bracket."""
         members: dict[str, str] = {}
 
         def read() -> Reading[None]:
@@ -124,14 +124,15 @@ class GemmaNotation:
 
 
 class Python:
-    """Python's literals as models write them: JSON's words count too, and quotes in strings may not be escaped.
+    """Python literals in the spelling of models: `true`, `false` and `null` count too, and quotes in strings may be
+    unescaped.
 
-    A quote closes a string only where `,`, `)`, `]`, `}` or `:` may follow.
+    A quote closes a string only if `,`, `)`, `]`, `}` or `:` may follow.
     """
 
     @classmethod
     def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
-        """Reads calls up to the closing bracket of their list, and appends name and arguments of each complete one."""
+        """Reads calls up to the closing bracket of their list, and appends name and arguments of each complete call."""
 
         def item() -> Reading[None]:
             found.append((yield from cls.call(text)))
@@ -201,7 +202,7 @@ class _Literal(Scanner):
 
 
 def python_literal(text: str) -> str:
-    """Returns a Python literal as JSON; "" if the text is anything else."""
+    """Returns a Python literal as JSON; "" for any other text."""
     reader = _Literal()
     reader.push(text + ",")
     reader.end()
@@ -243,7 +244,7 @@ def _string(text: Scanner, quote: str) -> Reading[str]:
 
 
 def _escaped(text: Scanner) -> Reading[str]:
-    """Returns the character of an escape. Unknown escapes stay, as in Python."""
+    """Returns the character of an escape sequence. Unknown sequences are unchanged, as in Python."""
     char = yield from text.take(1)
     size = _SIZES.get(char)
     if size is None:

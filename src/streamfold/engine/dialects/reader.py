@@ -3,18 +3,18 @@
     in text        <think> at the head               -> in reasoning
                    </think> (see below)              removed
                    a frame, or a stray               removed
-                   an opener of a format             -> its read(): makes calls, says that it is text, or declines
+                   an opener of a format             -> its read(): creates tool calls, or declines
     in reasoning   its own </think>                  -> in text
                    an interrupt of a format          -> in text, and read there
 
-White space after a structure, or at the start of the message, belongs to following text and is dropped otherwise. A
-message of white space alone is text. Everything else is unchanged.
+White space after a structure, or at the start of the message, belongs to the following text; without text it is
+dropped. A message of only white space is text. Everything else is unchanged.
 
-Reasoning is opened only at the head of the message, or by the prompt (`start_in_reasoning`). The first closer of its
-own kind ends it. A closer in text is removed directly after a structure, or if none has ended reasoning yet.
+Reasoning starts only at the head of the message, or in the prompt (`start_in_reasoning`). The first closing tag of the
+same kind ends it. A closing tag in text is removed directly after a structure, and if no tag has ended reasoning yet.
 
-A special token ends reasoning too, if it is followed by enough to be a call (`full`). Where markers are ordinary
-characters, reasoning never ends at one: see `MarkupDialect`.
+A special token ends reasoning too, if the following text can be a tool call (`full`). If markers consist of ordinary
+characters, reasoning never ends at a marker: see `MarkupDialect`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class ReadResult(Enum):
 
 
 class MarkupFormat:
-    """How the models of one family write calls.
+    """The tool call format of a family of models.
 
     Attributes:
         heads: markers that may begin a structure only at the head of the message.
         openers: markers that may begin a structure anywhere in text.
-        followers: markers with a meaning directly after a call or a frame.
+        followers: markers that have a meaning directly after a tool call or a frame.
         strays: markers that are removed from text.
-        frames: markers that are never text, even if calls aren't read.
+        frames: markers that are never text, even if tool calls aren't read.
         interrupts: openers and frames that also end reasoning.
-        boundaries: those that do so even if calls aren't read.
-        full: what must follow an interrupt, if the marker alone is not enough.
-        think: the markers that open reasoning at the head, and those that close it.
-        closers: the markers that close reasoning opened by the prompt; by default those in `think`.
-        prompted: further openers that the model may repeat after the prompt has opened reasoning.
-        framing: the format is tried even if calls aren't read.
+        boundaries: interrupts that apply even if tool calls aren't read.
+        full: the text that must follow an interrupt, if the marker alone isn't enough.
+        think: the markers that open reasoning at the head, with their closing markers.
+        closers: the markers that close reasoning which the prompt opened; by default those in `think`.
+        prompted: additional openers that the model may repeat after the prompt has opened reasoning.
+        framing: true if the format applies even if tool calls aren't read.
         tools: the schemas of the declared tools, by name.
     """
 
@@ -85,22 +85,22 @@ class MarkupFormat:
 
 
 class ThinkTags(MarkupFormat):
-    """Reasoning alone, also as Amazon Bedrock writes that of gpt-oss (fixtures/bedrock)."""
+    """Reasoning without a tool call format, also in Amazon Bedrock's form for gpt-oss (fixtures/bedrock)."""
 
     think: ClassVar[Mapping[str, str]] = {**THINK, "<reasoning>": "</reasoning>"}
 
 
 class MarkupReader(Scanner):
-    """Reads the markup in the text or in the reasoning of an answer.
+    """Reads the markup in the text or in the reasoning of a response.
 
     Args:
         kind: the delta of the input, and of output that isn't markup.
-        calls, reasoning: whether calls and reasoning markup are read.
-        inside: the input begins inside reasoning.
+        calls, reasoning: whether tool calls and reasoning markup are read.
+        inside: true if the input begins inside reasoning.
         draft: see `DialectContext`.
 
     Attributes:
-        warnings: problems of the markup.
+        warnings: warnings about the markup.
         behind: the last frame, or ""; a format may set it.
         thought: the reasoning so far, if it has to be read again at the end.
     """
@@ -159,7 +159,7 @@ class MarkupReader(Scanner):
         return self._shown()
 
     def call(self, name: str, arguments: str, call_id: str | None = None) -> ReadResult:
-        """Adds a call."""
+        """Adds a tool call."""
         if self._drafted <= len(self.calls):
             self.draft(name, arguments)
         made_id = join_surrogates(call_id) if call_id else None
@@ -169,19 +169,19 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def draft(self, name: str, piece: str) -> None:
-        """Shows the next piece of the arguments of a call, which may still turn out to be text."""
+        """Shows the next fragment of the arguments of a tool call, which may still turn out to be text."""
         self._drafted = len(self.calls) + 1
         if self._on_draft:
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def event(self) -> None:
-        """Marks that a structure was read or has certainly begun, so that the recorded text isn't text."""
+        """Notes that a structure was read or has certainly begun, so that the recorded text isn't text."""
         self._structured = self._fresh = True
         self._space.clear()
         self._tape = None
 
     def unfinished(self, what: str) -> ReadResult:
-        """Handles input that ended inside a structure: the rest is not shown."""
+        """Handles input that ended inside a structure: the rest is dropped."""
         self._at = len(self._window)
         self.warnings.append(Warn("unfinished_markup", f"the answer ended inside {what}"))
         self.event()
@@ -195,14 +195,14 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def say_all(self) -> None:
-        """Shows everything from the marker on as text."""
+        """Outputs everything from the marker on as text."""
         self._say("".join(self._tape or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
-        """Reads a broken call again, from its marker to its end.
+        """Reads an invalid tool call again, from its marker to its end.
 
         Args:
-            name: a declared tool, whose call then has an error. Otherwise all of it is text.
+            name: a declared tool, whose tool call then has an error. Otherwise all of it is text.
             header: the text between the marker and the arguments.
         """
         pieces = [self.again(marker)]
@@ -226,7 +226,7 @@ class MarkupReader(Scanner):
                 yield from self._in_text(marker)
 
     def _speak(self) -> Reading[str]:
-        """Shows text up to the next marker; "" at the end."""
+        """Outputs text up to the next marker; returns "" at the end."""
         if self._fresh:
             yield from self.span(NOT_SPACE, self._space.append)
             marker = yield from self.expect(self._wanted())

@@ -1,8 +1,8 @@
-"""Reads text that arrives in pieces as if it were complete.
+"""Reads streamed text as if it were complete.
 
-Readers are generators: they ask for "everything up to one of these markers", and are suspended when the text runs out.
-Only the longest suffix that may begin a wanted marker is held back. The time is linear in the length of the text,
-however it is cut.
+Readers are generators: they request "everything up to one of these markers", and are suspended when the text runs out.
+Only the longest suffix that may begin a marker is held back. The time is linear in the length of the text, however it
+is split.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_SPACE = re.compile(r"\S")
 
 
 class Markers:
-    """Words that are searched for together."""
+    """Markers that are searched for together."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         ordered = sorted(set(words), key=len, reverse=True)
@@ -39,7 +39,7 @@ class Markers:
         self.longest = max(map(len, words), default=1)
 
     def hold(self, text: str, at: int) -> int:
-        """Returns where the longest suffix of `text` begins that may become a marker, or the length of the text."""
+        """Returns the start of the longest suffix of `text` that may become a marker, or the length of the text."""
         at = max(at, len(text) - self.longest + 1)
         while found := self.starts(text, at):
             if text[found.start() :] in self.beginnings:
@@ -54,10 +54,10 @@ def markers(*words: str) -> Markers:
 
 
 class Scanner(ABC):
-    """Base of readers, which are generators and pause when the text runs out.
+    """Base class of readers, which are generators and pause when the text runs out.
 
     Attributes:
-        cut: the input ended inside what may have been a marker.
+        cut: true if the input ended inside a possible marker.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Scanner(ABC):
         return self._ended and self._at >= len(self._window)
 
     def broke_off(self) -> bool:
-        """Returns whether the input ended here, or inside what may have been the wanted marker."""
+        """Returns whether the input ended here, or inside a possible marker."""
         return self.cut or self.at_end()
 
     def until(self, wanted: Markers, sink: _Sink) -> Reading[str]:
@@ -181,15 +181,15 @@ class Scanner(ABC):
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
         """Returns the text of arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` gets the pieces as they are read, perhaps more than the arguments. With `closes`, the closing bracket of
-        JSON arguments ends them too, with the marker "".
+        `show` gets the text as it is read, perhaps more than the arguments. With `closes`, the closing bracket of JSON
+        arguments ends them too, with the marker "".
 
-        A marker inside a JSON string is data, unless the string never ends: if the text before the first marker outside
-        is not JSON, the first marker inside the string is the end, and the text after it is read again. So a quoted
-        marker is harmless, and an unclosed string can't swallow the next call.
+        A marker inside a JSON string is data, unless the string never ends. In that case, if the text before the first
+        marker outside isn't JSON, the first marker inside the string is the end, and the text after it is read again.
+        So a quoted marker is harmless, and an unclosed string can't swallow the next tool call.
 
-        `_settled` keeps this linear: it is where the first search stopped. A search that begins before it is inside the
-        same string, so it jumps there at once.
+        `_settled` makes the time linear: it is the position where the first search stopped. A search that begins
+        earlier is inside the same string, so it continues there.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
@@ -231,12 +231,12 @@ class Scanner(ABC):
         return "".join(pieces[:number]).strip(), end
 
     def stop(self, rest: str) -> None:
-        """Ends the `span` or `until` whose sink calls this. `rest` is put back."""
+        """Ends the `span` or `until` whose sink calls this method. `rest` is put back."""
         self._answered = True
         self.unread(rest)
 
     def again(self, marker: str) -> str:
-        """Puts back the text after the current marker, or returns it if that would become quadratic."""
+        """Puts back the text after the current marker, or returns it if the time would become quadratic."""
         read = "".join(self._tape or ())[len(marker) :]
         self._read_again += len(read)
         if self._read_again > 4 * self._position + 10_000:

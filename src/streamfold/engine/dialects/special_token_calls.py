@@ -1,4 +1,4 @@
-"""Kimi K2 and DeepSeek: calls between special tokens, in a section (`text_sections.py`).
+"""Kimi K2 and DeepSeek: tool calls between special tokens, in a section (`text_sections.py`).
 
 header    up to the token before the arguments: the name, for Kimi with a number after it
 arguments up to a token that ends them (`Scanner.body`)
@@ -17,7 +17,7 @@ from .text_sections import Sections
 
 
 class _Tokens(Sections):
-    """A format with its own special tokens."""
+    """A format with special tokens."""
 
     section_begin: ClassVar[tuple[str, ...]]
     call_end: ClassVar[str]
@@ -54,7 +54,7 @@ class _Tokens(Sections):
 
 
 class Kimi(_Tokens):
-    """Kimi K2 to K2.7. The header `functions.NAME:NUMBER` is also the id."""
+    """Kimi K2 to K2.7. The header `functions.NAME:NUMBER` is also the id of the tool call."""
 
     # vLLM and some fine-tunes use the singular.
     section_begin = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")

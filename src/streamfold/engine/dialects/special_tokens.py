@@ -1,7 +1,7 @@
 """The special tokens of models, which tokenizers match anywhere in a prompt.
 
-One in a tool result or in pasted text could close the turn or forge a call. Some chat templates also cut an earlier
-answer at a token, or reject it.
+A special token in a tool result or in pasted text could end the turn or forge a tool call. Some chat templates also cut
+an earlier turn at a token, or reject the turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """Tokens to be escaped in text of users and tools, and in earlier answers (`history`)."""
+    """Special tokens to be escaped in texts of users and tools, and in earlier turns of the model (`history`)."""
 
     text: re.Pattern[str]
     history: re.Pattern[str] | None
@@ -144,7 +144,7 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
     """Returns the special tokens of a dialect, or of several joined by `+`, and of a model; None if none are known.
 
     Args:
-        model: if its server renders the chat template.
+        model: the model, if its server renders the chat template.
 
     >>> tokens = special_tokens("kimi3")
     >>> bool(tokens and tokens.text.search("close with <|close|>"))

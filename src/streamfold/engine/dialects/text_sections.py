@@ -1,6 +1,6 @@
-"""Calls in a section, as Kimi, DeepSeek and MiniMax write them. Other text in a section is dropped.
+"""Tool calls in a section, as Kimi, DeepSeek and MiniMax write them. Other text in a section is dropped.
 
-The section may be missing around a single call, and its end after a complete call.
+The section may be missing around a single tool call, and its end after a complete tool call.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .scanner import Reading, drop, markers
 
 
 class Sections(MarkupFormat, ABC):
-    """A format whose calls are in sections.
+    """A format with tool calls in sections.
 
     Attributes:
         section_ends, call_begins: markers.
-        opening: what must follow a marker of a section, if it alone is not enough.
-        divided: whether that is part of the marker.
+        opening: the text that must follow a marker of a section, if the marker alone isn't enough.
+        divided: true if that text is part of the marker.
     """
 
     section_ends: ClassVar[tuple[str, ...]] = ()
@@ -64,7 +64,8 @@ class Sections(MarkupFormat, ABC):
 
     @abstractmethod
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
-        """Reads a call after its first marker.
+        """Reads a tool call after its first marker.
 
-        Returns the marker that ended it; "" if the input did; None, with everything put back, if it is not a call.
+        Returns the marker that ended it; "" if the input ended; None, with everything put back, if it isn't a tool
+        call.
         """

@@ -1,4 +1,4 @@
-"""Values that markup writes as plain text, typed by the declared schema. Without one, "3" stays text."""
+"""Converts plain-text values in markup to the type in the declared schema. Without a schema, "3" is text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .scanner import is_json
 
 
 def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns a value as JSON: the text itself if it is JSON of a declared type, else a string.
+    """Returns a value as JSON: the text itself if it is JSON of a declared type, otherwise a string.
 
     Args:
-        schema: of the value, None if there is none.
+        schema: the schema of the value; None if there is none.
         root: the schema with the definitions.
     """
     types = declared_types(schema, root)
@@ -22,7 +22,7 @@ def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def unquoted_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns an unquoted value as JSON, like `typed_json`, but without a declared type it may be JSON."""
+    """Returns an unquoted value as JSON, like `typed_json`; without a declared type, any JSON is accepted."""
     types = declared_types(schema, root)
     return _of(types - {"string"}, text) if types else json_or_text(text)
 
@@ -74,7 +74,7 @@ def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str,
 
 
 def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """Returns the types that a schema allows; none if that is unclear."""
+    """Returns the types that a schema allows; empty if unclear."""
     if not isinstance(schema, Mapping) or depth > 8:
         return set()
     declared = schema.get("type")

@@ -1,4 +1,4 @@
-"""Qwen3-Coder, Seed and GLM: name and arguments between tags, unescaped, typed by the declared schema."""
+"""Qwen3-Coder, Seed and GLM: name and arguments between tags, unescaped, with types from the declared schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "
 
 class _Tagged(MarkupFormat):
     def arguments(self, name: str, values: Mapping[str, str], texts: Collection[str] = ()) -> str:
-        """Returns the arguments as a JSON object. `texts` are the keys of values that are strings in any case."""
+        """Returns the arguments as a JSON object. `texts` are the keys whose values are always strings."""
         schema = self.tools.get(name, {})
         return json_object(
             (key, json_string(text) if key in texts else self.value(text, member(schema, key, schema), schema))
@@ -35,7 +35,7 @@ class _Tagged(MarkupFormat):
 
 
 class Qwen3Coder(_Tagged):
-    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` in it; the outer tag may be missing."""
+    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` inside; the outer tag may be missing."""
 
     begin: ClassVar[str] = _BEGIN
     end: ClassVar[str] = _END
@@ -81,9 +81,9 @@ class Qwen3Coder(_Tagged):
 
 
 class Seed(Qwen3Coder):
-    """Seed-OSS: Qwen3-Coder's tags within its own. The template prints lists and objects as Python does.
+    """Seed-OSS: Qwen3-Coder's tags inside Seed's tags. The template prints lists and objects in Python's syntax.
 
-    Some models put a line feed on both sides of a value, as Qwen's do: that pair is removed, a single one is not.
+    Some models put a line feed before and after a value, as Qwen's do: this pair is removed, a single line feed isn't.
     Doubao Seed 2 writes attributes, `<function name="NAME"><parameter name="KEY" string="true">`
     (https://github.com/sipeed/picoclaw/issues/3153).
     """

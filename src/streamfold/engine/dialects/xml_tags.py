@@ -1,4 +1,4 @@
-"""DSML, Kimi3 and MiniMax's tags: calls with a tag for each argument, in a section (`text_sections.py`).
+"""DSML, Kimi3 and MiniMax: tool calls with a tag for each argument, in a section (`text_sections.py`).
 
 DSML      DeepSeek V3.2, V4     `string="true"` in the header marks text
 Kimi3     Kimi K3               `type="..."` in the header is the type
@@ -20,15 +20,15 @@ from .typed_values import json_object, json_or_text, json_string, member, typed_
 
 
 class _Tags(Sections):
-    """The grammar.
+    """The grammar of a format.
 
     Attributes:
-        header: what follows the marker of a call.
-        keys: the markers of an argument, with those that end it; `key` follows the former.
-        value_ends: further markers that end an argument.
-        wholes: those of the keys whose value is the complete arguments.
-        bodies: a JSON object may replace the arguments.
-        declared_alone: a call outside of a section counts only if its tool is declared.
+        header: the pattern after the first marker of a tool call.
+        keys: the markers of an argument, with their closing markers; `key` follows the opening marker.
+        value_ends: additional markers that end an argument.
+        wholes: the keys whose value contains all arguments.
+        bodies: true if a JSON object may replace the arguments.
+        declared_alone: true if a tool call outside of a section counts only if its tool is declared.
     """
 
     header: ClassVar[TokenPattern]
@@ -74,7 +74,7 @@ class _Tags(Sections):
         return end
 
     def _arguments(self, text: MarkupReader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
-        """Returns the arguments as JSON, None if one can't be read; and the marker that ended the call."""
+        """Returns the arguments as JSON, None if an argument is invalid; and the marker that ended the tool call."""
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
         body, readable = "", True
@@ -119,7 +119,7 @@ _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "to
 
 
 def _dsml(*tags: str) -> tuple[str, ...]:
-    """DSML tags, with and without the blank that V4.1 adds."""
+    """DSML tags, with and without the space that V4.1 adds."""
     return tuple(tag.replace("@", _DSML_MARK + blank) for tag in tags for blank in ("", " "))
 
 
@@ -155,7 +155,7 @@ def _closed(tag: str) -> str:
 
 
 class Kimi3(_Tags):
-    """Kimi K3. Reasoning and the answer are in channels, whose markers are never text."""
+    """Kimi K3. Reasoning and text are in channels, whose markers are never text."""
 
     section_begins = (f"{_OPEN}tools{_SEP}",)
     section_ends = (_closed("tools"), _closed("message"))
@@ -194,7 +194,7 @@ _SECTION, _INVOKE, _PARAMETER, _INVOKE_END = "<minimax:tool_call>", "<invoke nam
 
 
 class MiniMax(_Tags):
-    """MiniMax M2. Its tags are ordinary characters, so a section must be followed by a call."""
+    """MiniMax M2. Its tags are ordinary characters, so a section must be followed by a tool call."""
 
     section_ends = ("</minimax:tool_call>",)
     call_begins = (_INVOKE,)

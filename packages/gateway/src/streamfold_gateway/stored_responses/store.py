@@ -285,7 +285,7 @@ class ResponseStore:
 async def _parsed(data: bytes) -> Any:
     """Returns a parsed stored value. Raises ValueError for invalid or too deeply nested JSON.
 
-    The nesting is checked first: `json` would recurse until Python stops it, and a finalizer that the garbage collector
-    runs at that depth fails.
+    `from_json` limits the nesting. `json` would recurse until Python stops it, and a finalizer that the garbage
+    collector runs at that depth fails.
     """
     return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)
