@@ -1,4 +1,4 @@
-"""Jobs over many rows: each row has one answer, kept in a ledger, and a job that was killed continues where it was.
+"""Batch jobs: every row gets one answer, a ledger stores the answers, and a killed job continues where it stopped.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

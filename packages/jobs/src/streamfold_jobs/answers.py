@@ -1,4 +1,4 @@
-"""The answer to a row, as JSON and as columns, and the summary of a job."""
+"""The answers of a job as JSON and as columns, and the summary of a job."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _COUNTS = tuple(member.name for member in fields(Usage) if member.name not in ("
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one row, or why there is none.
+    """The answer to one row, or the error of the row.
 
     Attributes:
         id: the id of the row.
-        number: its place among the rows, from 0.
+        number: the position of the row, from 0.
         members: the answer as JSON data: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for
-            arguments that aren't a JSON object), finish reason, model, request id, usage, cost and warnings; None for
-            an error.
+            invalid arguments), finish reason, model, request id, usage, cost and warnings; None for an error.
         error: `type` and `message` of the error; None for an answer.
-        tries: how often the row was sent.
-        seconds: how long the last try took.
+        tries: the number of times that the row was sent.
+        seconds: the duration of the last try.
     """
 
     id: str
@@ -44,7 +43,7 @@ class Answer:
 
     @property
     def reply(self) -> Reply | None:
-        """The answer as a Reply, with `parse_as`; None for an error. It has what `members` has."""
+        """The answer as a Reply, with `parse_as`; None for an error. The reply contains the data in `members`."""
         found = self.members
         if found is None:
             return None
@@ -64,12 +63,14 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """The token counts, each None if the server sent none. Answers that a check rejected have them too."""
+        """The token counts; a count is None if the server didn't send it. Answers that a check rejected have counts
+        too.
+        """
         return _read_usage(self._spent("usage") or {})
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of the answer; None: unknown. Answers that a check rejected have one too."""
+        """The cost of the answer; None if unknown. Answers that a check rejected have a cost too."""
         if not (said := self._spent("cost")):
             return None
         day = date.fromisoformat(said["date"]) if said.get("date") else None
@@ -81,7 +82,7 @@ class Answer:
         return found
 
     def as_line(self) -> dict[str, Any]:
-        """Returns the line of the output."""
+        """Returns the line for the output file."""
         line: dict[str, Any] = {"id": self.id}
         line |= {"error": dict(self.error)} if self.error else dict(self.members or {})
         return line | {"tries": self.tries, "seconds": round(self.seconds, 3)}
@@ -95,13 +96,13 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
 
 @dataclass(slots=True)
 class JobSummary:
-    """The progress of all runs of a job together.
+    """The progress of a job, over all its runs.
 
     Attributes:
-        rows: how many rows there are for this job, or this shard of it.
-        usage: the token counts of all answers, without `tools` and `details`.
-        costs: of the answers with a known cost, by currency; `unpriced` is the number of the others.
-        recorded: answers of earlier runs.
+        rows: the number of rows in the job or its shard.
+        usage: the sum of the token counts, without `tools` and `details`.
+        costs: the sum of the known costs, by currency; `unpriced` counts the answers with an unknown cost.
+        recorded: the number of answers from earlier runs.
     """
 
     rows: int = 0
@@ -113,7 +114,7 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Counts an answer. The tokens and costs of errors count too, where they are known."""
+        """Counts an answer. The tokens and costs of errors are added too, if known."""
         if answer.error:
             self.errors += 1
         else:
@@ -202,13 +203,13 @@ ANSWER_COLUMNS: Mapping[str, type] = {
 
 
 def answer_cells(answer: Answer) -> dict[str, Any]:
-    """Returns the cells of an answer, by the names of `ANSWER_COLUMNS`."""
+    """Returns the cells of an answer, by the column names in `ANSWER_COLUMNS`."""
     line = answer.as_line()
     return {name: _text(line.get(name)) for name in ANSWER_COLUMNS}
 
 
 def answer_schema(*names: str) -> Any:
-    """Returns the pyarrow schema of these text columns and those of an answer."""
+    """Returns the pyarrow schema of the given text columns and the columns of an answer."""
     import pyarrow
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
@@ -217,10 +218,10 @@ def answer_schema(*names: str) -> Any:
 
 
 def row_members(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members of a row: without null values, and with `messages`, `options` and `tools` read from JSON.
+    """Returns the members of a row: without null values, and with `messages`, `options` and `tools` parsed from JSON.
 
     Raises:
-        ConfigError: one of them is text, but not JSON.
+        ConfigError: a member contains invalid JSON.
     """
     found = {name: value for name, value in cells.items() if value is not None}
     for name in _JSON_MEMBERS:

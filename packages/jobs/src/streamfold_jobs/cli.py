@@ -1,4 +1,4 @@
-"""The command `streamfold batch`: run with progress and signals, status, export, merge."""
+"""The command `streamfold batch` with its subcommands `run`, `status`, `export` and `merge`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LINES = 30.0  # seconds between two lines where there is no terminal
 
 
 class _RunByDefault(TyperGroup):
-    """`batch rows.jsonl` is `batch run rows.jsonl`."""
+    """Makes `batch rows.jsonl` mean `batch run rows.jsonl`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
@@ -135,10 +135,10 @@ def run(
     stream: Stream = True,
     as_json: AsJson = False,
 ) -> None:
-    """Ask about every row, and write the answers in the order of the rows.
+    """Send every row to the model, and write the answers in the order of the rows.
 
     Start the same command again to continue after an interruption: no row with an answer is sent again. The exit code
-    is 0 if every row has an answer, 1 if some are errors, 2 for a mistake in the command, 3 if the job paused, and 130
+    is 0 if every row has an answer, 1 if some rows are errors, 2 for an invalid command, 3 if the job paused, and 130
     if it was interrupted.
     """
     with reported_errors(as_json), ExitStack() as opened:
@@ -174,7 +174,7 @@ def run(
 
 @contextmanager
 def _transport_logged() -> Iterator[None]:
-    """Shows which HTTP library sends, on standard error."""
+    """Logs the HTTP library in use, on standard error."""
     log, handler = logging.getLogger("streamfold.transport"), logging.StreamHandler()
     before = log.level
     log.setLevel(logging.INFO)
@@ -202,7 +202,7 @@ def _tools(tools: str | None, *, to_run: bool) -> dict[str, Any]:
 
 
 def _spooled(opened: ExitStack) -> Path:
-    """Returns a file with what is on standard input. A job reads its rows more than once."""
+    """Returns a file with the contents of standard input, because a job reads its rows more than once."""
     path = Path(opened.enter_context(TemporaryDirectory())) / "stdin.jsonl"
     with path.open("wb") as file:
         copyfileobj(sys.stdin.buffer, file)
@@ -210,7 +210,7 @@ def _spooled(opened: ExitStack) -> Path:
 
 
 def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
-    """Raises ConfigError if two of a job's files are one."""
+    """Raises ConfigError if two of a job's files are the same file."""
     places = {"the rows": rows.resolve(), "the output": output.resolve(), "the ledger": ledger.resolve()}
     for (one, first), (other, second) in combinations(places.items(), 2):
         if first == second:
@@ -248,7 +248,7 @@ def _summary(summary: JobSummary) -> dict[str, Any]:
 
 @app.command()
 def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")], as_json: AsJson = False) -> None:
-    """Print how far a job is. It may be running."""
+    """Print the progress of a job, which may be running."""
     with reported_errors(as_json), Ledger(ledger, readonly=True) as opened:
         settings, counts = opened.settings(), opened.counts()
         batches = BatchStore(opened).all()
@@ -268,7 +268,7 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
 
 @app.command(name="export")
 def export_command(ledgers: Ledgers, output: Output) -> None:
-    """Write what a job has so far, in the order of the rows."""
+    """Write the answers of a job so far, in the order of the rows."""
     _export(ledgers, output, whole=False)
 
 
@@ -276,7 +276,7 @@ def export_command(ledgers: Ledgers, output: Output) -> None:
 def merge(ledgers: Ledgers, output: Output) -> None:
     """Write the answers of all shards of a job into one file, in the order of the rows.
 
-    Nothing is written, and the exit code is 2, if rows are missing or two ledgers have the same rows.
+    If rows are missing or two ledgers have the same rows, nothing is written and the exit code is 2.
     """
     _export(ledgers, output, whole=True)
 
@@ -301,11 +301,11 @@ def _read_shard(text: str) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class JobOutcome:
-    """How a job has ended.
+    """The end of a job's run.
 
     Attributes:
-        paused: why not all of its rows have an answer or an error.
-        interrupted: whether the user or the system stopped it.
+        paused: the reason why some rows have neither an answer nor an error.
+        interrupted: true if the user or the system stopped the run.
     """
 
     summary: JobSummary
@@ -316,9 +316,9 @@ class JobOutcome:
 async def run_job(
     provider: Provider, rows: Path, ledger: Path, settings: Mapping[str, Any], *, shown: bool
 ) -> JobOutcome:
-    """Runs a job, and returns how it has ended.
+    """Runs a job and returns its outcome.
 
-    After Ctrl-C or SIGTERM no more rows are sent, and rows in flight get their answers. A second one gives them up.
+    After Ctrl-C or SIGTERM no more rows are sent, and rows in flight are completed. A second signal cancels them.
     """
     async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
         ended = JobOutcome(job.summary)
@@ -366,7 +366,7 @@ class SpeedMeter:
         self._looks: deque[tuple[float, int, int]] = deque()
 
     def look(self, now: float, job: BatchJob) -> tuple[int, int]:
-        """Records how many rows have ended and how many tokens were used, and returns both."""
+        """Records the number of finished rows and used tokens, and returns both."""
         summary, usage = job.summary, job.summary.usage
         ended, tokens = summary.done + summary.errors, (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self._looks.append((now, ended, tokens))
@@ -375,10 +375,10 @@ class SpeedMeter:
         return ended, tokens
 
     def said(self, now: float, job: BatchJob, room: int | None = None) -> str:
-        """Returns the speed, the time left, the errors and the costs of a job at this moment.
+        """Returns the current speed, time left, errors and costs of a job.
 
         Args:
-            room: characters that it may have; parts at its end that do not fit are left out.
+            room: the maximum number of characters; parts that don't fit are left out.
         """
         summary = job.summary
         ended, tokens = self.look(now, job)
@@ -400,7 +400,7 @@ class SpeedMeter:
 
 
 async def show_progress(name: str, job: BatchJob) -> None:
-    """Shows on standard error how far a job is, until it is cancelled."""
+    """Shows the progress of a job on standard error, until it is cancelled."""
     target, meter = console(stderr=True), SpeedMeter()
     if not target.is_terminal:
         meter.look(monotonic(), job)  # the first line has the speed since here

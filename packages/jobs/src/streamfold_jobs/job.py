@@ -1,4 +1,4 @@
-"""`batch()` and the running job: every row has one answer, in the order of the rows."""
+"""`batch()` and the running job: every row gets one answer, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -54,42 +54,43 @@ def batch(
     stream: bool = True,
     **options: Any,
 ) -> BatchJob:
-    """Returns a job that sends many rows to a model and has one answer for each.
+    """Returns a job that sends many rows to a model and yields one answer for each row.
 
         async with batch(provider, "rows.jsonl", ledger="rows.ledger") as job:
             async for answer in job:
                 print(answer.id, answer.text)
 
-    A job that was stopped or killed continues when it is started again with the same ledger: rows that have an answer
-    are not sent again, and all answers are yielded in the order of the rows. At most `concurrency` rows, those in
-    flight when it was killed, are sent twice.
+    A stopped or killed job continues if it is started again with the same ledger: rows with an answer aren't sent
+    again, and all answers are yielded in the order of the rows. Only rows that were in flight when the job was killed,
+    at most `concurrency`, are sent twice.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
             `model`, `options`, `tools` and `tool_choice`; or it is a line of OpenAI's Batch API.
-        ledger: the file that records what was sent and what came back. Without one, nothing survives the job.
-        concurrency: how many rows are in flight at once.
-        tries: how often a row is sent before it is an error. A 429 doesn't count as a try.
-        rpm, tpm: requests and tokens a minute.
-        max_cost: stop before answers cost more than this, in their currency.
-        in_flight: what becomes of rows that were in flight when the job was killed: they are sent again, or are errors.
+        ledger: the file that records sent rows and answers. Without a ledger, a job can't continue.
+        concurrency: maximum number of rows in flight.
+        tries: how often a row is sent before it becomes an error. A 429 doesn't count as a try.
+        rpm, tpm: maximum requests and tokens per minute.
+        max_cost: pause before the total cost exceeds this amount, in the currency of the prices.
+        in_flight: whether rows that were in flight when the job was killed are sent again ("resend") or become errors
+            ("error").
         retry_errors: send rows again that were errors in an earlier run.
         shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
-        tools: for all rows that don't have tools themselves.
-        run_tools: run the calls with `run_tools`; without it they are part of the answer.
-        check: returns what is wrong with a reply, or None. A row whose reply is wrong is an error.
-        retry_checks: send a row whose reply is wrong again, as often as `tries` allows. Its usage and its cost are then
-            those of all its replies.
-        via: "provider-batch" sends the rows through the provider's batch API, which answers within hours and often for
-            half the price. It needs a ledger, and accepts none of `rpm`, `tpm`, `max_cost`, `run_tools` and
+        tools: the tools for rows without `tools`.
+        run_tools: run tool calls with `run_tools`; otherwise the answers contain the tool calls.
+        check: returns a description of the problem with a reply, or None. A row with a rejected reply becomes an error.
+        retry_checks: send a row with a rejected reply again, up to `tries` times. The usage and the cost of the row are
+            then the sums over all its replies.
+        via: "provider-batch" sends the rows through the provider's batch API, which may take hours and often costs half
+            the price. It needs a ledger, and can't be combined with `rpm`, `tpm`, `max_cost`, `run_tools` and
             `retry_checks`.
-        wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are submitted, and
-            fetches the answers that are ready when it is started again.
+        wait: with "provider-batch", wait for the answers. If false, the job pauses when all rows are submitted, and
+            fetches finished answers when it is started again.
         stream: False fetches answers in one piece: for short ones, which cost less to read then.
-        options: for all rows, as for `chat_stream`; those of a row win.
+        options: options for all rows, as for `chat_stream`. The options of a row take precedence.
 
     Raises:
-        ConfigError: an argument is wrong. Errors in the rows or the ledger are raised by `async with`.
+        ConfigError: an argument is invalid. Errors in the rows or the ledger are raised by `async with`.
     """
     check_model(model, "batch()")
     settings = JobSettings(
@@ -189,7 +190,7 @@ class BatchJob:
 
     @property
     def status_text(self) -> str:
-        """The present step of the job, where the summary doesn't have it: with batches of the provider."""
+        """The current step of a job with provider batches, which the summary doesn't contain."""
         return self._queue.status_text
 
     @property
@@ -198,7 +199,7 @@ class BatchJob:
         return self._queue.ledger
 
     def stop(self) -> None:
-        """Sends no more rows. Rows in flight get their answers, then `run` raises JobPausedError."""
+        """Stops sending rows. Rows in flight are completed, then `run` raises JobPausedError."""
         self._queue.stop("the job was stopped")
 
     async def run(self) -> JobSummary:
@@ -237,7 +238,7 @@ class BatchJob:
         return answer
 
     async def _send_rows(self) -> None:
-        """Sends all rows that have no answer, and commits what is written to the ledger meanwhile."""
+        """Sends all rows without an answer, and commits to the ledger meanwhile."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.ledger.commit)
             try:
@@ -251,7 +252,7 @@ class BatchJob:
                 self._queue.notify()
 
     def _priced(self, model: str | None) -> bool:
-        """Returns whether the price of a model is known for every endpoint that may answer."""
+        """Returns whether the price of a model is known for every endpoint that may handle a request."""
         facts = get_model_info(self._model)
         given = model or self._settings.options.get("model")
         endpoints = facts.endpoints if facts else ()
@@ -264,7 +265,7 @@ class BatchJob:
 
 
 async def _open_ledger(path: Path) -> Ledger:
-    """Opens a ledger. If asyncio cancels the task while the file is opened, the thread closes the ledger."""
+    """Opens a ledger. If asyncio cancels the task meanwhile, the thread closes the ledger."""
     opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
     left = False
 

@@ -1,8 +1,8 @@
-"""The ledger in SQLite: schema, group commit, file lock, what was sent and what came back.
+"""The ledger, an SQLite file with the sent rows and the answers of a job: schema, group commit, file lock.
 
-A row is marked as sent before its request is, and an answer is reported after it was committed: an answer that is in
-the ledger is never asked for again, and only rows that were marked as sent when the process died may be sent twice.
-The file belongs on a local disk; one job writes to it.
+A row is marked as sent before its request is sent, and an answer is reported after it was committed. So a row with a
+recorded answer is never sent again, and only rows that were marked as sent when the process died may be sent twice. The
+file must be on a local disk; only one job may write to it.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ _ANSWERS = (
 
 
 class Ledger:
-    """The ledger of one job: a context manager, or call `close`.
+    """The ledger of one job. Use it as a context manager, or call `close`.
 
     Args:
-        path: the file; it is created unless it is opened for reading.
-        readonly: open the file for reading, also while a job is running.
+        path: the file, which is created unless `readonly` is true.
+        readonly: open the file for reading, even while a job is running.
 
     Raises:
         ConfigError: the file isn't a ledger, or another job is writing to it.
@@ -106,10 +106,10 @@ class Ledger:
         self._using = threading.Lock()  # the connection for reading is used by one thread at a time
 
     def begin(self, settings: Mapping[str, str]) -> None:
-        """Records what the job is, or checks that it is the job of the ledger.
+        """Records the settings of the job, or checks that the ledger belongs to the same job.
 
         Raises:
-            ConfigError: the ledger belongs to a job with other rows or settings; the message names them.
+            ConfigError: the ledger belongs to a job with other rows or settings; the message names the differences.
         """
         with self._using, self._db:
             before = dict(self._db.execute("SELECT key, value FROM meta"))
@@ -136,11 +136,11 @@ class Ledger:
         return found
 
     def answers(self, start: int = 0, limit: int | None = None) -> Iterator[Answer]:
-        """Yields the answers and errors in the order of the rows, beginning with the row `start`."""
+        """Yields the answers and errors in the order of the rows, beginning with row `start`."""
         return islice(map(_read_answer, self._ended_rows(start)), limit)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yields the numbers of the rows that have ended, and their lines of output."""
+        """Yields the number of each finished row with its line for the output file."""
         return ((found[0], _line(found)) for found in self._ended_rows(0))
 
     def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
@@ -149,7 +149,7 @@ class Ledger:
             start = found[-1][0] + 1
 
     def counts(self) -> dict[str, int]:
-        """Returns how many rows are `sent`, `done` and `error`."""
+        """Returns the numbers of rows that are `sent`, `done` and `error`."""
         return dict(zip(("sent", "done", "error"), map(int, self.select(_COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
@@ -166,7 +166,7 @@ class Ledger:
         return found
 
     def select(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Returns the rows that a statement finds."""
+        """Returns the results of an SQL statement."""
         with self._reading():
             return self._db.execute(statement, values).fetchall()
 
@@ -179,12 +179,12 @@ class Ledger:
                 raise ConfigError(f"{self.path}: the ledger can't be read: {error}") from None
 
     def settings(self) -> dict[str, str]:
-        """Returns what `begin` recorded."""
+        """Returns the settings that `begin` recorded."""
         return dict(self.select("SELECT key, value FROM meta"))
 
     @property
     def shard(self) -> tuple[int, int]:
-        """The shard whose rows it has: the first row, and the distance to the next."""
+        """The shard of the job: the first row, and the distance to the next row."""
         first, step = self.settings().get("shard", "0/1").split("/")
         return int(first), int(step)
 
@@ -193,7 +193,7 @@ class Ledger:
         self.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
-        """Removes the mark: the server refused the request unread, which doesn't count as a try."""
+        """Removes the mark: the server rejected the request unread, which doesn't count as a try."""
         self.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
@@ -208,19 +208,19 @@ class Ledger:
             self._commits.tell(partial(then, answer))
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds a statement. Statements that are added without an `await` in between share a transaction."""
+        """Adds an SQL statement. Statements that are added without an `await` in between share a transaction."""
         self._commits.note(statement, values)
 
     async def written(self) -> None:
         """Waits until all statements are on disk.
 
         Raises:
-            JobPausedError: it can't be written.
+            JobPausedError: the statements can't be written.
         """
         await self._commits.written()
 
     async def commit(self) -> None:
-        """Commits statements in groups until it is cancelled or fails, then commits those that are left."""
+        """Commits statements in groups until it is cancelled or fails, then commits the remaining statements."""
         await self._commits.commit()
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ def _read_answer(found: tuple[Any, ...]) -> Answer:
 
 
 def _line(found: tuple[Any, ...]) -> str:
-    """Returns a row of `_ANSWERS` as a line of the output, without parsing the answer."""
+    """Returns a row of `_ANSWERS` as a line for the output file, without parsing the answer."""
     _, name, _, tries, seconds, line = found
     return f'{{"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}}}'
 
@@ -300,9 +300,10 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Returns an open file that locks the ledger until it is closed, also by the end of the process.
+    """Returns an open file that locks the ledger until the file is closed or the process ends.
 
-    Only this user can read it and the ledger, and neither may be a link, which another user could have put there.
+    Only the current user can read the lock and the ledger. Neither may be a symbolic link, because another user could
+    have created the link.
     """
     file = lock = path.with_name(f"{path.name}.lock")
     flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
@@ -326,9 +327,10 @@ def _short(text: str | None) -> str:
 
 
 class GroupCommit:
-    """Writes to a database, committed in groups a few milliseconds apart: many rows share one wait for the disk.
+    """Writes to a database, and commits in groups a few milliseconds apart, so that many rows share one wait for the
+    disk.
 
-    One task at a time commits.
+    Only one task may run `commit`.
     """
 
     # The statements of a group are executed on the event loop's thread, where each takes a few microseconds, and only
@@ -346,7 +348,7 @@ class GroupCommit:
         self._wanted = anyio.Event()
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds a statement. Statements that are added without an `await` in between share a transaction."""
+        """Adds an SQL statement. Statements that are added without an `await` in between share a transaction."""
         if not self._waiting:
             self._wanted.set()
         self._waiting.append((statement, values))
@@ -359,7 +361,7 @@ class GroupCommit:
         """Waits until all statements are on disk.
 
         Raises:
-            JobPausedError: they can't be written. `commit` tries once more when it ends.
+            JobPausedError: the statements can't be written. `commit` tries once more when it ends.
         """
         if self._failure is None:
             if self._waiting:
@@ -371,7 +373,7 @@ class GroupCommit:
             raise JobPausedError(f"the job has paused, because {problem}") from self._failure
 
     async def commit(self) -> None:
-        """Commits statements in groups until it is cancelled or fails, then commits those that are left."""
+        """Commits statements in groups until it is cancelled or fails, then commits the remaining statements."""
         try:
             while self._failure is None:
                 await self._wanted.wait()

@@ -1,4 +1,4 @@
-"""Rows sent as live requests: concurrency, rate limit, retries, refused keys."""
+"""Sends rows as live requests: concurrency, rate limit, retries, rejected API keys."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ _FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of the
 class LiveBackend:
     """Sends each row as a separate request, within the rate limits.
 
-    Providers use HTTP 403 for a key without permission, and some of them for a single prompt. It is an error of the row
-    if a row that was sent later is answered; if none is, the key is refused, and the job pauses.
+    Some providers return HTTP 403 for an API key without permission, others for a single prompt. A 403 is an error of
+    its row if a row that was sent later is answered; otherwise the job pauses because of the API key.
     """
 
     via = "live"
@@ -134,7 +134,7 @@ class LiveBackend:
                 self._own_errors(queue, earlier)
 
     def _own_errors(self, queue: RowQueue, until: int) -> None:
-        """Records the first denials as errors of their rows."""
+        """Records the first HTTP 403 responses as errors of their rows."""
         while self._denied and self._denied[0][0] <= until:
             _, row, error = self._denied.popleft()
             queue.record(Answer(row.id, row.number, error=error_members(error)))
@@ -153,7 +153,7 @@ async def _nothing(row: Row) -> None:
 
 
 class RowRequests:
-    """Sends rows to a model, several at a time and within the rate limits. It has no ledger."""
+    """Sends rows to a model, several at a time and within the rate limits, without a ledger."""
 
     def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
@@ -162,7 +162,7 @@ class RowRequests:
         self._stopped = False
 
     def stop(self) -> None:
-        """Sends no more requests. Those in flight are finished, and no row waits for another try."""
+        """Stops sending requests. Requests in flight are completed, and waiting retries are dropped."""
         self._stopped = True
         for scope in self._idle:
             scope.cancel()
@@ -177,15 +177,15 @@ class RowRequests:
         """Sends a row until there is an answer, or an error that a retry doesn't change.
 
         Args:
-            sending: called before each request; the row is given up if it returns False.
-            unsent: called when a request doesn't count, because the server refused it unread.
+            sending: called before each request; the row is dropped if it returns False.
+            unsent: called when a request doesn't count, because the server rejected it unread.
 
         Returns:
-            The answer or the error, or None for a row that was given up.
+            The answer or the error; None for a dropped row.
 
         Raises:
-            JobPausedError: no row will be answered: the key is refused, or the budget is spent.
-            PermissionDeniedError: HTTP 403, which may be about the key or about this row.
+            JobPausedError: the API key is rejected, or the budget is spent, so that no row can be answered.
+            PermissionDeniedError: HTTP 403, because of the API key or because of this row.
         """
         tries = refusals = 0
         rejected: list[tuple[Reply, Cost | None]] = []  # by the caller's check
@@ -265,7 +265,7 @@ class RowRequests:
         return None
 
     async def _wait(self, seconds: float) -> bool:
-        """Waits before another try. Returns False after `stop`."""
+        """Waits before a retry. Returns False after `stop`."""
         with self._waiting():
             await anyio.sleep(seconds)
         return not self._stopped
@@ -281,9 +281,9 @@ class RowRequests:
 
 
 def _pause(before: int, error: StreamfoldError) -> float:
-    """Returns the seconds to wait: what the server says, else longer each time.
+    """Returns the seconds to wait: the server's value, or a growing backoff.
 
-    A random part of up to a quarter spreads rows that failed together.
+    Random jitter of up to a quarter spreads rows that failed together.
     """
     said: float | None = getattr(error, "retry_after", None)
     if said is not None:  # never less
@@ -294,7 +294,7 @@ def _pause(before: int, error: StreamfoldError) -> float:
 def _with_rejected(
     rejected: list[tuple[Reply, Cost | None]], reply: Reply, cost: Cost | None
 ) -> tuple[Reply, Cost | None]:
-    """Returns a reply with the usage and the cost of those that were rejected before it."""
+    """Returns a reply with the usage and cost of the replies that were rejected before it added."""
     for before, spent in rejected:
         if before.usage is not None:
             reply = replace(reply, usage=before.usage if reply.usage is None else before.usage + reply.usage)
@@ -309,11 +309,11 @@ def _paused(error: StreamfoldError) -> JobPausedError:
 class Pacing:
     """The rate limiter of a job, and the model that waits for it.
 
-    If no rate is configured, requests to a provider begin slowly, and the limiter finds the rate.
+    If no rate is configured, a job starts slowly, and the limiter finds the rate.
 
     Args:
-        model: the model that gets the rows.
-        rpm, tpm: requests and tokens per minute, instead of those in the provider's settings.
+        model: the model.
+        rpm, tpm: maximum requests and tokens per minute, instead of the provider's settings.
 
     Raises:
         ConfigError: a limit is not above 0.
@@ -328,12 +328,12 @@ class Pacing:
 
     @property
     def limiter(self) -> RateLimiter:
-        """The limiter. Raises ConfigError if the provider's key is missing."""
+        """The limiter. Raises ConfigError if the provider's API key is missing."""
         return self._make()[0]
 
     @property
     def model(self) -> ChatModel:
-        """The model, whose requests wait for the limiter too. Raises ConfigError as `limiter`."""
+        """The model, whose requests wait for the limiter. Raises ConfigError like `limiter`."""
         return self._make()[1]
 
     def _make(self) -> tuple[RateLimiter, ChatModel]:

@@ -19,12 +19,12 @@ from streamfold.types import ToolLike
 
 
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
-    """Returns the tools that `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME` names.
+    """Returns the tools in `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME`.
 
-    Without names, all functions that the module defines are tools, except those that begin with `_`.
+    Without names, all functions that the module defines are tools, except functions whose name begins with `_`.
 
     Raises:
-        ConfigError: there is no such file, module or function, or it isn't a tool.
+        ConfigError: the file, module or function doesn't exist, or isn't a tool.
     """
     if spec.endswith(".json"):
         if to_run:

@@ -1,4 +1,4 @@
-"""Writes the answers of one or all shards as .jsonl or .parquet, whole or not at all."""
+"""Writes the answers of all shards to a .jsonl or .parquet file, which appears only when complete."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def check_output(path: str | os.PathLike[str]) -> None:
 def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bool = False) -> int:
     """Writes the answers and errors of the shards of a job in the order of the rows. Returns their number.
 
-    The file is written beside its name and then renamed, so that it is never incomplete.
+    The file is written under a temporary name and then renamed, so that it is never incomplete.
 
     Args:
-        whole: write nothing unless every row of the job is there.
+        whole: write nothing unless every row of the job has ended.
 
     Raises:
-        ConfigError: the ledgers are not those of one job, or two of them have the same rows, or rows are missing.
+        ConfigError: the ledgers don't belong to one job, two ledgers have the same rows, or rows are missing.
     """
     shards = list(ledgers)
     _check_shards(shards)
@@ -51,7 +51,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
-    """Writes a file beside its name and renames it, so that it is never incomplete."""
+    """Writes a file under a temporary name and renames it, so that it is never incomplete."""
     draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name that no other user can have made a link at
     try:
         count = write(draft)
@@ -85,7 +85,7 @@ def _check_shards(ledgers: list[Ledger]) -> None:
 
 
 def _check_whole(ledgers: list[Ledger]) -> None:
-    """Raises ConfigError if rows are missing: those of shards that have not ended, or whose ledgers were not given."""
+    """Raises ConfigError if rows are missing, because shards have not ended or ledgers are missing."""
     (_, step), count = ledgers[0].shard, int(ledgers[0].settings()["count"])
     found = {ledger.shard[0]: ledger for ledger in ledgers}
     missing = [

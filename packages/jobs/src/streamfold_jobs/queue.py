@@ -1,6 +1,6 @@
-"""Rows that have no answer yet, what came of the others, and the budget (`max_cost`).
+"""The rows of a job that have no answer yet, the answers of the others, and the budget (`max_cost`).
 
-Rows may be sent in several ways: as live requests, or in batches of the provider. Each of them is a `JobBackend`.
+A `JobBackend` sends the rows: as live requests, or in batches of the provider.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class JobBackend(Protocol):
     """Sends the rows of a job.
 
     Attributes:
-        via: the name of the backend. A ledger belongs to one of them.
+        via: the name of the backend. A ledger belongs to one backend.
     """
 
     via: str
@@ -64,14 +64,14 @@ class RowQueue:
         self._changed: anyio.Event | None = None  # set by `notify`
 
     def begin(self, identity: Mapping[str, str], priced: Callable[[str | None], bool]) -> None:
-        """Checks the rows unless they were checked before, and counts what earlier runs have done.
+        """Validates the rows, unless an earlier run did, and loads the progress of earlier runs.
 
         Args:
-            priced: returns whether the price of a model is known; None: the default model.
+            priced: returns whether the price of a model is known; None stands for the default model.
 
         Raises:
-            ConfigError: the rows are wrong, the ledger belongs to another job, or there is a budget and the price of a
-                model is unknown.
+            ConfigError: the rows are invalid, the ledger belongs to another job, or there is a budget and the price of
+                a model is unknown.
         """
         if self.settings.max_cost is not None:
             for model in self.rows.models() or {None}:
@@ -147,7 +147,7 @@ class RowQueue:
             self._states[number] = SENT
 
     async def unmark(self, *rows: Row) -> None:
-        """Removes the mark: the server refused the request unread, which doesn't count as a try."""
+        """Removes the mark: the server rejected the request unread, which doesn't count as a try."""
         for row in rows:
             self.ledger.unmark(row.number)
             self._states[row.number] = 0
@@ -164,7 +164,7 @@ class RowQueue:
         await self.ledger.written()
 
     def record(self, answer: Answer) -> None:
-        """Records the answer of a row. It counts once it is on disk, at the latest with the next mark."""
+        """Records the answer of a row. The answer counts when it is on disk, at the latest with the next mark."""
         self.ledger.ended(answer, self._ended)
 
     def _ended(self, answer: Answer) -> None:
@@ -179,7 +179,9 @@ class RowQueue:
         self.notify()
 
     async def reserve_budget(self, number: int) -> bool:
-        """Waits until the budget allows a row, and returns whether it does. If it never will, the queue is stopped."""
+        """Waits until the budget allows a row, and returns true. If it never will, stops the queue and returns
+        false.
+        """
         while not self.stopped:
             match self._budget.reserve(number):
                 case "yes":
@@ -191,7 +193,7 @@ class RowQueue:
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
-        """Sends no more rows. The first reason is the one that is reported."""
+        """Stops sending rows. The first reason is reported."""
         if self.stopped is None:
             self.stopped = JobPausedError(text)
             self.stopped.__cause__ = cause
@@ -236,13 +238,13 @@ def _uncounted(answer: Answer) -> str | None:
 class JobBudget:
     """Decides whether the budget allows one more row.
 
-    Until the cost of an answer is known, rows are sent one at a time. Later, each row in flight reserves the cost of
-    the most expensive answer so far. The last rows are sent one at a time again, until less is left than an answer
-    costs on average.
+    Until the first cost is known, rows are sent one at a time. Later, each row in flight reserves the cost of the most
+    expensive answer so far. When the budget is nearly spent, rows are sent one at a time again, until less is left than
+    the average cost of an answer.
 
     Args:
-        limit: what all answers may cost together; None: no limit.
-        summary: what earlier runs and this one have spent.
+        limit: the maximum cost of all answers together; None: no limit.
+        summary: the cost of earlier runs and this run.
     """
 
     def __init__(self, limit: float | None, summary: JobSummary) -> None:
@@ -259,7 +261,7 @@ class JobBudget:
 
     @property
     def spent(self) -> Decimal:
-        """The cost so far. An answer whose usage can't be counted has the average cost."""
+        """The cost so far. An answer with unknown usage counts with the average cost."""
         return self._counted + self._average * self._summary.unpriced
 
     @property
@@ -284,14 +286,14 @@ class JobBudget:
         return "yes"
 
     def ended(self, answer: Answer) -> None:
-        """Adds the cost of an answer that the summary has counted."""
+        """Adds the cost of an answer that is part of the summary."""
         self.release(answer.number)
         if answer.cost is not None:
             self._known += 1
             self._highest = max(self._highest, answer.cost.amount)
 
     def release(self, *numbers: int) -> None:
-        """Releases what rows had reserved."""
+        """Releases the reservations of rows."""
         self._reserved.difference_update(numbers)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The rows of a job: JSON lines, the lines of OpenAI's Batch API, a Parquet file, or any iterable of mappings."""
+"""The rows of a job: JSON lines, lines of OpenAI's Batch API, a Parquet file, or any iterable of mappings."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Row:
     """One request.
 
     Attributes:
-        number: its place among the rows, from 0.
-        id: the caller's name for it; default: its number.
-        options: as for `chat_stream`, the model among them.
+        number: the position of the row, from 0.
+        id: the caller's id of the row; default: its number.
+        options: options as for `chat_stream`, including the model.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Row:
 
     @classmethod
     def read(cls, number: int, value: Any) -> Row:
-        """Reads a row. Raises ConfigError that says what is wrong in it."""
+        """Reads a row. Raises ConfigError with a description of the problem."""
         if not isinstance(value, Mapping):
             raise ConfigError(f"a row must be an object, not {type(value).__name__}")
         if "body" in value:
@@ -89,7 +89,7 @@ class Row:
         seconds: float,
         check: Callable[[Reply], str | None] | None,
     ) -> Answer:
-        """Returns the answer for a reply: an error if the caller's check rejects it."""
+        """Returns the answer for a reply, or an error if the caller's check rejects the reply."""
         wrong = check(reply) if check else None
         members = reply_members(reply, cost)
         if wrong is None:
@@ -99,7 +99,7 @@ class Row:
 
 
 def row_id(number: int, value: Any) -> str:
-    """Returns the name of a row: its `id` or `custom_id`, else its number. Raises ConfigError for another type."""
+    """Returns the id of a row: its `id` or `custom_id`, or its number. Raises ConfigError for another type."""
     for name in ("id", "custom_id"):
         found = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(found, bool) or not isinstance(found, str | int | None):
@@ -124,15 +124,15 @@ def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
 
 
 class Rows:
-    """The rows of a job, read from their source each time; they are not kept in memory.
+    """The rows of a job, which are read from their source each time, not held in memory.
 
     Args:
-        source: a file (`.jsonl`, `.ndjson`, `.parquet`; the lines of OpenAI's Batch API are JSON lines too), or an
-            iterable of mappings, which is kept.
+        source: a file (`.jsonl`, `.ndjson`, `.parquet`; lines of OpenAI's Batch API are JSON lines too), or an iterable
+            of mappings, which is held in memory.
 
     Raises:
-        ConfigError: the file is of another kind.
-        OSError: there is no such file.
+        ConfigError: the file has another type.
+        OSError: the file doesn't exist.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Iterable[Mapping[str, Any]]) -> None:
@@ -148,7 +148,7 @@ class Rows:
             self._kept = list(source)
 
     def __iter__(self) -> Iterator[bytes | Mapping[str, Any]]:
-        """Yields the rows unparsed: lines that are not blank, or mappings."""
+        """Yields the unparsed rows: non-blank lines, or mappings."""
         if self._path is None:
             yield from self._kept
         elif self._in_columns:
@@ -164,7 +164,7 @@ class Rows:
         return ((number, raw) for number, raw in enumerate(self) if number in numbers)
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
-        """Returns a parsed row. Raises ConfigError that names its place."""
+        """Returns a parsed row. Raises ConfigError that names the position of the row."""
         try:
             value = _value(raw)
             return Row.read(number, row_members(value) if self._in_columns else value)
@@ -172,12 +172,12 @@ class Rows:
             raise ConfigError(f"{self.place(number)}: {error}") from None
 
     def name(self, number: int, raw: bytes | Mapping[str, Any]) -> str:
-        """Returns the id of a row, or its number if it can't be read."""
+        """Returns the id of a row, or its number if the row is invalid."""
         value = _value_or_none(raw)
         return (value is not None and _name(number, value)) or str(number)
 
     def place(self, number: int) -> str:
-        """Returns the place of a row for errors."""
+        """Returns the position of a row for error messages."""
         return f"{self._path.name}, row {number + 1}" if self._path else f"row {number + 1}"
 
     def digest(self) -> str:
@@ -191,12 +191,12 @@ class Rows:
         return found.hexdigest()
 
     def check(self) -> int:
-        """Counts the rows, and checks what must be right before anything is sent. Returns their number.
+        """Counts the rows, and validates what must be right before anything is sent. Returns the number of rows.
 
         An invalid row doesn't stop the job: it becomes an error among the answers.
 
         Raises:
-            ConfigError: two rows have one id, or no row has a conversation.
+            ConfigError: two rows have the same id, or no row has a conversation.
         """
         names, count, found = _DuplicateIds(), 0, False
         for count, value in enumerate(map(_value_or_none, self), 1):
@@ -212,7 +212,7 @@ class Rows:
         return count
 
     def models(self) -> set[str | None]:
-        """Returns the models that rows name, with None if there are rows without a model."""
+        """Returns the models in the rows, with None if there are rows without a model."""
         found: set[str | None] = set()
         for value in filter(None, map(_value_or_none, self)):
             body, options = value.get("body"), value.get("options")
@@ -222,7 +222,7 @@ class Rows:
         return found
 
     def _refuse_repeated(self, hashes: set[int]) -> None:
-        """Raises ConfigError for the first duplicate name among those with these hashes."""
+        """Raises ConfigError for the first duplicate id among those with these hashes."""
         places: dict[str, int] = {}
         for number, value in enumerate(map(_value_or_none, self)):
             name = None if value is None else _name(number, value)
@@ -231,7 +231,7 @@ class Rows:
 
 
 class _DuplicateIds:
-    """Finds duplicate names, with eight bytes of memory for each name."""
+    """Finds duplicate ids, with eight bytes of memory for each id."""
 
     def __init__(self) -> None:
         self._hashes = [array("q") for _ in range(256)]  # in 256 parts, so that sorting needs little memory
@@ -254,7 +254,7 @@ def _name(number: int, value: Mapping[str, Any]) -> str | None:
 
 
 def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns the members of a row, or None if it is invalid; `parse` raises the error later."""
+    """Returns the members of a row, or None if the row is invalid; `parse` raises the error later."""
     try:
         if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
             return value

@@ -16,7 +16,7 @@ from streamfold.types import ChatParams
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """The arguments of `batch`. Raises ConfigError for one that is wrong."""
+    """The validated arguments of `batch`. Raises ConfigError for an invalid argument."""
 
     concurrency: int
     tries: int
@@ -50,14 +50,14 @@ class JobSettings:
 
 
 def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[Reply], str | None]:
-    """Returns a function that returns what is wrong with a reply, or None.
+    """Returns a function that returns a description of the problem with a reply, or None.
 
     Args:
         schema: the JSON schema.
         place: the name of the schema in errors.
 
     Raises:
-        ConfigError: it is not a JSON schema.
+        ConfigError: the schema is invalid.
     """
     kind = jsonschema.validators.validator_for(schema)
     try:
@@ -78,7 +78,7 @@ def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[
 
 
 class JobPausedError(StreamfoldError):
-    """A job stopped early: the key or the account is refused, the budget is spent, or the ledger can't be written.
+    """A job stopped early: the API key or the account is rejected, the budget is spent, or the ledger can't be written.
 
-    The answers so far are in the ledger. The same job continues when it is started again.
+    The answers so far are in the ledger. The job continues when it is started again.
     """

@@ -1,4 +1,4 @@
-"""Sends the rows of a job in batches of the provider, which are answered within hours and often for half the price."""
+"""Sends the rows of a job through the provider's batch API, which may take hours and often costs half the price."""
 
 from .runner import ProviderBatchBackend
 from .submit import BatchStore

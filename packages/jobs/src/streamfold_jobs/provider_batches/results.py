@@ -1,4 +1,4 @@
-"""The results of a provider's batch, as answers to the rows of a job."""
+"""Reads the results of a provider's batch as answers to the rows of a job."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PIECE = 2**18
 
 
 class NotOurBatchError(StreamfoldError):
-    """A batch that seemed to be ours has the requests of another program."""
+    """A batch that seemed to belong to this job contains requests of another program."""
 
 
 class Results:
     """The results of one batch, on disk. A context manager.
 
     Args:
-        rows: the numbers and ids of its rows, in the order of its requests.
+        rows: the numbers and ids of the batch's rows, in order.
     """
 
     def __init__(self, client: BatchClient, batch: ProviderBatch, rows: list[tuple[int, str]]) -> None:
@@ -56,8 +56,8 @@ class Results:
         """Fetches all results.
 
         Raises:
-            APIError: they can't be fetched.
-            NotOurBatchError: they answer requests of another program.
+            APIError: the results can't be fetched.
+            NotOurBatchError: the results belong to requests of another program.
         """
         path = Path(self._folder.name) / "body"
         for call in status.results:

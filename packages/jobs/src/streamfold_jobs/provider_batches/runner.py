@@ -1,4 +1,4 @@
-"""Rows sent through the provider's batch API: submit all, poll, record."""
+"""Sends rows through the provider's batch API: submits all batches, polls them, records the answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProviderBatchBackend:
         wait: wait for the answers; otherwise the job pauses when all rows are submitted.
 
     Raises:
-        ConfigError: the provider's wire format has no batches.
+        ConfigError: the provider's API has no batches.
     """
 
     via = "provider-batch"
@@ -83,7 +83,7 @@ class _BatchRun:
     # --- submitting --------------------------------------------------------------------------------------------------
 
     async def submit_all(self) -> None:
-        """Submits all rows that the provider doesn't have; batches that an earlier run left first."""
+        """Submits all rows that the provider doesn't have yet, beginning with unfinished batches of an earlier run."""
         found = self._store.open()
         if any(batch.account != self._client.account for batch in found):
             raise ConfigError(
@@ -134,7 +134,7 @@ class _BatchRun:
         self._queue.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
-        """Creates a batch that an earlier run recorded, unless the provider has it."""
+        """Creates a batch that an earlier run recorded, unless the provider already has it."""
         return await self._submitter.create(batch, self._lines_of(batch), again=True)
 
     def _lines_of(self, batch: ProviderBatch) -> Lines:
@@ -156,7 +156,7 @@ class _BatchRun:
     # --- fetching -----------------------------------------------------------------------------------------------------
 
     async def fetch(self, *, wait: bool) -> None:
-        """Fetches the results of batches as they end; without `wait`, of those that have ended."""
+        """Fetches the results of batches when they end; without `wait`, only of batches that have already ended."""
         pause, failed = _FIRST_POLL, 0
         while self.open and not self._queue.stopped:
             for batch in list(self.open):

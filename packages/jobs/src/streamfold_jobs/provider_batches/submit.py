@@ -1,8 +1,8 @@
-"""Builds batches, keeps them in the ledger, and creates each exactly once, whatever fails in between.
+"""Builds batches, records them in the ledger, and creates each batch exactly once, even after a crash.
 
-Every request is in the ledger before it is sent. A request without an answer may have been carried out, so it is not
-sent again before the provider's list was searched for its effect: a file by its name, a batch by its key. Where the
-list does not show keys, every batch that could be ours is used, until its results show whose it is.
+Every HTTP request is recorded in the ledger before it is sent. If its response is lost, the request may have succeeded,
+so it isn't repeated before the provider's list was searched: for a file by its name, for a batch by its unique key. If
+the list doesn't contain keys, each batch that fits is checked by its results.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class ProviderBatch:
     """A batch of the provider.
 
     Attributes:
-        key: our name for it, by which it is found again.
-        account: a digest of the base URL and the key that it belongs to.
+        key: the unique name of the batch, by which it is found again.
+        account: a digest of the base URL and the API key.
         model: the model of its requests.
-        rows: how many requests it has.
-        created: when it was recorded, in seconds since 1970.
+        rows: the number of its requests.
+        created: the time when it was recorded, in seconds since 1970.
         state: "creating": recorded, and perhaps created; "created": the provider has it; "done": its results are in the
             ledger.
         file: the id of the uploaded file with its requests.
-        asked: when the request to create it was sent; None: not yet, or it was refused.
-        id: the provider's name for it.
-        word: the provider's word for its status.
-        finished: how many requests are done, according to the provider.
+        asked: when the HTTP request to create it was sent; None: not yet, or rejected.
+        id: the provider's id.
+        word: the provider's status.
+        finished: the number of finished requests, according to the provider.
     """
 
     key: str
@@ -114,7 +114,7 @@ class BatchStore:
         ]
 
     async def begin(self, batch: ProviderBatch, rows: Iterable[tuple[int, str]]) -> None:
-        """Records a batch and marks its rows as sent, both or neither. This is on disk when it returns."""
+        """Records a batch and marks its rows as sent, in one transaction. Both are on disk when this returns."""
         self._ledger.note(_TABLE, ())
         self._ledger.note(_SAVE, _values(batch))
         for number, name in rows:
@@ -123,7 +123,7 @@ class BatchStore:
         await self._ledger.written()
 
     async def save(self, batch: ProviderBatch, **changes: Any) -> ProviderBatch:
-        """Records changes of a batch, and returns it. They are on disk when it returns."""
+        """Records changes of a batch, and returns the batch. The changes are on disk when this returns."""
         changed = replace(batch, **changes)
         if changed != batch:
             self._ledger.note(_SAVE, _values(changed))
@@ -142,7 +142,7 @@ class PendingBatch:
     Attributes:
         rows: the numbers and ids of its rows.
         first: its first request.
-        file: its lines.
+        file: the file with its requests.
     """
 
     key: str
@@ -158,7 +158,7 @@ class PendingBatch:
         self.size += len(line) + 1
 
     def lines(self) -> bytes:
-        """Returns the requests, once."""
+        """Returns the requests. May be called once."""
         with self.file as file:
             file.seek(0)
             return file.read()
@@ -168,7 +168,7 @@ class BatchBuilder:
     """Builds batches, one at a time for each model.
 
     Args:
-        client: tells how large a batch may be.
+        client: knows the maximum size of a batch.
     """
 
     def __init__(self, client: BatchClient) -> None:
@@ -178,10 +178,10 @@ class BatchBuilder:
         self._open: dict[str, PendingBatch] = {}
 
     def add(self, row: Row, request: BatchRequest) -> PendingBatch | None:
-        """Adds a request. If the batch of its model was full, returns that batch and begins another.
+        """Adds a request. If the batch of its model is full, returns that batch and begins another.
 
         Raises:
-            ConfigError: the request is larger than a batch may be.
+            ConfigError: the request is larger than the maximum size of a batch.
         """
         draft, full = self._open.get(request.group) or PendingBatch(new_key(), request.prepared), None
         line = request.line(row_name(draft.key, row.number))
@@ -211,14 +211,14 @@ def row_name(key: str, number: int) -> str:
 
 
 def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchRequest:
-    """Returns the request of a row. Raises ConfigError if it can't be sent as it is."""
+    """Returns the request of a row. Raises ConfigError if the request can't be part of a batch."""
     options: Any = {**settings.options, **row.options}
     tools = row.tools if row.tools is not None else settings.tools
     return client.request(ChatParams.read(row.messages, tools or None, row.tool_choice, options))
 
 
 def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, PreparedRequest | None]:
-    """Returns the lines of a batch from its rows, and its first request."""
+    """Returns the requests of a batch as lines, and its first request."""
     first, lines = None, []
     for number, request in requests:
         first = first or request.prepared
@@ -230,7 +230,7 @@ class BatchSubmitter:
     """Creates the batches of a job.
 
     Attributes:
-        foreign: ids of batches that seemed to be ours and are not.
+        foreign: ids of batches that belong to other programs.
     """
 
     def __init__(self, client: BatchClient, store: BatchStore) -> None:
@@ -240,14 +240,14 @@ class BatchSubmitter:
         self.foreign: set[str] = set()
 
     async def create(self, batch: ProviderBatch, lines: Lines, *, again: bool) -> ProviderBatch:
-        """Creates a batch, and returns it once the provider has it.
+        """Creates a batch, and returns it when the provider has it.
 
         Args:
-            lines: returns its requests and the first of them.
-            again: an earlier run recorded it, and may have got further than the ledger says.
+            lines: returns its requests and its first request.
+            again: true if an earlier run recorded the batch, and may have created it.
 
         Raises:
-            APIError: it could not be created. The state is recorded, and the next call continues there.
+            APIError: the batch could not be created. The state is recorded, and the next run continues there.
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)
@@ -281,7 +281,7 @@ class BatchSubmitter:
         return await with_backoff(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
 
     async def _find_file(self, api: UploadedBatchAPI, batch: ProviderBatch) -> str | None:
-        """Returns the uploaded file of a batch, or None. Where files can't be listed, a second upload is harmless."""
+        """Returns the uploaded file of a batch, or None. If files can't be listed, a second upload is harmless."""
         name = api.file_name(batch.key)
         listed = api.files(), "a list of files", api.read_files
         with suppress(BadRequestError, NotFoundError):
@@ -289,7 +289,7 @@ class BatchSubmitter:
         return None
 
     async def _find(self, batch: ProviderBatch) -> BatchStatus | None:
-        """Returns the batch that a request without an answer has created; None if it created none."""
+        """Returns the batch that an HTTP request with a lost response has created; None if it created none."""
         asked = batch.asked or 0.0
         while True:
             began = time.time()
@@ -327,7 +327,7 @@ class BatchSubmitter:
         read: Callable[[Any], BatchListing],
         pick: Callable[[BatchListing], T | None],
     ) -> T | None:
-        """Returns the first match in the pages of a list. Not all providers document its order."""
+        """Returns the first match in the pages of a list, whose order not all providers document."""
         seen: set[str] = set()
         while call is not None:
             page = await with_backoff(partial(self._client.ask, call, what, read))
@@ -341,13 +341,13 @@ class BatchSubmitter:
 
 
 def pauses() -> list[float]:
-    """Returns the pauses between the tries of a call, in seconds."""
+    """Returns the pauses between retries, in seconds."""
     backoff = Backoff(first=1.0)
     return [backoff.delay(number) for number in range(_TRIES - 1)]
 
 
 async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
-    """Returns the result of an idempotent call, which is repeated while its errors are retryable."""
+    """Returns the result of an idempotent function, which is repeated while its errors are retryable."""
     for pause in pauses():
         try:
             return await call()
@@ -363,6 +363,6 @@ async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _refused(error: APIError) -> bool:
-    """Returns whether the provider has certainly not carried out the request."""
+    """Returns whether the provider has certainly not processed the HTTP request."""
     status = getattr(error, "status_code", None)
     return isinstance(error, APIStatusError) and status is not None and 400 <= status < 500 and status not in (408, 409)

@@ -1,8 +1,8 @@
-"""Asks about the rows of a Ray Dataset. Needs the extra `ray`.
+"""Sends the rows of a Ray Dataset to a model. Needs the extra `ray`.
 
-ask           `Ask`, the class for `map_batches`: one in each worker
-dataset       `ask`, which gives `map_batches` the settings that make it safe
-answer_cache  answers that outlive a worker
+ask           `Ask`, the class for `map_batches`, one object in each worker
+dataset       `ask`, which calls `map_batches` with safe settings
+answer_cache  stored answers that outlive a worker
 """
 
 from .ask import Ask, AskStoppedError

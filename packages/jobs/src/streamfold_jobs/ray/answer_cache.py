@@ -1,4 +1,4 @@
-"""A cache of answers that outlives a Ray worker: a block that is computed again is not paid twice."""
+"""A cache of answers that outlives a Ray worker, so that a recomputed block doesn't cost twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _logger = logging.getLogger("streamfold")
 
 
 def fingerprint(*parts: str | bytes) -> str:
-    """Returns a text that is another one if any of the parts is."""
+    """Returns a hash of several parts."""
     found = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -29,7 +29,7 @@ def fingerprint(*parts: str | bytes) -> str:
 
 
 def check_answers(where: str) -> None:
-    """Raises ConfigError if a text does not name a store that all workers reach."""
+    """Raises ConfigError if a URL isn't a store that all workers can reach."""
     store_place(where, "answers:")
     if where == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
         raise ConfigError(
@@ -42,7 +42,7 @@ class AnswerCache:
     """Answers in a store, by fingerprints of their requests.
 
     Args:
-        store: where they are kept.
+        store: the store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -56,22 +56,22 @@ class AnswerCache:
         """Opens a store.
 
         Args:
-            where: what `check_answers` has seen.
-            seconds: for how long an answer is kept.
+            where: a URL that `check_answers` accepted.
+            seconds: how long an answer is stored.
 
         Raises:
-            ConfigError: there is no folder for the file, or a variable is not set.
+            ConfigError: the file's folder doesn't exist, or a variable is not set.
         """
         limits = Retention(entries=10**9, size=2**40, age=seconds)
         return cls(open_store(store_url(where), limits, table="answers"))
 
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
-        """Returns the answers that are known. If the store fails, that is logged, and the rows are sent.
+        """Returns the stored answers. If the store fails, the error is logged and the rows are sent.
 
-        The same holds for a row whose answer is damaged.
+        A row with a damaged answer is sent, too.
 
         Raises:
-            ConfigError: the store could not be reached at all.
+            ConfigError: the store was never reachable.
         """
         try:
             found = await self._store.get("", list(keys))
@@ -87,7 +87,7 @@ class AnswerCache:
         return answers
 
     async def keep(self, key: str, answer: Answer) -> None:
-        """Keeps an answer; when it returns, the answer outlives this process. A store that fails is logged."""
+        """Stores an answer, so that it outlives this process. Errors of the store are logged."""
         members = {"reply": answer.members, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
         self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
         async with self._lock:  # one write at a time, with all answers that have come meanwhile
@@ -106,7 +106,7 @@ class AnswerCache:
 
 
 def _read_answer(value: bytes) -> Answer | None:
-    """Returns an answer that was kept; None if it can't have been written here."""
+    """Returns a stored answer; None if the value is invalid."""
     try:
         read = json.loads(value)
         answer = Answer("", 0, read.pop("reply"), **read)

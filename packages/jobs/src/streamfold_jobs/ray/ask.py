@@ -30,43 +30,45 @@ Check = Callable[[Reply], str | None]
 
 
 class AskStoppedError(StreamfoldError):
-    """No row will be answered: the key or the account is refused, or there is no key. It ends the job."""
+    """The job ends because no row can be answered: the API key is missing or rejected, or the account has no credit."""
 
 
 class Ask:
-    """Sends each row of a batch to a model, and adds the answers as columns. For `map_batches` of Ray Data.
+    """A class for `map_batches` of Ray Data, which sends each row of a batch to a model and adds the answers as
+    columns.
 
         ds.map_batches(Ask, fn_constructor_kwargs={"provider": "main"}, batch_format="pyarrow")
 
-    `ask` does that with the settings that make a large job safe. The new columns are those of `ANSWER_COLUMNS`: `text`,
-    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. A row that fails is a row with an
-    `error`. Only wrong settings or a refused key end the job.
+    `ask` calls `map_batches` with safe settings for large jobs. The new columns are those of `ANSWER_COLUMNS`: `text`,
+    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. A failed row has an `error`. Only invalid
+    settings or a rejected API key end the job.
 
     Args:
-        provider: a name in the configuration of the worker, or a mapping of settings, as for `Provider.from_config`. It
-            may name variables of the worker's environment (`api_key_env`), but not have keys: it travels with the job.
-        columns: where the members of a row are: `{"prompt": "question"}`. Members are id, prompt, messages, system,
-            model, options, tools and tool_choice; messages, options and tools may be JSON text. Default: the columns
-            that have these names.
-        prefix: of the names of the new columns.
-        concurrency: how many rows one worker has in flight, those of all its batches together.
-        tries: how often a row is sent before it is an error. A 429 doesn't count as a try.
-        answers: a store for answers, `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. Each answer is written
-            there before it is returned, so that a block that is computed again after a worker died is not paid twice.
-            Rows need an id for it.
-        keep: seconds for which answers are kept there.
-        job: a name. A cached answer is used for the same row of the same job, if the request is the same.
-        schema: a JSON schema for the answers. An answer that doesn't fit is an error.
-        check: returns what is wrong with a reply, or None. A row whose reply is wrong is an error. With `answers`, it
-            must be a function of a module: without a unique name, nothing is cached.
-        tools: for all rows that don't have tools themselves. Calls are part of the answer; nothing is run.
-        on_refused: a key or an account that is refused ends the job ("stop"), or is the error of each row ("error").
+        provider: a name in the worker's configuration, or a mapping of settings, as for `Provider.from_config`. A
+            mapping may name environment variables of the worker (`api_key_env`), but must not contain API keys, because
+            Ray stores it with the job.
+        columns: maps the members of a row to columns: `{"prompt": "question"}`. Members are id, prompt, messages,
+            system, model, options, tools and tool_choice; messages, options and tools may be JSON text. Default:
+            columns with the same names.
+        prefix: the prefix for the names of new columns.
+        concurrency: maximum number of rows in flight in one worker.
+        tries: how often a row is sent before it becomes an error. A 429 doesn't count as a try.
+        answers: a store for answers, `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. Each answer is stored
+            before it is returned, so that a recomputed block doesn't cost twice. Rows need an id.
+        keep: seconds for which answers are stored.
+        job: the name of the job. A stored answer is used only for the same row, the same job and the same request.
+        schema: a JSON schema for the answers. An answer that doesn't match becomes an error.
+        check: returns a description of the problem with a reply, or None. A row with a rejected reply becomes an error.
+            With `answers`, `check` must be a function of a module; otherwise no answers are stored.
+        tools: the tools for rows without `tools`. The answers contain the tool calls; no tools are run.
+        on_refused: a rejected API key or account ends the job ("stop"), or becomes the error of each row ("error").
         config: the configuration file on the worker.
         stream: False fetches answers in one piece: for short ones, which cost less to read then.
-        options: for all rows, as for `chat_stream`; those of a row win.
+        options: options for all rows, as for `chat_stream`. The options of a row take precedence.
 
     Raises:
-        ConfigError: a setting is wrong, or has a key. Errors of the provider's settings are raised by the first batch.
+        ConfigError: a setting is invalid or contains an API key. Errors in the provider's settings are raised by the
+            first batch.
     """
 
     def __init__(
@@ -109,8 +111,8 @@ class Ask:
         """Returns a batch with the columns of its answers.
 
         Raises:
-            ConfigError: the batch lacks a column, or has one with the name of a new one.
-            AskStoppedError: no row will be answered.
+            ConfigError: the batch lacks a column, or has a column with the name of a new one.
+            AskStoppedError: no row can be answered.
         """
         requests, kept, _ = self._requests, self._kept, self._common
         names = column_names(batch)
@@ -140,7 +142,7 @@ class Ask:
         return with_answers(batch, made, self.settings.prefix)
 
     async def aclose(self) -> None:
-        """Closes connections. Ray ends its workers without it."""
+        """Closes connections. Ray ends its workers without calling this."""
         try:
             await self._provider.aclose()
         finally:
@@ -172,7 +174,7 @@ class Ask:
 
     @cached_property
     def _check_name(self) -> str | None:
-        """The name of the check in the keys of cached answers; None: it has no unique name."""
+        """The name of the check in the keys of stored answers; None if it has no unique name."""
         check = self.settings.check
         if check is None:
             return ""
@@ -181,19 +183,19 @@ class Ask:
 
     @cached_property
     def _common(self) -> str:
-        """A fingerprint of what the requests of all rows share. Raises ConfigError if no row could be sent."""
+        """A fingerprint of the settings that all requests share. Raises ConfigError if no row can be sent."""
         options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
         sent = self._provider.preview("-", self._rows.tools or None, **options)
         return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
 
     def _key(self, members: Mapping[str, Any]) -> str | None:
-        """Returns the key of a row's answer, or None for a row without an id."""
+        """Returns the store's key for the answer of a row, or None for a row without an id."""
         if members["id"] is None:
             return None
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
 
     async def _answer(self, requests: RowRequests, members: Mapping[str, Any], key: str | None) -> Answer | None:
-        """Returns the answer to a row, which may be an error; None if no more rows are sent."""
+        """Returns the answer to a row, or its error; None if no more rows are sent."""
         if self._stopped:
             return None
         try:
@@ -225,7 +227,7 @@ class Ask:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Returns whether the answer may be cached: a reply, or the error of a wrong request."""
+    """Returns whether the answer may be stored: a reply, or the error of an invalid request."""
     error = answer.error or {"reply": answer.members}
     return "reply" in error or error.get("status_code") in _WRONG
 
@@ -239,7 +241,7 @@ def _failed(error: Exception) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class AskSettings:
-    """The arguments of `Ask`. Raises ConfigError for one that is wrong."""
+    """The validated arguments of `Ask`. Raises ConfigError for an invalid argument."""
 
     provider: str | Mapping[str, Any] | None
     columns: Mapping[str, str] | None
@@ -273,7 +275,7 @@ class AskSettings:
         self.for_rows()
 
     def for_rows(self) -> JobSettings:
-        """Returns the settings of a job for these rows. Raises ConfigError."""
+        """Returns the job settings for these rows. Raises ConfigError."""
         checks: list[Check] = [self.check] if self.check else []
         options = dict(self.options)
         if self.schema is not None:
@@ -286,7 +288,7 @@ class AskSettings:
         )  # fmt: skip
 
     def members(self, names: Sequence[str]) -> dict[str, str]:
-        """Returns where the members of rows are among the columns of a batch. Raises ConfigError if one is missing."""
+        """Returns the column of each member. Raises ConfigError if a column is missing."""
         found = dict(self.columns or {name: name for name in ROW_MEMBERS if name in names})
         if missing := next((column for column in found.values() if column not in names), None):
             raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")
@@ -303,14 +305,14 @@ class AskSettings:
 
 
 def _first(checks: Sequence[Check]) -> Check | None:
-    """Returns a check that returns the first problem that one of these finds."""
+    """Returns a check that combines several checks and returns the first problem."""
     if len(checks) < 2:
         return next(iter(checks), None)
     return lambda reply: next((wrong for check in checks if (wrong := check(reply)) is not None), None)
 
 
 def _check_no_secrets(settings: AskSettings) -> None:
-    """Raises ConfigError for a key, a password or a header that isn't a reference to a variable."""
+    """Raises ConfigError for an API key, a password or a header that isn't a reference to a variable."""
     spec = settings.provider if isinstance(settings.provider, Mapping) else {}
     if spec.get("api_key") is not None and not _refers(spec["api_key"]):
         raise _would_travel("api_key", 'api_key_env = "NAME"')
@@ -339,14 +341,14 @@ def _would_travel(what: str, instead: str) -> ConfigError:
 
 
 def column_names(batch: Any) -> list[str]:
-    """Returns the names of the columns of a batch: a table of pyarrow, a data frame, or a mapping of arrays."""
+    """Returns the column names of a batch: a pyarrow table, a data frame, or a mapping of arrays."""
     if hasattr(batch, "column_names"):
         return list(batch.column_names)
     return [str(name) for name in (batch if isinstance(batch, Mapping) else batch.columns)]
 
 
 def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the rows of a batch with the columns that are named, as plain Python values."""
+    """Returns the rows of a batch with the named columns, as plain Python values."""
     if hasattr(batch, "column_names"):
         return list(batch.select(list(names)).to_pylist())
     columns = {name: [_plain(value) for value in _values(batch[name])] for name in names}
@@ -354,7 +356,7 @@ def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any:
-    """Returns a batch of the same kind with the columns of its answers."""
+    """Returns a batch of the same type with the columns of its answers."""
     rows = [answer_cells(answer) for answer in answers]
     if hasattr(batch, "column_names"):
         import pyarrow
@@ -368,7 +370,7 @@ def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any
 
 
 def check_columns(names: Sequence[str], prefix: str) -> None:
-    """Raises ConfigError if the batch has one of the new columns."""
+    """Raises ConfigError if the batch already has one of the new columns."""
     taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
     if taken:
         raise ConfigError(
@@ -378,12 +380,12 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
 
 
 def _values(column: Any) -> Any:
-    """Returns the values of a column, with None for those that pandas calls absent."""
+    """Returns the values of a column, with None for missing values of pandas."""
     return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as plain Python data: batches of pandas and numpy have numpy's types at any depth."""
+    """Returns a value as plain Python data, because batches of pandas and numpy contain numpy's types at any depth."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A Dataset with answers, with the settings that make a large job safe."""
+"""`ask`: a Dataset with answers, with safe settings for large jobs."""
 
 from __future__ import annotations
 
@@ -33,28 +33,26 @@ def ask(
         ds = ask(ray.data.read_parquet("rows/"), "main", checkpoint="/mnt/jobs/translate")
         ds.write_parquet("answers/")
 
-    With a checkpoint, a job that was killed continues when it is started again with the same checkpoint and the same
-    output: rows that were written are not sent again. The answers of blocks that were not written are lost, unless
-    they are kept: give `answers`, a store.
+    A killed job with a checkpoint continues if it is started again with the same checkpoint and output: rows that were
+    written aren't sent again. The answers of unwritten blocks are lost unless `answers` names a store.
 
     Args:
-        ds: read from files, where a checkpoint is used: Ray leaves out finished rows while it reads.
+        ds: the Dataset. With a checkpoint it must be read from files, because Ray skips finished rows while reading.
         provider: see `Ask`.
-        checkpoint: a folder that all machines see, a path or a URL such as `s3://...`. Rows need an id that is unique
-            in the whole job.
-        workers: how many processes ask, or the least and the most of them.
-        concurrency: how many rows each of them has in flight.
-        rows_per_block: how many rows are written and forgotten together. Blocks of Ray's own size would have thousands,
-            and a worker that dies takes all of them along.
-        blocks_in_flight: how many blocks each worker works on, so that none waits for the slowest row of another.
-        check_ids: with a checkpoint, read the ids first, and stop if two are the same or one is missing: of two rows
-            with one id, one would be lost. Without it, you know that they are unique.
-        resources: what each worker takes, as for `map_batches`. Default: no CPU, since workers mostly wait. With a
-            checkpoint, Ray itself needs two.
-        settings: of `Ask`: `columns`, `answers`, `schema`, options of the model and so on.
+        checkpoint: a folder that all machines can access, as a path or a URL such as `s3://...`. Rows need unique ids.
+        workers: the number of worker processes, or their minimum and maximum.
+        concurrency: maximum number of rows in flight in each worker.
+        rows_per_block: the number of rows in a block. Ray's own blocks would have thousands of rows, all of which are
+            lost if a worker dies.
+        blocks_in_flight: the number of blocks that each worker processes, so that a slow row delays only its own block.
+        check_ids: with a checkpoint, read all ids first, and raise an error if an id is missing or repeated. Without
+            the check, one of two rows with the same id would be lost.
+        resources: the resources of each worker, as for `map_batches`. Default: no CPU, because workers mostly wait.
+            With a checkpoint, Ray itself needs two CPUs.
+        settings: the other arguments of `Ask`: `columns`, `answers`, `schema`, model options and so on.
 
     Raises:
-        ConfigError: a setting is wrong, or ids are not unique.
+        ConfigError: a setting is invalid, or ids aren't unique.
     """
     pool = _pool((workers, workers) if isinstance(workers, int) else workers, blocks_in_flight)
     settings = {"provider": provider, "concurrency": concurrency, **settings}
@@ -74,7 +72,7 @@ def ask(
 
 
 def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
-    """Returns a pool of workers: the fewest and the most of them, and the blocks that each works on."""
+    """Returns a pool of workers with a minimum and maximum size, and the number of blocks for each worker."""
     try:
         from ray.data import ActorPoolStrategy
     except ModuleNotFoundError:
@@ -88,7 +86,7 @@ def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
 
 
 def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> None:
-    """Lets Ray write down which rows are done."""
+    """Configures Ray to record finished rows."""
     from ray.data.checkpoint import CheckpointConfig
 
     if check_ids:
@@ -100,7 +98,7 @@ def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> Non
 
 
 def _check_ids(ds: Dataset, column: str) -> None:
-    """Raises ConfigError if a row has no id, or that of another row. Eight bytes of memory for each of them."""
+    """Raises ConfigError if a row has no id, or the id of another row. Needs eight bytes of memory for each id."""
     import pyarrow
     from pyarrow import compute
 
