@@ -1,4 +1,4 @@
-"""What the gateway needs to know about a client's API: the supported fields, and token counts."""
+"""The facts about a client API that the gateway needs: supported fields and token counts."""
 
 from __future__ import annotations
 
