@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def assert_any_cut() -> Callable[..., None]:
-    """Returns a function that fails if a parser of vLLM or SGLang says something else of a text that comes in pieces.
+    """Returns a function that fails if a parser of vLLM or SGLang reads a split text differently from the whole text.
 
     def test_my_parser(assert_any_cut):
         assert_any_cut(MyParser, "hermes")

@@ -72,8 +72,7 @@ def batch(
         tries: how often a row is sent before it becomes an error. A 429 doesn't count as a try.
         rpm, tpm: maximum requests and tokens per minute.
         max_cost: pause before the total cost exceeds this amount, in the currency of the prices.
-        in_flight: whether rows that were in flight when the job was killed are sent again ("resend") or become errors
-            ("error").
+        in_flight: "ask" sends rows again that were in flight when the job was killed; "error" makes them errors.
         retry_errors: send rows again that were errors in an earlier run.
         shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
         tools: the tools for rows without `tools`.

@@ -1,12 +1,12 @@
-"""Judges and shows: what a server really does, whether it keeps to its API, and how a stream became an answer.
+"""Tests model servers, checks whether they follow their API's documentation, and explains recorded streams.
 
-doctor       asks a server what it does: probes, findings, a profile, a report card
-conformance  judges a server by the documentation of its API
-inspection   explains a recorded stream, event by event; compares two
-live         a page that shows the gateway's answers while they stream
-commands     the commands of these, which `streamfold` has when this package is installed
+doctor       tests a server: probes, findings, a configuration, an HTML report
+conformance  checks a server against the documentation of its API
+inspection   explains a recorded stream event by event; compares two streams
+live         a page that shows the gateway's responses while they stream
+commands     the subcommands of `streamfold` that this package adds
 
-It uses what the packages of streamfold export, and has the same version.
+The package uses only public names of other streamfold packages, and has the same version.
 
 Experimental: it may change with every release.
 """

@@ -1,4 +1,4 @@
-"""Parsers of tool calls, given a model's text at any cut: whether they say the same as for the whole text."""
+"""Tests parsers of tool calls: a text that is split anywhere must give the same result as the whole text."""
 
 from __future__ import annotations
 

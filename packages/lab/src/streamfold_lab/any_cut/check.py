@@ -1,4 +1,4 @@
-"""Gives a parser each text whole and at any cut, and finds where the answers differ."""
+"""Gives each text to a parser, whole and split at every position, and finds different results."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _RANDOM = 5  # cuts into pieces of random lengths
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A text of which a parser does not say what it says.
+    """A text that a parser reads incorrectly.
 
     Attributes:
-        mode: "whole": the parser of whole texts is wrong. "in pieces": at some cuts, it says something else than for
-            the whole text.
-        cuts: at how many of the cuts that were tried.
-        tried: how many were tried.
-        pieces: the first cut that shows it, with as few pieces as possible.
-        wanted, found: in words.
+        mode: "whole": the parser reads the whole text incorrectly. "in pieces": for some splits, the result differs
+            from the result for the whole text.
+        cuts: the number of splits with a different result.
+        tried: the number of splits that were tried.
+        pieces: the first such split, with as few pieces as possible.
+        wanted, found: descriptions of the expected and the actual result.
     """
 
     vector: Vector
@@ -50,10 +50,10 @@ class Failure:
 
 
 def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]:
-    """Yields a text in pieces: one, every two, pieces of each size, and pieces of random sizes.
+    """Yields a text in one piece, in every two pieces, in pieces of each size, and in pieces of random sizes.
 
     Args:
-        cut_tokens: cut special tokens too, which models have a single token for.
+        cut_tokens: also split special tokens, which are single tokens for a model.
     """
     atoms = list(text) if cut_tokens else [match[0] for match in _ATOM.finditer(text)]
     yield (text,)
@@ -71,7 +71,9 @@ def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]
 
 
 def check_parser(parser: PieceParser, vectors: Iterable[Vector], *, cut_tokens: bool = False) -> list[Failure]:
-    """Returns the texts at which a parser fails. A text that it doesn't read whole is judged by what the text says."""
+    """Returns the texts that a parser reads incorrectly. If the parser can't read the whole text, the vector's
+    content counts.
+    """
     return [failure for vector in vectors for failure in _check(parser, vector, cut_tokens)]
 
 
@@ -103,7 +105,9 @@ def _tried(parse: Callable[[], ParsedText]) -> ParsedText | Exception:
 
 
 def _difference(wanted: ParsedText, found: ParsedText | Exception) -> Kind | None:
-    """Returns how a result differs; None if it is the same. White space around a text doesn't count."""
+    """Returns a description of the difference between two results; None if they are equal. White space around text
+    is ignored.
+    """
     if isinstance(found, Exception):
         return "raises"
     if len(found.calls) != len(wanted.calls):

@@ -1,7 +1,7 @@
-"""Parsers of other projects behind one interface: those of SGLang and vLLM, or any with the same methods.
+"""Parsers of SGLang and vLLM, and other parsers with the same methods, behind one interface.
 
-The end of a stream is what the servers of both do there: what a parser knows and has not streamed of the arguments of
-the last call is added.
+At the end of a stream, arguments of the last tool call that a parser knows but hasn't streamed are added, as the
+servers of both projects do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamfold import ConfigError
 
 
 class ParsedCall(NamedTuple):
-    """A call as a parser gives it: the arguments are JSON text."""
+    """A tool call from a parser, with the arguments as JSON text."""
 
     name: str
     arguments: str
@@ -35,19 +35,19 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class PieceParser(Protocol):
-    """A parser that is tested. Each call is for a new text."""
+    """A parser under test. Each method call is for a new text."""
 
     def whole(self, text: str, tools: Tools) -> ParsedText:
-        """Returns what is parsed of a whole text."""
+        """Returns the parsed whole text."""
         ...
 
     def pieces(self, pieces: Iterable[str], tools: Tools) -> ParsedText:
-        """Returns what is parsed of a text that comes in pieces."""
+        """Returns the parsed text, which arrives in pieces."""
         ...
 
 
 def find_parser(name: str) -> Callable[[], Any]:
-    """Returns the class that `module:Class` names. Raises ConfigError."""
+    """Returns the class for `module:Class`. Raises ConfigError."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigError(f"{name!r} doesn't name a parser: write module:Class")
@@ -61,13 +61,13 @@ def find_parser(name: str) -> Callable[[], Any]:
 
 
 def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
-    """Returns a parser of SGLang or vLLM behind our interface.
+    """Wraps a parser of SGLang or vLLM in the common interface.
 
     Args:
-        make: returns a new parser: its class, or a function. A class of vLLM is given a tokenizer without tokens.
+        make: returns a new parser: its class, or a function. A class of vLLM gets a tokenizer without tokens.
 
     Raises:
-        ConfigError: it has the methods of neither.
+        ConfigError: the parser has neither the methods of SGLang nor those of vLLM.
     """
     if hasattr(make, "extract_tool_calls_streaming"):
         return _VLLMParser(lambda: make(_NoTokenizer()))  # type: ignore[call-arg]
@@ -84,7 +84,7 @@ def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls that are put together from pieces, by the numbers that the parser gives them."""
+    """Tool calls that are assembled from pieces, by the parser's numbers."""
 
     calls: dict[int, list[str]] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class _Calls:
         call[1] += arguments or ""
 
     def finish(self, parser: Any) -> None:
-        """Adds what the servers of both projects add at the end of a stream."""
+        """Adds the arguments that the servers of both projects add at the end of a stream."""
         known, streamed = (getattr(parser, name, None) for name in ("prev_tool_call_arr", "streamed_args_for_tool"))
         if not known or not streamed or len(known) > len(streamed):
             return
@@ -183,7 +183,7 @@ def _vllm_request(tools: Tools) -> Any:
 
 
 class _Vocabulary(dict[str, int]):
-    """Has a number for each token that a parser looks for."""
+    """A vocabulary with a number for each token that a parser looks up."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.setdefault(key, 1_000_000 + len(self))
@@ -196,7 +196,7 @@ class _Vocabulary(dict[str, int]):
 
 
 class _NoTokenizer:
-    """Stands for a tokenizer, where a parser only asks for the numbers of its markers."""
+    """A fake tokenizer for parsers that only look up the numbers of their markers."""
 
     def __init__(self) -> None:
         self.vocab = _Vocabulary()

@@ -1,4 +1,4 @@
-"""The findings as text: one report for each kind of failure, with the shortest example, fit to be filed."""
+"""Bug reports for a parser: one for each kind of failure, with the shortest example."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def as_markdown(parser: str, versions: Iterable[str], failures: Sequence[Failure
 
     Args:
         parser: `module:Class`.
-        versions: of the package of the parser, and of what tested it.
-        tried: how many texts were tried.
+        versions: the versions of the parser's package and of this package.
+        tried: the number of tested texts.
     """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:

@@ -1,4 +1,4 @@
-"""Any cut of a text is read as the whole of it, as tests for the authors of parsers: one for each text.
+"""Tests for the authors of parsers, one for each text: a split text must be read like the whole text.
 
 pytest --pyargs streamfold_lab.any_cut.suite --streamfold-parser my_parsers:HermesParser --streamfold-vectors hermes
 """
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Makes a test of each text of the vectors that the options name."""
+    """Creates a test for each text that the options name."""
     if "vector" in metafunc.fixturenames:
         source = metafunc.config.getoption("streamfold_vectors")
         vectors = load_vectors(source) if source else []
@@ -23,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_any_cut(vector: Vector, request: pytest.FixtureRequest) -> None:
-    """The parser says the same of the text in pieces, at any cut, as of the whole text."""
+    """The parser reads the split text like the whole text, wherever it is split."""
     name = request.config.getoption("streamfold_parser")
     if not name:
         pytest.skip("no parser: pass --streamfold-parser module:Class")

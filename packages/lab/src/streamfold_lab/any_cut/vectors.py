@@ -1,4 +1,4 @@
-"""Texts of models with tool calls in them, and what they say: our own, or those of a file."""
+"""Texts with tool calls, and their expected results: built-in ones, or those of a JSON file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamfold import ConfigError
 
 
 class WantedCall(BaseModel):
-    """A call that a text has."""
+    """An expected tool call."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,11 +22,12 @@ class WantedCall(BaseModel):
 
 
 class Vector(BaseModel):
-    """A text, the tools that were declared, and what the text says.
+    """A text, the declared tools, and the expected result.
 
     Attributes:
-        schemas: types of parameters by tool, for formats whose values have none: `{"search": {"limit": "integer"}}`.
-        content: the text beside the calls.
+        schemas: types of parameters by tool, for formats whose values have no types: `{"search": {"limit":
+            "integer"}}`.
+        content: the text without the tool calls.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,7 +40,7 @@ class Vector(BaseModel):
     schemas: Mapping[str, Mapping[str, str]] = {}
 
     def declared(self) -> list[dict[str, Any]]:
-        """Returns the tools as a request of Chat Completions declares them."""
+        """Returns the declared tools in the format of Chat Completions."""
         return [
             {
                 "type": "function",

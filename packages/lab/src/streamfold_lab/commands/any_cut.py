@@ -1,4 +1,4 @@
-"""`streamfold lab any-cut`: a parser of tool calls, or a server, given texts at any cut."""
+"""`streamfold lab any-cut`: tests a parser of tool calls, or a server, with texts that are split anywhere."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def any_cut(
     repeats: Annotated[int, typer.Option(min=1, help="For a server: how often each request is sent.")] = 10,
     config: File = None,
 ) -> None:
-    """Give a parser of vLLM or SGLang our texts at any cut, or ask a server for the same answers streamed and whole.
+    """Test a parser of vLLM or SGLang with split texts, or compare a server's streamed and complete responses.
 
-    Exit with 0 if nothing differs, with 3 if a parser fails, with 4 if a server answers otherwise when it streams, and
-    with 2 for a mistake in the command.
+    Exit with 0 if nothing differs, with 3 if a parser fails, with 4 if a server's streams differ, and with 2 for an
+    invalid command.
     """
     with reported_errors():
         if target.startswith(("http://", "https://")):
@@ -88,7 +88,7 @@ def _version_of(package: str) -> str:
 
 
 async def _examine(target: str, model: str | None, key: str | None, repeats: int, config: Path | None) -> bool:
-    """Sends requests in both modes, and says what differs."""
+    """Sends requests with and without streaming, and prints the differences."""
     probes = [probe for probe in PROBES if probe.name in _ALIKE]
     differs = False
     for profile in await find_apis(read_target(target, config, model=model, api_key_env=key), AUTO):

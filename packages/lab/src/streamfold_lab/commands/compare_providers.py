@@ -1,4 +1,4 @@
-"""`streamfold swap-check`: shows what each of several providers would be sent for a conversation."""
+"""`streamfold swap-check`: shows the requests that several providers would get for a conversation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "provider_data_dropped"
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The request that one provider would get, or why it can't be sent."""
+    """The request that one provider would get, or the reason why it can't be sent."""
 
     spec: str
     url: str
@@ -56,10 +56,10 @@ def swap_check(
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each provider.")] = False,
 ) -> None:
-    """Show what several providers would be sent.
+    """Show the requests that several providers would get.
 
-    Nothing is sent and no key is needed. Everything that has to be changed or dropped for a provider is a warning. Exit
-    with 1 if a provider refuses the request or something is dropped.
+    Nothing is sent and no API key is needed. Every change for a provider is a warning. Exit with 1 if a provider
+    doesn't support the request or something is dropped.
     """
     with reported_errors(as_json):
         arguments = read_conversation(read_json(conversation), str(conversation))
@@ -80,7 +80,7 @@ def swap_check(
 def read_conversation(data: Any, where: str) -> dict[str, Any]:
     """Returns the arguments for `Provider.preview`: `messages`, `tools`, `tool_choice` and the options.
 
-    A message is what `Message.to_dict` writes, or a dict of Chat Completions.
+    A message is the output of `Message.to_dict`, or a dict in the format of Chat Completions.
 
     Raises:
         ConfigError: the data has another form; the message begins with `where`.

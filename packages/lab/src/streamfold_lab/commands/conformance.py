@@ -1,4 +1,4 @@
-"""`streamfold conformance`: judges a server by the documentation of its API."""
+"""`streamfold conformance`: checks a server against the documentation of its API."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def conformance(
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Judge a server by the documentation of its API: each rule, each violation, and a score.
+    """Check a server against the documentation of its API, and print every violated rule and a score.
 
-    Exit with 0 if no rule is broken, with 3 if one is, with 1 if there was no answer, and with 2 for a mistake in the
-    command.
+    Exit with 0 if no rule is violated, with 3 if a rule is violated, with 1 if the server doesn't respond, and with 2
+    for an invalid command.
     """
     with reported_errors(as_json):
         profile = read_target(target, config, model=model, api_key_env=api_key_env)

@@ -1,4 +1,6 @@
-"""`streamfold doctor`: what a server really does, as a table, a profile, JSON, a report card and recordings."""
+"""`streamfold doctor`: tests a server; the results are a table, a configuration, JSON, an HTML report and
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -104,10 +106,10 @@ def doctor(
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the guide describes it.")] = False,
 ) -> None:
-    """Ask a server what it really does, and write a profile for it.
+    """Test a server, and write the configuration that it needs.
 
-    Exit with 0 if nothing is at fault, with 4 if the endpoint is unfaithful, with 3 if something else is at fault, with
-    1 if there was no answer, or if --compare finds a difference, and with 2 for a mistake in the command.
+    Exit with 0 if no fault is found, with 4 if the endpoint is unfaithful, with 3 for other faults, with 1 if the
+    server doesn't respond or if --compare finds a difference, and with 2 for an invalid command.
     """
     with reported_errors(as_json):
         if compare is not None:
@@ -142,7 +144,7 @@ def doctor(
 
 
 def _reference(target: str, config: Path | None, examined: Profile) -> Profile:
-    """Returns the profile of the reference, with the model that is examined where it names none."""
+    """Returns the profile of the reference, by default with the tested model."""
     other = read_target(target, config)
     return other if other.model else other.model_copy(update={"model": examined.model})
 
@@ -185,7 +187,7 @@ def _row(finding: Finding) -> list[Text]:
 
 
 def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
-    """Prints what would be sent, and what that costs at most."""
+    """Prints the requests with their maximum cost."""
     planned = plan(profile, seed=seed)
     for each in planned:
         name, body, mode = f"{each.probe.name}/{each.ask.name}", each.written.body, "whole" if each.whole else "stream"

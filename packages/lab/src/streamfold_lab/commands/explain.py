@@ -28,7 +28,7 @@ _JOINED = ("reasoning", "text", "refusal", "call")
 
 
 def print_inspection(target: Console, made: Inspection, *, every: bool = False) -> None:
-    """Prints a stream event by event, and the answer that it gave. `every`: runs of pieces are not joined."""
+    """Prints a stream event by event, and its reply. `every`: consecutive fragments aren't joined."""
     target.print(
         Text.assemble((escape_control_characters(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim"))
     )
@@ -70,7 +70,7 @@ def _events_table(made: Inspection, every: bool) -> Table:
 def _runs(
     rows: Sequence[tuple[Event, tuple[EventLine, ...]]], every: bool
 ) -> Iterator[tuple[list[Event], tuple[EventLine, ...]]]:
-    """Yields the rows; successive events that only continue the same text or arguments become one row."""
+    """Yields the rows; consecutive events that only continue the same text or arguments become one row."""
 
     def key(row: tuple[int, tuple[Event, tuple[EventLine, ...]]]) -> object:
         number, (_, lines) = row
@@ -146,7 +146,7 @@ def _print_outcome(target: Console, made: Inspection) -> None:
 
 
 def print_comparison(target: Console, made: Comparison) -> None:
-    """Prints whether two streams gave the same answer, and the first event that says something else."""
+    """Prints whether two streams gave the same reply, and the first event with another meaning."""
     target.print(
         Text.assemble(
             ("A ", "bold"), escape_control_characters(made.a), ("   B ", "bold"), escape_control_characters(made.b)

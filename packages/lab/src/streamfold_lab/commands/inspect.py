@@ -1,4 +1,4 @@
-"""`streamfold inspect` and `streamfold diff`: explain a recorded stream, compare two."""
+"""`streamfold inspect` and `streamfold diff`: explain a recorded stream, and compare two streams."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def inspect(
 ) -> None:
     """Explain a recorded stream event by event.
 
-    It uses the same decoder as the library, and shows for each fragment of a tool call why it went to which call.
+    The command uses the library's decoder, and shows for each fragment which tool call it belongs to and why.
     """
     with reported_errors(as_json):
         if as_json and html:
@@ -72,7 +72,7 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two recorded streams. Exit with 0 if both gave the same answer, with 1 if not."""
+    """Compare two recorded streams. Exit with 0 if their replies are the same, with 1 if not."""
     with reported_errors(as_json):
         first, second = (_inspected(file, adapter, dialect, tool, tool_choice) for file in (a, b))
         made = compare(first, second, ignore=ignore or ())

@@ -1,4 +1,4 @@
-"""`streamfold models`: what an endpoint serves, with the limits that it tells."""
+"""`streamfold models`: the models of an endpoint, with the limits that the endpoint reports."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def models(
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each model.")] = False,
 ) -> None:
-    """List the models that an endpoint serves, with their limits as far as it tells them.
+    """List the models of an endpoint, with the limits that the endpoint reports.
 
-    Models that the catalogue has no facts about are marked.
+    Models without facts in the catalogue are marked.
     """
     with reported_errors(as_json):
         given = {"api_key_env": api_key_env, "adapter": adapter}

@@ -1,4 +1,4 @@
-"""Judges a server by the documentation of its API: every rule, every violation, and a score."""
+"""Checks a server against the documentation of its API: every rule, every violation, and a score."""
 
 from __future__ import annotations
 

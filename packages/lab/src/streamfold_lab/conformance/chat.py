@@ -1,4 +1,4 @@
-"""The rules of Chat Completions, streamed."""
+"""The rules of Chat Completions for streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges the answers of an examination by the rules of their API."""
+"""Applies the rules of an API to the responses of a server."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RULES: Mapping[str, Sequence[Rule]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """One rule, and the answers that it was applied to.
+    """One rule, and the responses that it applies to.
 
     Attributes:
-        answers: how many it applies to. 0: it could not be judged.
+        answers: the number of these responses. 0: the rule could not be checked.
     """
 
     rule: Rule
@@ -36,7 +36,7 @@ class RuleResult:
 
     @property
     def kept(self) -> bool:
-        """True if no answer breaks the rule."""
+        """True if no response violates the rule."""
         return not self.violations
 
 
@@ -49,17 +49,17 @@ class ConformanceReport:
 
     @property
     def applied(self) -> int:
-        """How many rules could be judged."""
+        """The number of rules that could be checked."""
         return sum(each.answers > 0 for each in self.judged)
 
     @property
     def kept(self) -> int:
-        """How many of them no answer breaks."""
+        """The number of rules without violations."""
         return sum(each.answers > 0 and each.kept for each in self.judged)
 
 
 def judge(card: ReportCard) -> ConformanceReport:
-    """Judges all answers of a card. An API without rules has an empty ruling."""
+    """Checks all responses in a card. The report of an API without rules is empty."""
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
     return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
 
@@ -67,7 +67,9 @@ def judge(card: ReportCard) -> ConformanceReport:
 async def judge_server(
     profile: Profile, api: str = AUTO, budget: int = DEFAULT_BUDGET.requests
 ) -> list[ConformanceReport]:
-    """Examines a server on an API, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
+    """Tests a server on one API, or on all its APIs, and checks the rules. Raises StreamfoldError if no API
+    responds.
+    """
     cards = [(await Doctor(Budget(budget)).run(found))[0] for found in await find_apis(profile, api)]
     return [judge(card) for card in cards]
 
@@ -84,12 +86,12 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> RuleResult:
 
 
 def _is_about(rule: Rule, stream: Stream) -> bool:
-    """True if a rule is about an answer: streams that end in an error are for no rule."""
+    """True if a rule applies to a response. No rule applies to a stream that ends with an error."""
     return (rule.errors or stream.seen.fine) and bool(rule.about(stream))
 
 
 def rulings_to_dict(rulings: Iterable[ConformanceReport]) -> dict[str, Any]:
-    """Returns rulings as data for `json.dumps`."""
+    """Returns reports as data for `json.dumps`."""
     return {"format": "streamfold.conformance/1", "apis": [_ruling(ruling) for ruling in rulings]}
 
 

@@ -1,4 +1,4 @@
-"""The rules of the Messages API, streamed."""
+"""The rules of the Messages API for streams."""
 
 from __future__ import annotations
 

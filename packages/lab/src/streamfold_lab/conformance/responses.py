@@ -1,4 +1,4 @@
-"""The rules of the Responses API, streamed."""
+"""The rules of the Responses API for streams."""
 
 from __future__ import annotations
 

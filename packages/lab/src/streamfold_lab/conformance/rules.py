@@ -1,4 +1,4 @@
-"""Rules of an API: one sentence each from its documentation, and a check that finds where an answer breaks it."""
+"""Rules of an API: each is one sentence of the documentation, and a function that finds violations in a response."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SERVER_ERROR = 500
 
 
 class SentEvent(NamedTuple):
-    """One event of an answer.
+    """One SSE event of a response.
 
     Attributes:
-        name: of the `event:` line; empty if there is none.
-        payload: the JSON of its data; the text itself if it is not JSON.
+        name: the name in the `event:` line; empty without a name.
+        payload: the parsed JSON data; the text itself if it isn't JSON.
     """
 
     name: str
@@ -28,13 +28,13 @@ class SentEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One answer, as its rules look at it.
+    """One response, in the form that rules need.
 
     Attributes:
-        seen: the answer and its request.
-        events: those with data.
-        status: of the response.
-        error: the JSON body of a response whose status is not 2xx.
+        seen: the response and its request.
+        events: the events with data.
+        status: the HTTP status.
+        error: the JSON body of a response whose status isn't 2xx.
     """
 
     seen: ProbeResponse
@@ -48,7 +48,7 @@ class Stream:
         return [event.payload for event in self.events if isinstance(event.payload, Mapping)]
 
     def of(self, *types: str) -> list[Mapping[str, Any]]:
-        """Returns the payloads with one of these words as their `type`."""
+        """Returns the payloads with one of these values as their `type`."""
         return [payload for payload in self.objects if payload.get("type") in types]
 
 
@@ -61,11 +61,11 @@ class Rule:
     """One rule.
 
     Attributes:
-        name: stable over versions, with its API: `chat/role-first`.
-        text: what the documentation demands, as a sentence.
-        link: where it does.
-        about: whether it has something to say about an answer.
-        errors: it is about answers with an error status; else about streams.
+        name: a permanent name that begins with the API: `chat/role-first`.
+        text: the requirement of the documentation, as a sentence.
+        link: the page of the documentation.
+        about: returns whether the rule applies to a response.
+        errors: true if the rule applies to responses with an error status, false if it applies to streams.
     """
 
     name: str
@@ -78,11 +78,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Where an answer breaks a rule.
+    """A violation of a rule.
 
     Attributes:
-        answer: its number in the examination.
-        what: what is wrong with it.
+        answer: the number of the response in the test run.
+        what: a description of the violation.
     """
 
     rule: str
@@ -92,7 +92,7 @@ class Violation:
 
 
 def rule_maker(api: str, link: str, rules: list[Rule]) -> Callable[..., Callable[[Check], Check]]:
-    """Returns a decorator that makes rules of checks, in their order."""
+    """Returns a decorator that creates rules from check functions, in their order."""
 
     def rule(
         name: str, text: str, *, about: Callable[[Stream], object] = lambda _: True, errors: bool = False
@@ -107,14 +107,14 @@ def rule_maker(api: str, link: str, rules: list[Rule]) -> Callable[..., Callable
 
 
 def event_stream_type(stream: Stream) -> Iterator[str]:
-    """Yields what is wrong with the content type of a stream."""
+    """Yields a problem with the content type of a stream."""
     kind = stream.seen.headers.get("content-type", "none")
     if not kind.startswith("text/event-stream"):
         yield f"the content type is {kind}"
 
 
 def named_by_type(stream: Stream) -> Iterator[str]:
-    """Yields the first event whose `event:` line does not say its type."""
+    """Yields the first event whose `event:` line doesn't match its type."""
     for event in stream.events:
         kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
         if event.name != kind:
@@ -123,7 +123,7 @@ def named_by_type(stream: Stream) -> Iterator[str]:
 
 
 def error_with_message(stream: Stream) -> Iterator[str]:
-    """Yields what is wrong with the answer to a refused request, which has the same shape on all APIs."""
+    """Yields a problem with the response to a rejected request, whose format is the same on all APIs."""
     error = stream.error.get("error") if isinstance(stream.error, Mapping) else None
     if stream.status >= _SERVER_ERROR:
         yield f"status {stream.status}"
@@ -134,7 +134,7 @@ def error_with_message(stream: Stream) -> Iterator[str]:
 
 
 def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
-    """Yields what is wrong with counts of tokens: in, out, and both together."""
+    """Yields a problem with the sum of input, output and total token counts."""
     if not all(isinstance(count, int) for count in counts):
         yield f"a count is missing: {counts}"
     elif counts[0] + counts[1] != counts[2]:
@@ -142,7 +142,7 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Returns an answer for its rules; None if it isn't a stream, broke off or never came: no rule is about that."""
+    """Returns a response for its rules; None if the response isn't a stream, broke off or never arrived."""
     recording = seen.recording
     if recording is None or seen.whole or seen.way not in ("fine", "refused"):
         return None

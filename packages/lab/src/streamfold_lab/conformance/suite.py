@@ -1,4 +1,4 @@
-"""The rules as tests, for the authors of servers: each rule of each API that the server speaks is one test.
+"""Tests for the authors of servers: each rule of each API that the server supports is one test.
 
 pytest --pyargs streamfold_lab.conformance.suite --streamfold-server http://127.0.0.1:8080/v1
 """
@@ -22,7 +22,7 @@ _APIS = ("chat", "responses", "anthropic")
 
 @pytest.fixture(scope="session")
 def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
-    """The results of the examination of the server, by the names of the rules."""
+    """The results for the server, by the names of the rules."""
     server = request.config.getoption("streamfold_server")
     if not server:
         pytest.skip("no server: pass --streamfold-server URL")
@@ -41,7 +41,7 @@ def _names() -> Iterator[str]:
 
 @pytest.mark.parametrize("rule", _names())
 def test_rule(rule: str, judged: Mapping[str, RuleResult]) -> None:
-    """No answer of the server breaks the rule."""
+    """No response of the server violates the rule."""
     found = judged.get(rule)
     if found is None or not found.answers:
         pytest.skip("the server does not speak this API" if found is None else "no answer shows it")

@@ -1,4 +1,4 @@
-"""Asks a server what it really does: probes, findings, a profile, and a report card."""
+"""Tests a model server: probes, findings, a configuration, and an HTML report."""
 
 from __future__ import annotations
 

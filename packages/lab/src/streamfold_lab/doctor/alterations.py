@@ -1,4 +1,4 @@
-"""The fate of a value or a text that was requested: unchanged, altered on its way, or something else."""
+"""Compares a requested value or text with the received one: unchanged, altered, or something else."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MISSING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A value that isn't the one that was asked for.
+    """A value that differs from the requested one.
 
     Attributes:
-        path: where it stands, as in `tree.branches[0]`.
+        path: the path of the value, such as `tree.branches[0]`.
     """
 
     path: str
@@ -61,7 +61,9 @@ def _equal(wanted: Any, found: Any) -> bool:
 
 
 def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Returns whether arguments are those that were requested, with changes; else the model wrote something else."""
+    """Returns whether arguments are an altered version of the requested arguments; false if the model wrote
+    something else.
+    """
     if not alterations(wanted, found):
         return False
     if 2 * _unchanged(wanted, found) >= sum(1 for _ in _leaves(wanted)) > 1:
@@ -70,7 +72,7 @@ def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
 
 
 def _unchanged(wanted: Any, found: Any) -> int:
-    """Returns how many values are as requested, at their places."""
+    """Returns the number of values that are unchanged at their paths."""
     match wanted, found:
         case dict(), dict() if wanted:
             return sum(_unchanged(value, found[name]) for name, value in wanted.items() if name in found)
@@ -80,13 +82,13 @@ def _unchanged(wanted: Any, found: Any) -> int:
 
 
 def is_altered_text(wanted: str, text: str) -> bool:
-    """Returns whether a text is the one that was to be repeated, with changes."""
+    """Returns whether a text is an altered version of the requested text."""
     text = said(text).strip()
     return wanted not in text and _similarity(wanted, text) >= _ALIKE
 
 
 def text_change(wanted: str, text: str) -> str:
-    """Returns the first place at which a text differs from the one that was to be repeated."""
+    """Returns the first position at which a text differs from the requested text."""
     text = said(text).strip()
     steps = SequenceMatcher(None, wanted, text, autojunk=False).get_opcodes()
     _, a, b, c, d = next(step for step in steps if step[0] != "equal")

@@ -1,4 +1,4 @@
-"""Limits of an examination: requests, bytes, seconds and money; and the cost of its requests."""
+"""Limits of a test run: requests, bytes, seconds and cost."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits for the examination of one API. When one of them is used up, the remaining probes are skipped.
+    """The limits for the test run of one API. When a limit is reached, the remaining probes are skipped.
 
     Attributes:
-        requests: the largest number of requests.
-        bytes: of all responses together.
-        seconds: from the first request on; the last request is cut there.
-        cost: in the currency of the prices (US dollars, unless configured otherwise), where a price is known.
+        requests: maximum number of requests.
+        bytes: maximum size of all responses together.
+        seconds: maximum duration since the first request; the last request is aborted.
+        cost: maximum cost in the currency of the prices (US dollars by default), if prices are known.
     """
 
     requests: int = 300
@@ -42,19 +42,19 @@ DEFAULT_BUDGET = Budget()
 
 
 def prices_of(profile: Profile) -> Price:
-    """Returns the price of the profile's model: as configured, or from the package `genai-prices`."""
+    """Returns the price of the profile's model: configured, or from the package `genai-prices`."""
     info = Provider(profile, turn_cache=False).facts().endpoints[0]
     return lambda usage: info.cost(usage)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRequest:
-    """A request as it is sent, and its size.
+    """An encoded request, and its size.
 
     Attributes:
-        input_tokens: an estimate, from the length of the body.
-        output_tokens: the most that the answer may have.
-        cost: of both; None if no price of the model is known.
+        input_tokens: an estimate from the length of the body.
+        output_tokens: the maximum output.
+        cost: the maximum cost; None if the price of the model is unknown.
     """
 
     body: Mapping[str, Any] = field(repr=False)
@@ -77,11 +77,11 @@ def _output_limit(body: Mapping[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Spending:
-    """The requests, bytes, time and money used so far.
+    """The requests, bytes, time and cost so far.
 
     Attributes:
-        began: the time of the event loop at which it began.
-        cost: by the server's token counts where it sent any, else by the size of the request.
+        began: the start time, by the clock of the event loop.
+        cost: the cost by the server's token counts, or by the size of the request if the server sent none.
     """
 
     began: float
@@ -90,7 +90,7 @@ class Spending:
     cost: Decimal = Decimal(0)
 
     def add(self, written: WrittenRequest, seen: ProbeResponse, price: Price) -> None:
-        """Adds what one response has used. A refused request costs nothing."""
+        """Adds the usage of one response. A rejected request costs nothing."""
         self.bytes += len(seen.recording.body) if seen.recording else 0
         if seen.refused or seen.recording is None:
             return
@@ -100,7 +100,7 @@ class Spending:
         self.cost += cost.amount if cost else 0
 
     def exceeds(self, budget: Budget, written: WrittenRequest, now: float) -> str:
-        """Returns why a request can't be sent within the budget; empty if it can."""
+        """Returns why a request would exceed a limit; empty if it would not."""
         if self.requests >= budget.requests:
             return f"the budget of {budget.requests} requests is used up"
         if self.bytes >= budget.bytes:

@@ -1,4 +1,4 @@
-"""How much a number of repetitions shows: exact confidence intervals of a share (Clopper and Pearson, 1934)."""
+"""Exact confidence intervals of a proportion (Clopper and Pearson, 1934)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _STEPS = 40  # of a bisection: more than a float has digits for
 
 
 def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Returns the interval in which the true share is, with the given confidence, after `found` of `tries`.
+    """Returns the confidence interval of the true proportion after `found` of `tries`.
 
-    Where nothing or everything was found, the interval is one-sided: 0 of 59 gives 0 to 5 percent.
+    For no success, or only successes, the interval is one-sided: 0 of 59 gives 0 to 5 percent.
 
     >>> [round(bound, 3) for bound in interval(0, 59)]
     [0.0, 0.05]
@@ -27,12 +27,12 @@ def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def _at_least(found: int, tries: int, share: float) -> float:
-    """Returns the probability of at least `found` in `tries`, where each has the given share."""
+    """Returns the probability of at least `found` successes in `tries`, for a given proportion."""
     return sum(comb(tries, k) * share**k * (1 - share) ** (tries - k) for k in range(found, tries + 1))
 
 
 def _bisect(rising: Callable[[float], float]) -> float:
-    """Returns where a rising function of a share is zero."""
+    """Returns the root of a rising function."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

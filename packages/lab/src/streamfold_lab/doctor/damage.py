@@ -1,4 +1,4 @@
-"""Finds damage in the bytes of an answer: what no server means to send, and what a proxy or a fault leaves behind."""
+"""Finds damage in the bytes of a response, such as a proxy or a network fault causes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _payload_damage(payload: bytes) -> Damage | None:
 
 
 def _is_structure(payload: bytes) -> bool:
-    """True if an event is more than a piece of content, which a model may write twice in a row."""
+    """True if an event is more than a fragment of text, which a model may write twice in a row."""
     return payload == b"[DONE]" or not any(_contents(json.loads(payload)))
 
 
@@ -82,18 +82,18 @@ def _contents(value: Any) -> Iterator[str]:
 
 
 def wanted(seen: ProbeResponse) -> str:
-    """Returns the line that the request wanted to have repeated; empty if it wanted something else."""
+    """Returns the line that the request wanted repeated; empty for other requests."""
     sent = json.dumps(seen.sent, ensure_ascii=False)
     return next((line for asked, line in _LINES.items() if asked in sent), "")
 
 
 def said(text: str) -> str:
-    """Returns a text without the reasoning that a server may have left at its head."""
+    """Returns a text without reasoning at its beginning."""
     return text.rpartition("</think>")[2]
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """True if events of an answer came twice: the line that was asked for is in it once they are taken out."""
+    """True if events of a response were repeated: without the repetitions, the response has the requested line."""
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False
@@ -105,7 +105,7 @@ def repeats(seen: ProbeResponse) -> bool:
 
 
 def reread(recording: Recording) -> Reply:
-    """Returns the answer of a recording; an empty one if it can't be read."""
+    """Returns the reply of a recording; an empty reply if the recording is unreadable."""
     try:
         return recording.reply()
     except StreamError:
@@ -113,7 +113,7 @@ def reread(recording: Recording) -> Reply:
 
 
 def has_gap(text: str, whole: str) -> bool:
-    """True if a text is another one with pieces missing, as if events had been lost. A text that is cut has none.
+    """True if a text equals another text with pieces missing, as after lost events. A truncated text has no gap.
 
     >>> has_gap("alpha charlie", "alpha bravo charlie"), has_gap("alpha", "alpha bravo charlie")
     (True, False)

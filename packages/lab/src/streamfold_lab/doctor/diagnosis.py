@@ -1,4 +1,4 @@
-"""Examines a server: finds the APIs that it speaks and the model to ask, and makes a card of each API."""
+"""Tests a server: finds its APIs and a model, and creates a report for each API."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total
 
 @dataclass(slots=True)
 class Doctor:
-    """How a server is examined.
+    """The settings of a test run.
 
     Attributes:
-        budget: what the examination of each API may use.
-        repeats: how often a probe that one answer can't decide is sent; 0: as often as needed. 60 find what happens in
-            one of twenty requests, with a confidence of 95 percent.
-        seed: of the values in prompts that are different for each request. Another one in each examination, because a
-            server may have the answers, or the prompts, of the last one in a cache.
-        reference: the maker's own endpoint of the same model, which gets the same requests; None: nothing is compared.
-        folder: where the answers are recorded; None: in a temporary folder that is deleted.
-        timeouts: of each request.
-        report: called with each finding as it is made.
-        http_client: the client to send with. It remains the caller's.
+        budget: the limits for each API.
+        repeats: how often a probe that one response can't decide is sent; 0: as often as needed. 60 requests find an
+            error that occurs in 5 percent of all requests, with a confidence of 95 percent.
+        seed: the seed for random values in prompts. Each test run uses another seed, because a server may have
+            cached the prompts or responses of an earlier run.
+        reference: the model maker's endpoint, which gets the same requests; None: no comparison.
+        folder: the folder for recordings of responses; None: a temporary folder.
+        timeouts: the timeouts of each request.
+        report: called with each finding.
+        http_client: the HTTP client. The caller closes it.
     """
 
     budget: Budget = DEFAULT_BUDGET
@@ -63,10 +63,10 @@ class Doctor:
     http_client: httpx.AsyncClient | None = None
 
     async def run(self, profile: Profile) -> tuple[ReportCard, Profile]:
-        """Examines one API. Returns its card, and the profile with all settings that were found.
+        """Tests one API. Returns its report, and the profile with all settings that were found.
 
         Raises:
-            ConfigError: the profile can't be used.
+            ConfigError: the profile is invalid.
         """
         began = anyio.current_time()
         async with AsyncExitStack() as stack:
@@ -100,10 +100,10 @@ class Doctor:
 
 
 def read_target(target: str, file: Path | None = None, **overrides: Any) -> Profile:
-    """Returns the profile of a target: a URL, `NAME` or `NAME:MODEL`.
+    """Returns the profile for a URL, `NAME` or `NAME:MODEL`.
 
     Raises:
-        ConfigError: an unknown name, or a URL that can't be used.
+        ConfigError: the name is unknown, or the URL is invalid.
     """
     if target.startswith(("http://", "https://")):
         return read_profile({"name": _name_of(target), "base_url": target, "max_retries": 0}, overrides)
@@ -111,7 +111,7 @@ def read_target(target: str, file: Path | None = None, **overrides: Any) -> Prof
 
 
 def _name_of(url: str) -> str:
-    """Returns a name for a provider by the host of its URL."""
+    """Returns a provider name for the host of a URL."""
     host = urlsplit(url).hostname or "server"
     if host in ("localhost", "::1") or host.startswith("127."):
         return "local"
@@ -125,16 +125,16 @@ async def find_apis(
     timeouts: Timeouts = TIMEOUTS,
     http_client: httpx.AsyncClient | None = None,
 ) -> list[Profile]:
-    """Returns a profile for each API on which a server answers, the one for Chat Completions first.
+    """Returns a profile for each API that the server supports, Chat Completions first.
 
-    A URL without a path is tried with `/v1` too. Without a model, the first one that the server lists is taken.
+    A URL without a path is also tried with `/v1`. The default model is the first one in the server's list.
 
     Args:
-        adapter: the API to examine; "auto": all that answer.
+        adapter: the API to test; "auto": all supported APIs.
 
     Raises:
-        ConfigError: the server lists no model and none was given, or no API answers.
-        APIError: the server can't be reached, or refuses the key.
+        ConfigError: the server lists no model and none was given, or no API responds.
+        APIError: the server is unreachable, or rejects the API key.
     """
     problems: list[str] = []
     refused: APIError | None = None
@@ -174,7 +174,7 @@ def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:
 
 
 async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
-    """Returns the profile with a model. Raises ConfigError if the server names none."""
+    """Returns the profile with a model. Raises ConfigError if the server lists no model."""
     profile = endpoint.profile
     if profile.model:
         return profile
@@ -190,7 +190,9 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
 
 
 async def _problem(endpoint: ExaminedEndpoint) -> str | None:
-    """Returns why an API does not answer; None if it does. Raises APIError if the key is refused, or no API can."""
+    """Returns why an API doesn't respond; None if it does. Raises APIError if the API key is rejected, or the server
+    is unreachable.
+    """
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")
     seen = await endpoint.ask("api", ProbeRequest("hello", HELLO, patience=1))
@@ -203,11 +205,11 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """A request that an examination may send.
+    """A request that a test run may send.
 
     Attributes:
-        whole: in one piece, not as a stream.
-        written: its body, its size, and what it costs at most.
+        whole: true for a request without streaming.
+        written: its body, its size, and its maximum cost.
     """
 
     probe: Probe
@@ -217,7 +219,7 @@ class PlannedRequest:
 
 
 def plan(profile: Profile, probes: Iterable[Probe] = PROBES, seed: int = 0) -> list[PlannedRequest]:
-    """Returns the requests that an examination may send, without sending any. Invalid ones are left out."""
+    """Returns the requests that a test run may send, without sending them. Invalid requests are left out."""
     adapter, price = profile.make_adapter(profile.model), prices_of(profile)
     planned = []
     for probe in probes:

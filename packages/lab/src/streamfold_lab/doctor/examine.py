@@ -1,6 +1,6 @@
-"""Runs the probes, one request at a time, and learns on the way: what a probe finds, later requests respect.
+"""Sends the probes, one request at a time. Later requests use the findings of earlier probes.
 
-Every probe is sent twice, as a stream and in one piece, as long as the server answers in one piece at all.
+Every probe is sent with and without streaming, if the server supports both.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _BAD = ("fault", "unfaithful")
 
 @dataclass(slots=True)
 class ProbeRunner:
-    """One examination of one API.
+    """One test run of one API.
 
     Attributes:
-        endpoint: where the requests go.
-        probes: in the order in which they are sent. Those without requests judge all answers, at the end.
-        report: called with each finding as it is made.
-        repeats: how often a probe that one answer can't decide is sent in all; 0: as often as needed.
-        seed: of the values in prompts that are different for each request.
-        whole: whether requests are sent in one piece too. False once the server has not answered one.
+        endpoint: the endpoint.
+        probes: the probes in order. Probes without requests judge all responses at the end.
+        report: called with each finding.
+        repeats: how often a probe that one response can't decide is sent; 0: as often as needed.
+        seed: the seed for random values in prompts.
+        whole: true while requests are also sent without streaming. False after the server failed to respond to one.
     """
 
     endpoint: ExaminedEndpoint
@@ -83,7 +83,7 @@ class ProbeRunner:
     async def _concluded(
         self, probe: Probe, *, whole: bool, rounds: int = ROUNDS
     ) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe in one mode, again where the answers don't decide it and depend on the model."""
+        """Sends a probe in one mode, and repeats it if the responses depend on the model and don't decide it."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
         while len(outcomes) < rounds:
@@ -100,7 +100,7 @@ class ProbeRunner:
         return last, asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
 
     async def _different(self, probe: Probe, streamed: list[ProbeResponse], whole: list[ProbeResponse]) -> str:
-        """Returns how the answers to a probe differ between both modes, if they do so each time; else an empty text."""
+        """Returns the difference between both modes if it occurs every time; otherwise an empty text."""
         found = differences(by_request(streamed), by_request(whole))
         for number in range(ROUNDS - 1):
             if not found:
@@ -110,7 +110,7 @@ class ProbeRunner:
         return "; ".join(sorted(found))
 
     async def _repeated(self, probe: Probe, first: Conclusion) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe until it was sent `repeats` times. Returns the worst conclusion, and how often it came."""
+        """Sends a probe `repeats` times. Returns the worst conclusion, and how often it occurred."""
         bad = [first] if first.verdict in _BAD else []
         asked: list[ProbeResponse] = []
         tries = 1
@@ -133,7 +133,7 @@ class ProbeRunner:
         return replace(bad[0], saw=said, settings=first.settings), asked, f"{len(bad)} of {tries}"
 
     async def _round(self, probe: Probe, number: int, *, whole: bool) -> dict[str, ProbeResponse]:
-        """Sends a probe. The second time without a temperature: at 0 a model would say the same again."""
+        """Sends a probe. Repetitions have no temperature, because the model would give the same response at 0."""
         answers: dict[str, ProbeResponse] = {}
         for ask in probe.asks:
             if self.hopeless or (whole and ask.modes != "both") or not (ask.when is None or ask.when(answers)):
@@ -150,7 +150,9 @@ class ProbeRunner:
         return answers
 
     async def _patiently(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
-        """Sends a request again if its answer broke off: an occasional failure isn't a property of the request."""
+        """Sends a request again if its response broke off, because an occasional failure isn't caused by the
+        request.
+        """
         patience = ask.patience * 2 if probe.basic and not whole else ask.patience
         seen = await self._send(probe, ask, whole=whole)
         tries = drops = 0
@@ -196,19 +198,19 @@ class ProbeRunner:
 
 
 def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -> ProbeRequest:
-    """Returns a request with the values of its round, if it has any that are different for each round."""
+    """Returns a request with new values for this round, if it has random values."""
     if ask.fresh is None:
         return ask
     return ask.fresh(Random(f"{seed}/{probe.name}/{ask.name}/{number}"))  # noqa: S311 - the same ones can be sent again
 
 
 def is_doubtful(outcome: Conclusion) -> bool:
-    """Returns whether only repetition can show what an outcome says."""
+    """Returns whether an outcome needs repetitions to be certain."""
     return outcome.verdict == "unfaithful" and not outcome.certain
 
 
 def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
-    """Returns responses by the names of their requests; of several, the earliest that came to its end."""
+    """Returns responses by the names of their requests; of several, the earliest complete one."""
     found: dict[str, ProbeResponse] = {}
     for seen in sorted(responses, key=lambda seen: seen.number):
         if seen.way in _DECIDED and seen.ask not in found:
@@ -217,9 +219,9 @@ def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
 
 
 def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
-    """Returns what a probe concludes from both modes. Settings are those of the stream, which is how answers are read.
+    """Returns the conclusion of a probe from both modes. Settings are those of the stream.
 
-    What is only unclear or missing in one piece changes no verdict; it is compared where all answers are judged.
+    A feature that is unclear or missing without streaming doesn't change the verdict.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
         return replace(whole, saw=f"in one piece: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)
@@ -247,7 +249,7 @@ def _as_dict(table: Any) -> dict[str, Any]:
 
 
 def with_settings(profile: Profile, settings: Iterable[Setting]) -> Profile:
-    """Returns a profile with settings on top."""
+    """Returns a profile with additional settings."""
     settings = list(settings)
     if not settings:
         return profile

@@ -1,4 +1,4 @@
-"""Cards as plain data, read back again, and compared: `streamfold doctor --json` and `--compare`."""
+"""Reports as JSON data, and their comparison: `streamfold doctor --json` and `--compare`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "r
 
 
 def cards_to_dict(cards: Iterable[ReportCard]) -> dict[str, Any]:
-    """Returns cards as data for `json.dumps`. The answers themselves are not in it."""
+    """Returns reports as data for `json.dumps`, without the responses."""
     heads = [({name: getattr(card, name) for name in _HEAD}, card.findings) for card in cards]
     return {"format": FORMAT, "cards": [{**head, "findings": [*map(asdict, findings)]} for head, findings in heads]}
 
 
 def read_cards(path: Path) -> list[ReportCard]:
-    """Reads a file of `streamfold doctor --json`. Raises ConfigError if it is not one."""
+    """Reads a file of `streamfold doctor --json`. Raises ConfigError for any other file."""
     data = read_json(path)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ConfigError(f"{path}: not written by streamfold doctor --json ({FORMAT})")
@@ -39,7 +39,7 @@ def read_cards(path: Path) -> list[ReportCard]:
 
 
 def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
-    """Returns the cards in the data of `cards_to_dict`."""
+    """Returns the reports in the data of `cards_to_dict`."""
     findings = TypeAdapter(tuple[Finding, ...])
     return [
         ReportCard(**{name: card[name] for name in _HEAD}, findings=findings.validate_python(card["findings"]))
@@ -49,7 +49,7 @@ def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A finding that is another one now. None: it was not there.
+    """A finding that has changed. None stands for a missing finding.
 
     Attributes:
         adapter: the API.
@@ -63,9 +63,9 @@ class Change:
 
 
 def compare_cards(before: Iterable[ReportCard], after: Iterable[ReportCard]) -> list[Change]:
-    """Returns what changed between two examinations: findings with another verdict, or with other settings.
+    """Returns the differences between two test runs: findings with another verdict or other settings.
 
-    The words of a finding may differ from run to run, as models do, and are not compared; nor are times.
+    Descriptions and times are ignored, because they differ between runs.
     """
     old, new = _by_place(before), _by_place(after)
     changes = []

@@ -1,4 +1,4 @@
-"""Values that a prompt has in one request alone: codes, texts between them, and where they stand in what was sent."""
+"""Random values for a single prompt: codes, texts between codes, and their positions in the request."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FIRST_SEED = Random(0)  # noqa: S311 - for what is shown in the plan only
 
 
 def code(rng: Random) -> str:
-    """Returns a code that no prompt has had before: HERON-4821."""
+    """Returns a code that no other prompt contains, such as HERON-4821."""
     return f"{rng.choice(_WORDS).upper()}-{rng.randrange(1000, 10_000)}"
 
 
 def codes(rng: Random, count: int) -> list[str]:
-    """Returns codes that share neither word nor number."""
+    """Returns codes with different words and numbers."""
     words, numbers = rng.sample(_WORDS, count), rng.sample(range(1000, 10_000), count)
     return [f"{word.upper()}-{number}" for word, number in zip(words, numbers, strict=True)]
 
@@ -53,7 +53,7 @@ def two_codes(rng: Random, between: str) -> str:
 
 
 def told_codes(text: str) -> dict[str, str]:
-    """Returns the codes that a text tells, by their names.
+    """Returns the codes in a text, by their names.
 
     >>> told_codes("The first code is HERON-4821. The last code is IVORY-1234.")
     {'first': 'HERON-4821', 'last': 'IVORY-1234'}
@@ -62,7 +62,7 @@ def told_codes(text: str) -> dict[str, str]:
 
 
 def prompts_of(seen: ProbeResponse) -> list[str]:
-    """Returns the texts of the messages of the user, as they were sent."""
+    """Returns the texts of the user messages in a request."""
     body = seen.sent
     found: list[str] = []
     for message in body.get("messages") or body.get("input") or body.get("contents") or ():
@@ -75,7 +75,7 @@ def prompts_of(seen: ProbeResponse) -> list[str]:
 
 
 def prompt_of(seen: ProbeResponse) -> str:
-    """Returns the text of the last message of the user, as it was sent."""
+    """Returns the text of the last user message in a request."""
     return next(reversed(prompts_of(seen)), "")
 
 
@@ -85,5 +85,5 @@ def sent_text(seen: ProbeResponse) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Returns a value as a prompt has it."""
+    """Returns a value as JSON for a prompt."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The list of models of an endpoint, with the limits that it states."""
+"""The list of models of an endpoint, with the limits in the list."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ServedModel:
     """A model in the list of an endpoint.
 
     Attributes:
-        context_tokens, max_output_tokens: as the endpoint tells them; None if it does not.
-        known: whether the catalogue, or the configuration, has facts about it.
+        context_tokens, max_output_tokens: the limits in the list; None if missing.
+        known: true if the catalogue or the configuration has facts about the model.
     """
 
     name: str
@@ -41,11 +41,11 @@ class ServedModel:
 
 
 async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> list[ServedModel]:
-    """Returns what an endpoint serves, in its own order.
+    """Returns the models of an endpoint, in its own order.
 
     Raises:
-        APIError: the list could not be fetched, or is not one.
-        ConfigError: the key or a variable is not set.
+        APIError: the list can't be fetched, or is invalid.
+        ConfigError: the API key or a variable is not set.
     """
     found: list[ServedModel] = []
     path: str | None = "/models"
@@ -59,7 +59,7 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
 
 
 def _next_page(page: Any) -> str | None:
-    """Returns the path of the next page; None if there is none. Anthropic and Gemini have pages."""
+    """Returns the path of the next page (Anthropic, Gemini); None if there is none."""
     match page:
         case {"has_more": True, "last_id": str(last)}:
             return f"/models?after_id={last}"
@@ -69,7 +69,7 @@ def _next_page(page: Any) -> str | None:
 
 
 def read_models(listed: Any, profile: Profile | None = None) -> list[ServedModel]:
-    """Returns the models in a list, in any of the shapes that servers give it.
+    """Returns the models in a list, in any known format.
 
     >>> read_models({"data": [{"id": "m-1", "max_model_len": 4096}]})
     [ServedModel(name='m-1', context_tokens=4096, max_output_tokens=None, known=False)]
@@ -91,7 +91,7 @@ def _limit(row: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _parts(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields a row, and the parts in which servers put limits."""
+    """Yields a list entry, and its members that may contain limits."""
     yield row
     yield from (part for name in ("top_provider", "meta", "limits") if isinstance(part := row.get(name), Mapping))
 

@@ -1,4 +1,4 @@
-"""Tells whether an answer is from the requested model, by the name in it."""
+"""Compares the model's name in a response with the requested name."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def words(name: str) -> list[str]:
 
 
 def is_other_model(asked: str, named: str) -> bool:
-    """Returns whether a name is one of another model than the one that was asked for.
+    """Returns whether a name belongs to another model than the requested one.
 
-    An owner, other letters, a date and words such as "latest" don't matter. A name without any digit may be an alias,
-    which says nothing about the model behind it.
+    The owner, upper and lower case, a date and words such as "latest" are ignored. A name without digits may be an
+    alias, which can stand for any model.
 
     >>> is_other_model("sim-1", "sim-labs/Sim-1-2026-08-06"), is_other_model("gpt-5", "gpt-5-mini")
     (False, True)

@@ -1,4 +1,4 @@
-"""Compares the answers to one request in both modes, streamed and in one piece, as our own accumulator read them."""
+"""Compares the replies to one request with and without streaming."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNT_SLACK = 16  # tokens that they may differ in any case
 
 
 def differences(streamed: Answers, whole: Answers) -> set[str]:
-    """Returns how answers differ that should be alike, a sentence each. Words of a text may differ, as models do."""
+    """Returns the differences between replies as sentences. The wording of a text may differ."""
     pairs = [(streamed[name], whole[name]) for name in streamed if name in whole]
     pairs = [pair for pair in pairs if all(seen.fine for seen in pair)]
     ended = [pair for pair in pairs if all(seen.reply.finish_reason != "length" for seen in pair)]
@@ -43,9 +43,9 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
 
 
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
-    """Returns words that the text has in one mode only, before or behind what it has in both.
+    """Returns words at the beginning or end of a text that are missing in the other mode.
 
-    A model words a text otherwise now and then, but it does not add the same words each time that one mode is used.
+    A model may word a text differently, but it doesn't add the same words every time in one mode.
     """
     texts = {"streamed": said(streamed.text).strip(), "in one piece": said(whole.text).strip()}
     (short_mode, short), (long_mode, long) = sorted(texts.items(), key=lambda each: len(each[1]))

@@ -1,4 +1,4 @@
-"""The report card: one HTML page with all findings, in which each answer opens in the inspector's timeline."""
+"""The report as one HTML page with all findings, in which each response opens in the inspector's timeline."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONGEST_BODY = 20_000  # characters of a body that is no stream
 
 
 def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:
-    """Returns the report card of the APIs of one server, as text. Write it as UTF-8.
+    """Returns the report for the APIs of one server as HTML. Write it as UTF-8.
 
     Args:
-        cards: the cards, each with the profile that the examination ended with.
+        cards: the reports, each with the final profile of its test run.
     """
     title = f"{cards[0][0].name} at {cards[0][0].base_url}" if cards else "nothing was examined"
     before, after = document(
@@ -69,7 +69,7 @@ def _shown(finding: Finding) -> tuple[int, ...]:
 
 
 def _answers(number: int, card: ReportCard) -> Iterator[dict[str, Any]]:
-    """Yields the answers that findings can open."""
+    """Yields the responses that findings can open."""
     wanted = {answer for finding in card.findings for answer in _shown(finding)}
     for seen in card.answers:
         if seen.number in wanted:

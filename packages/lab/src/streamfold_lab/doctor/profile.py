@@ -1,4 +1,4 @@
-"""Writes what was found into `streamfold.toml`: one table for a provider, with the reason for each line beside it."""
+"""Writes the findings into `streamfold.toml`: a table for the provider, with a comment for each setting."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
 
 
 def write_profile(path: Path, card: ReportCard, profile: Profile) -> list[str]:
-    """Adds the table of a provider to a file, or updates the one that is there.
+    """Adds the table of a provider to a file, or updates an existing table.
 
-    Lines that the examination says nothing about are kept, comments included.
+    Other lines and comments are unchanged.
 
     Returns:
-        What was changed, a line each.
+        The changes, one line each.
 
     Raises:
-        ConfigError: the file can't be read or written, or a setting is written in a form that can't be updated.
+        ConfigError: the file can't be read or written, or a setting has a form that can't be updated.
     """
     text = path.read_text("utf-8") if path.exists() else ""
     if card.name in _read(path, text).get("providers", {}):
@@ -92,7 +92,7 @@ def _line(setting: Setting) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Returns a value as TOML, which writes texts, numbers, booleans and lists of them as JSON does."""
+    """Returns a value as TOML; texts, numbers, booleans and lists are the same as in JSON."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -133,7 +133,7 @@ def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting)
 
 
 def _is_one_line(line: str, key: str) -> bool:
-    """True if a line is a whole pair of this key alone."""
+    """True if a line contains only this key and its value."""
     try:
         return list(tomllib.loads(line)) == [key]
     except tomllib.TOMLDecodeError:
@@ -141,7 +141,7 @@ def _is_one_line(line: str, key: str) -> bool:
 
 
 def _checked(path: Path, text: str, name: str) -> None:
-    """Raises ConfigError if the provider could not be used as it is written."""
+    """Raises ConfigError if the written provider is invalid."""
     trial = path.with_name(f".{path.name}.trial")
     trial.write_text(text, "utf-8")
     try:

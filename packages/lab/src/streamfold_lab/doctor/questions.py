@@ -1,4 +1,4 @@
-"""A few prompts, tools and pictures, so plain that any model should manage them."""
+"""Simple prompts, tools and pictures that any model should handle."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOTE = Tool("save_note", "Saves a note.", _object(text={"type": "string"}))
 
 
 def capped(tokens: int = 256, **others: Any) -> dict[str, Any]:
-    """Returns the options of a probe: few tokens, and the most likely ones."""
+    """Returns the options of a probe: a low token limit and a low temperature."""
     return {"max_output_tokens": tokens, "temperature": 0.0, **others}
 
 

@@ -1,4 +1,4 @@
-"""Compares an endpoint with the maker's own: the same requests to both, and how often they agree, with intervals."""
+"""Compares an endpoint with the model maker's own endpoint: sends the same requests to both, and counts matches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TOOLS = (
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How often something was so."""
+    """A proportion: how often something occurred."""
 
     found: int
     tries: int
@@ -62,12 +62,12 @@ class Share:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The interval of the true share."""
+        """The confidence interval of the true proportion."""
         return interval(self.found, self.tries) if self.tries else (0.0, 1.0)
 
 
 def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
-    """Returns the requests that both endpoints get: some that need a tool, some that need none."""
+    """Returns the requests for both endpoints: some need a tool, some don't."""
     rng = Random(seed)  # noqa: S311 - the same ones can be sent again
     prompts = []
     for _ in range(rounds):
@@ -94,9 +94,10 @@ def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
 async def compare_with_reference(
     endpoint: ExaminedEndpoint, reference: ExaminedEndpoint, seed: int, rounds: int = ROUNDS
 ) -> tuple[list[Finding], list[ProbeResponse]]:
-    """Sends the same requests to an endpoint and to the maker's own. Returns how they agree, and what the first said.
+    """Sends the same requests to an endpoint and to the model maker's endpoint. Returns the matches and the first
+    endpoint's replies.
 
-    The examination of each stops at its budget; what was answered until then is compared.
+    Each test run stops at its limits; the responses until then are compared.
     """
     pairs: list[tuple[ProbeResponse, ProbeResponse]] = []
     seen_here: list[ProbeResponse] = []
@@ -168,7 +169,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """Returns whether a value fits one of the schemas above, which use a few keywords only.
+    """Returns whether a value matches one of the schemas above, which use only a few keywords.
 
     >>> fits({"city": 1}, _TOOLS[0].parameters)
     False

@@ -1,4 +1,4 @@
-"""Sends the requests of an examination by the client's own path, records the responses, and says how each one ended."""
+"""Sends the requests of a test run with the library's client, and records the responses."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class ExaminedEndpoint:
     """One API of a server.
 
     Args:
-        profile: how requests are written. `use` replaces it when more is known.
-        folder: where the responses are recorded.
-        timeouts: of each request.
-        http_client: the client to send with. It remains the caller's.
-        budget: what all requests together may use.
-        keep: whether the recordings are kept, so that they have to say what they are of.
+        profile: the provider's settings. `use` replaces them.
+        folder: the folder for recordings.
+        timeouts: the timeouts of each request.
+        http_client: the HTTP client. The caller closes it.
+        budget: the limits for all requests together.
+        keep: true if the recordings are permanent, so that they need a description.
 
     Attributes:
-        spent: what the requests so far have cost: their number, bytes, seconds and money.
-        avoided: options that are left out of all requests, because the server refuses them.
+        spent: the requests, bytes, seconds and cost so far.
+        avoided: options that are left out of all requests, because the server rejects them.
     """
 
     def __init__(
@@ -87,27 +87,27 @@ class ExaminedEndpoint:
 
     @property
     def requests(self) -> int:
-        """How many requests were sent."""
+        """The number of sent requests."""
         return self.spent.requests
 
     def use(self, profile: Profile) -> None:
-        """Sends with other settings from here on."""
+        """Replaces the settings for later requests."""
         self.profile, self._price = profile, prices_of(profile)
 
     def over_budget(self, ask: ProbeRequest, *, whole: bool = False) -> str:
-        """Returns why a request can't be sent within the budget; empty if it can. Raises ConfigError."""
+        """Returns why a request would exceed a limit; empty if it would not. Raises ConfigError."""
         adapter = self.profile.make_adapter(self.profile.resolve().model)
         body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)[1]
         return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
 
     async def ask(self, probe: str, ask: ProbeRequest, *, whole: bool = False) -> ProbeResponse:
-        """Sends one request and returns what came back. Network errors are part of that.
+        """Sends one request and returns the response, or the network error.
 
         Args:
-            whole: request the answer in one piece instead of a stream.
+            whole: send the request without streaming.
 
         Raises:
-            ConfigError: the request can't be written for this endpoint.
+            ConfigError: the request isn't possible at this endpoint.
         """
         adapter = self.profile.make_adapter(self.profile.resolve().model)
         prepared, body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)
@@ -178,7 +178,7 @@ class ExaminedEndpoint:
         )
 
     def _described(self, path: Path, ask: ProbeRequest) -> Recording:
-        """Returns the recording of an answer with the facts that reading it needs."""
+        """Returns the recording of a response with the facts that are needed to read it."""
         names = tuple(str(getattr(each, "name", "")) for each in ask.tools)
         choice = ask.tool_choice if isinstance(ask.tool_choice, str) else getattr(ask.tool_choice, "name", "auto")
         recording = replace(
@@ -212,7 +212,7 @@ class ExaminedEndpoint:
 def prepare(
     profile: Profile, adapter: Adapter, ask: ProbeRequest, avoided: Collection[str] = (), *, whole: bool = False
 ) -> tuple[PreparedRequest, dict[str, Any]]:
-    """Returns a request as the adapter prepares it, and its body with the edit of the probe. Raises ConfigError."""
+    """Returns the prepared request, and its body after the probe's edit. Raises ConfigError."""
     given = {name: value for name, value in ask.options.items() if name not in avoided}
     model = profile.resolve().model or ""
     asked = Request.read(model, ask.messages, ask.tools, ask.tool_choice, given, stream=not whole)
@@ -237,13 +237,12 @@ async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: 
 
 
 class _Network(httpx.AsyncBaseTransport):
-    """Sends one request with a client, and notes what the network tells about it.
+    """Sends one request with an HTTP client, and records facts about the connection.
 
     Attributes:
-        headers: of the response, with names in lower case.
-        headers_after: seconds from the request to the head of the response.
-        reused: whether the connection had been used before; None if that is not known, as transports other than those
-            of httpx report nothing.
+        headers: the response headers, with names in lower case.
+        headers_after: seconds from the request to the response headers.
+        reused: true if the connection was used before; None if unknown, because only httpx's transports report it.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -281,10 +280,10 @@ class _Exchange(Protocol):
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads a response to its end, or leaves after its first bytes.
+    """Reads a response to its end, or cancels it after its first bytes.
 
     Attributes:
-        most: bytes that are read.
+        most: the maximum number of bytes.
         leave: cancel the request after the first bytes.
     """
 

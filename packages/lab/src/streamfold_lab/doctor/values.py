@@ -1,4 +1,4 @@
-"""The values of an examination: questions, what was seen, findings, and the card with all of them."""
+"""The data types of a test run: probes, responses, findings, and the report."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ class ProbeRequest:
     """One request of a probe.
 
     Attributes:
-        name: of the request within its probe; part of the name of its recording.
-        special: what is special about the request, for `--dry-run`.
-        edit: changes the JSON body before it is sent, for members that no option writes.
-        when: given what earlier requests of the probe showed, whether this one is needed.
-        patience: how often the request is sent if the answer breaks off. A refusal is an answer.
-        leave: cancel the request after the first bytes of its answer.
-        modes: how it is sent: as a stream, and in one piece where the server can do that.
-        fresh: returns the request with other values in its prompt, for each round.
-        follow: given what earlier requests of the probe brought, returns this request; None: it can't be made. The
-            messages of the value itself stand in the plan.
-        exact: keep the temperature when it is sent again.
+        name: the name within its probe; part of the recording's name.
+        special: a description for `--dry-run`.
+        edit: changes the JSON body before it is sent, for members without an option.
+        when: returns whether this request is needed after the earlier requests of the probe.
+        patience: how often the request is sent if its response breaks off. An error response isn't repeated.
+        leave: cancel the request after the first bytes of its response.
+        modes: whether the request is sent with streaming, without streaming, or both.
+        fresh: returns the request with other random values, for each round.
+        follow: returns this request, based on earlier responses of the probe; None: not possible. The dry run shows the
+            messages of this object.
+        exact: keep the temperature in repetitions.
     """
 
     name: str
@@ -96,17 +96,17 @@ class ProbeResponse:
     """The response to one request.
 
     Attributes:
-        number: of the answer in the examination, from 1.
-        probe, ask: the names of the probe and of its request.
-        way: how it went.
-        whole: the answer was requested in one piece, not as a stream.
-        recording: the answer as it is recorded; None if there was no response.
-        inspection: the answer, explained; None if it was refused, or there was none.
+        number: the number of the response in the test run, from 1.
+        probe, ask: the names of the probe and of the request.
+        way: how the request ended.
+        whole: true if the request was sent without streaming.
+        recording: the recording of the response; None if there was no response.
+        inspection: the explained response; None if the request was rejected or there was no response.
         error: the error that a caller would get.
         sent: the JSON body of the request.
-        headers: of the response, with names in lower case.
-        headers_after: seconds from the request to the head of the response.
-        reused: whether the connection had been used for an earlier answer; None if unknown.
+        headers: the response headers, with names in lower case.
+        headers_after: seconds from the request to the response headers.
+        reused: true if the connection was used before; None if unknown.
     """
 
     number: int
@@ -124,17 +124,17 @@ class ProbeResponse:
 
     @property
     def fine(self) -> bool:
-        """True if the answer is whole."""
+        """True if the response is complete."""
         return self.way == "fine"
 
     @property
     def refused(self) -> bool:
-        """True if the server understood the request and would not have it."""
+        """True if the server understood the request and rejected it."""
         return self.way == "refused"
 
     @property
     def reply(self) -> Reply:
-        """The answer, or what there was of it."""
+        """The reply, or the partial reply."""
         return self.inspection.reply if self.inspection else Reply()
 
     @property
@@ -144,12 +144,12 @@ class ProbeResponse:
 
     @property
     def codes(self) -> set[WarningCode]:
-        """The codes of its warnings."""
+        """The codes of the reply's warnings."""
         return {warning.code for warning in self.inspection.warnings} if self.inspection else set()
 
     @property
     def said(self) -> str:
-        """The server's words about a failure."""
+        """The server's error message."""
         return self.error.message if self.error else ""
 
 
@@ -161,12 +161,12 @@ class Conclusion:
     """The conclusion of a probe.
 
     Attributes:
-        saw: what was seen, in a few words.
-        does: what streamfold does about it, or what to do.
-        settings: what belongs into the profile.
-        telling: the numbers of the answers that show it best; empty: all answers of the probe.
-        certain: whether one answer shows it. Else a verdict "unfaithful" is given only if each repetition agrees.
-        avoid: options that the server refuses, and that later requests leave out.
+        saw: a short description of the observation.
+        does: streamfold's reaction, or a recommendation.
+        settings: settings for the profile.
+        telling: the numbers of the most relevant responses; empty: all responses of the probe.
+        certain: true if one response is enough. Otherwise "unfaithful" needs the same result in each repetition.
+        avoid: options that the server rejects, and that later requests leave out.
     """
 
     verdict: Verdict
@@ -183,17 +183,17 @@ class Probe:
     """One question to a server.
 
     Attributes:
-        name: one word, stable over versions.
-        theme: the group that it is listed in.
-        question: what it answers.
-        asks: its requests. A probe without any judges all answers.
-        judge: given its answers by the names of the requests, what they mean. Of a probe without requests: given all.
-        apis: the adapters that it is for.
-        whim: the answer depends on the model: asked up to three times until it is as hoped.
-        basic: if no answer to it is whole, the others have no meaning, and are skipped.
-        needs: the probe without which this one has no meaning: if it found "no" or "fault", or was skipped.
-        repeated: one answer can't decide it: an examination that is thorough repeats it.
-        both_modes: a probe without requests is given the answers in one piece too, not only the streams.
+        name: a permanent name of one word.
+        theme: the group in which the probe is listed.
+        question: the question.
+        asks: its requests. A probe without requests judges all responses.
+        judge: returns the conclusion from the responses, by the names of the requests.
+        apis: the adapters that the probe applies to.
+        whim: true if the response depends on the model, so that the probe is sent up to three times.
+        basic: true if all other probes are skipped when this one has no complete response.
+        needs: the probe that must not have the verdict "no" or "fault", and must not be skipped.
+        repeated: true if one response can't decide the question, so that `--thorough` repeats the probe.
+        both_modes: for a probe without requests: true if it also gets the responses without streaming.
     """
 
     name: str
@@ -214,9 +214,9 @@ class Finding:
     """The finding of one probe.
 
     Attributes:
-        probe, theme, question: of the `Probe`.
-        answers: the numbers of the answers that it is judged by, the most telling one first.
-        tally: "2 of 3", where the request was sent several times.
+        probe, theme, question: the fields of the `Probe`.
+        answers: the numbers of the relevant responses, the most relevant one first.
+        tally: "2 of 3" if the request was sent several times.
     """
 
     probe: str
@@ -232,15 +232,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ReportCard:
-    """Everything that an examination of one API of one server found.
+    """The report about one API of a server.
 
     Attributes:
-        name: of the provider.
-        base_url: without secrets.
-        server: the name that the server gives itself in its headers.
-        requests: how many were sent.
-        seconds: how long it took.
-        answers: all answers, for those who want to look at them.
+        name: the name of the provider.
+        base_url: the base URL, without secrets.
+        server: the server's name in its headers.
+        requests: the number of sent requests.
+        seconds: the duration of the test run.
+        answers: all responses.
     """
 
     name: str
@@ -257,12 +257,12 @@ class ReportCard:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """All settings that were found, each key once: of two findings the later one counts."""
+        """All settings of the findings; for a repeated key the later one counts."""
         found = {setting.key: setting for finding in self.findings for setting in finding.settings}
         return tuple(found.values())
 
     def of(self, probe: str) -> Finding | None:
-        """Returns the finding of a probe; None if it does not belong to this API."""
+        """Returns the finding of a probe; None if the probe doesn't apply to this API."""
         return next((finding for finding in self.findings if finding.probe == probe), None)
 
     def with_verdict(self, *verdicts: Verdict) -> list[Finding]:

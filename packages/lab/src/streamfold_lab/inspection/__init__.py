@@ -1,9 +1,8 @@
-"""Explains a recorded stream: what each event contained, and how it became part of the answer.
+"""Explains a recorded stream: the content of each event, and its effect on the reply.
 
-Nothing here decodes a stream by itself. `trace.py` runs the library's own decoder and listens to its decisions
-(`decision_log.py`), so an explanation shows what really happens. The result is a value (`values.py`). It is compared
-(`compare.py`), described in lines (`steps.py`, `sentences.py`), written as JSON (`export.py`) and drawn as an HTML page
-(`page.py`, `document.py`).
+`trace.py` runs the library's own decoder and listens to its decisions (`decision_log.py`), so an explanation shows what
+really happens. The result is a value (`values.py`). Other modules compare it (`compare.py`), describe it (`steps.py`,
+`sentences.py`), and write it as JSON (`export.py`) or as an HTML page (`page.py`, `document.py`).
 """
 
 from __future__ import annotations

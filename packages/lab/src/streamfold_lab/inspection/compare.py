@@ -1,4 +1,4 @@
-"""Compares two recorded streams: whether they gave the same answer, and the first event that says something else."""
+"""Compares two recorded streams: their replies, and the first event with another meaning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "ca
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """One part of the answer in both streams. If `ignored`, a difference does not count."""
+    """One part of the reply in both streams. If `ignored`, a difference doesn't count."""
 
     field: str
     same: bool
@@ -39,11 +39,11 @@ class PartVerdict:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first pair of events that say different things.
+    """The first pair of events with different meanings.
 
     Attributes:
-        number: of the event, the same in both streams.
-        a, b: what the events say; None where a stream has no such event.
+        number: the number of the event, the same in both streams.
+        a, b: descriptions of the events; None if a stream has no such event.
     """
 
     number: int
@@ -53,12 +53,12 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two recordings compared.
+    """The comparison of two recordings.
 
     Attributes:
-        a, b: their names.
-        answer: the parts of the answer, each with a verdict.
-        meaning: the first event that says something else, apart from ids.
+        a, b: the names of the recordings.
+        answer: the parts of the reply, each with a verdict.
+        meaning: the first event with another meaning, ignoring ids.
     """
 
     a: str
@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """True if both gave the same answer, apart from the ignored parts."""
+        """True if both replies are the same, except for ignored parts."""
         return all(verdict.same or verdict.ignored for verdict in self.answer)
 
 
@@ -76,7 +76,7 @@ def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Co
     """Compares two streams.
 
     Args:
-        ignore: parts of the answer that do not count, of `ANSWER_FIELDS`.
+        ignore: parts of the reply to ignore; see `ANSWER_FIELDS`.
 
     Returns:
         The verdicts, and the first difference.
@@ -110,7 +110,7 @@ def _answer(made: Inspection) -> dict[str, Any]:
 
 
 def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str, str]:
-    """Both values of a part in words; of long texts the place where they differ."""
+    """Both values of a part as text; for long texts, the part that differs."""
     a, b = left[name], right[name]
     match name:
         case "calls":

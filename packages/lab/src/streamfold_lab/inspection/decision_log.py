@@ -1,4 +1,4 @@
-"""Keeps what happens while an answer is read: the deltas of the adapter, and the decisions of the engine."""
+"""Records the adapter's deltas and the engine's decisions while a response is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """The deltas that an adapter read from an event, or from a whole body (None), or why it could not."""
+    """The deltas that an adapter read from an event, or from a complete body (None), or its error."""
 
     event: ServerSentEvent | None
     deltas: tuple[Delta, ...]
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
 
 
 class TracedAdapter(Adapter):
-    """An adapter that keeps what it read."""
+    """An adapter that records its deltas."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
@@ -52,12 +52,12 @@ class TracedAdapter(Adapter):
 
 
 class DecisionLog:
-    """Listens to a decoder, and keeps what it decided until it is taken.
+    """Listens to a decoder, and records its decisions until `take` is called.
 
     Attributes:
-        placements: where fragments of calls went.
-        warned: the warnings, each with the call that it is about.
-        opened: all calls so far.
+        placements: the tool calls that fragments were assigned to.
+        warned: the warnings, each with its tool call.
+        opened: all tool calls so far.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class DecisionLog:
             self.warned.append(what)
 
     def take(self) -> tuple[list[CallMatch], list[tuple[ReplyWarning, IncomingCall | None]]]:
-        """Returns the placements and the warnings since the last time."""
+        """Returns the placements and warnings since the last call of this method."""
         taken = self.placements, self.warned
         self.placements, self.warned = [], []
         return taken

@@ -1,7 +1,7 @@
-"""HTML pages that need no network, no server and no other file.
+"""HTML pages that work without network, server or other files.
 
-A page gets its facts as JSON in a data block and draws them itself. Text of a server can't become markup: the data
-block has no character that HTML could read as markup, the script never makes HTML from text, and the content security
+A page contains its data as a JSON block, and draws it with a script. Text of a server can't become markup: the data
+block has no character that HTML could read as markup, the script never creates HTML from text, and the content security
 policy allows only the page's own script and style, by their hashes.
 """
 
@@ -32,13 +32,13 @@ def document(
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
 ) -> tuple[str, str]:
-    """Returns a page before and after its data, which `json_block` writes. All of it is UTF-8.
+    """Returns the page before and after its data, which `json_block` writes. All of it is UTF-8.
 
     Args:
-        body: its HTML.
-        command: the command that makes such pages, for the title.
-        framed: styles and scripts of pages that this one shows in a frame: its policy has to allow them too.
-        connects: the page asks its own server for more.
+        body: the HTML of the body.
+        command: the command that creates such pages, for the title.
+        framed: styles and scripts of pages in a frame of this page, which the policy must allow too.
+        connects: true if the page requests more data from its own server.
     """
     styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]
     values = {

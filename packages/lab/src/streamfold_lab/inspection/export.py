@@ -1,6 +1,6 @@
-"""Inspections and comparisons as plain dicts, in the format of docs/inspect.md.
+"""Inspections and comparisons as dicts, in the format of docs/inspect.md.
 
-Every member is always present, if only as null, so that readers need no defaults.
+Every member is always present, at least as null, so that readers need no defaults.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
 
 
 def seconds(value: float | None) -> float | None:
-    """Returns a time rounded to the microsecond; None if it is not finite, because JSON has no such number."""
+    """Returns a time rounded to microseconds; None if it isn't finite, because JSON has no such number."""
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
@@ -56,7 +56,7 @@ def _delta(delta: Delta) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns our own values as dicts and lists, and JSON data unchanged."""
+    """Returns the values of this package as dicts and lists, and JSON data unchanged."""
     if is_dataclass(value):
         members = {member.name: getattr(value, member.name) for member in fields(value)}
         # How a block or a usage is read later is a function, which says nothing about the stream.

@@ -21,18 +21,18 @@ def render_page(inspection: Inspection) -> str:
 
 
 def page_frame(title: str) -> tuple[str, str]:
-    """Returns the page before and after its data. With other data in between it shows another stream."""
+    """Returns the page before and after its data. With other data, the page shows another stream."""
     style, script = page_assets()
     return document(_asset("page.html"), command="inspect", title=title, style=style, script=script)
 
 
 def page_assets() -> tuple[str, str]:
-    """Returns the style and the script of the page, for the policy of a page that has this one in a frame."""
+    """Returns the style and the script of the page, for the policy of a page that contains this one in a frame."""
     return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
 def page_data(inspection: Inspection) -> str:
-    """Returns the data of the page as JSON that no HTML reader takes for markup."""
+    """Returns the data of the page as JSON that can't be read as markup."""
     return json_block(_data(inspection))
 
 
@@ -87,7 +87,7 @@ def _key(step: EventLine) -> str:
 
 
 def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
-    """Returns the parts of this answer, in the order of the picture. The last two are drawn above it."""
+    """Returns the lanes of this response, in the order of the picture. The last two are drawn above it."""
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
     texts = [_lane(kind, kind) for kind in kinds if kind in there]

@@ -1,4 +1,4 @@
-"""Describes facts and decisions in sentences, the same in the terminal, in JSON and on the page."""
+"""Describes deltas and decisions in sentences, the same in the terminal, in JSON and on the page."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def delta_kind(delta: Delta) -> str:
 
 
 def called(number: int, name: str) -> str:
-    """Returns the label of a call: `call 1 (get_time)`."""
+    """Returns the label of a tool call: `call 1 (get_time)`."""
     return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
 
 
 def placement_words(found: CallMatch) -> str:
-    """Explains why a fragment belongs to a call."""
+    """Explains why a fragment belongs to a tool call."""
     part, call, rival = found.part, found.call, found.rival
     here = called(call.number, call.name)
     there = called(rival.number, rival.name) if rival else "another call"
@@ -165,7 +165,7 @@ def _at(index: int | None) -> str:
 
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
-    """Explains why text of an event is not in the chunks that came out with it."""
+    """Explains why the text of an event isn't in the chunks of the same event."""
     for kind, shown in ((TextDelta, text), (ReasoningDelta, reasoning)):
         pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
         if shown or not pieces:
@@ -180,7 +180,7 @@ def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dial
 
 
 def stream_words(made: Inspection) -> list[str]:
-    """Describes a stream: each fact in a few words."""
+    """Describes the properties of a stream, in a few words each."""
     facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
     facts.append(f"{made.size:,} bytes")
     facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
@@ -201,7 +201,7 @@ def usage_words(usage: Usage) -> str:
 
 
 def _news(part: ToolCallDelta, other: IncomingCall | None) -> str:
-    """Describes what in a fragment contradicts the call that it might continue."""
+    """Describes the differences between a fragment and the tool call that it might continue."""
     if part.id and not (other and other.id == part.id):
         return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"
     if part.name and other is not None and part.name != other.name:

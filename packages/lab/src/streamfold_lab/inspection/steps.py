@@ -1,6 +1,6 @@
-"""The few lines that describe an event to a reader: what it added to which part of the answer, and why.
+"""Describes the effects of an event in a few lines, for the terminal and the page.
 
-The terminal and the page show these. Facts that every event repeats, such as the model's name, are shown once.
+Facts that every event repeats, such as the model's name, are shown once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "war
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """One thing that an event did.
+    """One effect of an event.
 
     Attributes:
-        lane: the part of the answer that it belongs to; `stream` is everything that the model did not write.
-        call: the number of the call, in the lane `call`.
-        what: a description, unless it is simply the next piece of a text or of arguments.
+        lane: the part of the reply that changed; `stream` is everything that the model didn't write.
+        call: the number of the tool call, in the lane `call`.
+        what: a description; empty if the event only adds the next piece of a text or of arguments.
         piece: that piece.
-        why: the reason why it belongs there, or its effect.
+        why: the reason, or the effect.
     """
 
     lane: Lane

@@ -1,7 +1,7 @@
-"""Runs a body through the library's own decoder and notes what each event does.
+"""Runs a body through the library's own decoder and records the effect of each event.
 
-Nothing is decided here. The body is fed line by line, because any cut gives the same answer: whatever the decoder does
-with a line belongs to the event that the line ended.
+The body is fed line by line: everything that the decoder does with a line belongs to the event that the line ended. The
+result doesn't depend on how a body is split.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def inspect_stream(
     interrupted: str | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Inspection:
-    """Explains the body of an answer.
+    """Explains the body of a response.
 
     Args:
-        adapter, dialect, tools, tool_choice, start_in_reasoning, limits: as a `StreamDecoder` takes them.
-        cuts: the pieces in which the network delivered the body: the bytes of each, and the seconds before it.
-        interrupted: how the connection broke off after the body, if it did.
-        name, about: facts about the recording, which the result has too.
+        adapter, dialect, tools, tool_choice, start_in_reasoning, limits: see `StreamDecoder`.
+        cuts: the network reads: the number of bytes of each, and the seconds before it.
+        interrupted: the connection error after the body, if there was one.
+        name, about: facts about the recording, which are copied to the result.
 
     Raises:
-        ConfigError: there is no such adapter or dialect, or a tool can't be used. A stream that can't be read raises
-            nothing: the error is part of what is explained.
+        ConfigError: the adapter or the dialect is unknown, or a tool is invalid. An unreadable stream raises no error,
+            because the error is part of the explanation.
     """
     reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
     notes = DecisionLog()
@@ -77,10 +77,10 @@ def inspect_stream(
 
 
 class _Clock:
-    """The times at which the bytes of a body arrived.
+    """The arrival times of the bytes of a body.
 
     Args:
-        cuts: the bytes of each piece from the network, and the seconds since the one before.
+        cuts: the number of bytes of each network read, and the seconds since the previous one.
     """
 
     def __init__(self, cuts: Sequence[tuple[int, float]]) -> None:
@@ -96,7 +96,7 @@ class _Clock:
 
 
 class _Trace:
-    """Gives a body to a decoder and makes events out of what the watchers saw."""
+    """Feeds a body to a decoder and creates events from the recorded decisions."""
 
     def __init__(
         self, decoder: StreamDecoder, reader: TracedAdapter, notes: DecisionLog, clock: _Clock, *, by_dialect: bool
@@ -109,7 +109,7 @@ class _Trace:
         self._time = 0.0
 
     def run(self, body: bytes, interrupted: str | None) -> StreamError | None:
-        """Reads the body. Returns the error in which it ends, if it does."""
+        """Reads the body. Returns the error at its end, if there is one."""
         decoder, reader = self._decoder, self._reader
         is_stream = not body or body_kind(body) == "events"
         failed: StreamError | None = None

@@ -1,4 +1,4 @@
-"""The values of an inspection: made once, by `trace.py`, and read-only afterwards."""
+"""The values of an inspection, which `trace.py` creates."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ EventKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class FragmentPlacement:
-    """Where one fragment of a tool call went, and why.
+    """The tool call of one fragment, and the reason.
 
     Attributes:
-        call: the number of the call, or None if the fragment says nothing and went nowhere.
-        opens: whether the call began with it.
-        rule: which rule of `calls.py` placed it; None if it went nowhere.
-        why: the same as a sentence.
-        index, id, name, arguments: as in the fragment.
-        whole: `arguments` is all of the text again, not its next piece.
+        call: the number of the tool call; None for an empty fragment.
+        opens: true if the fragment began the tool call.
+        rule: the rule that decided; None for an empty fragment.
+        why: the rule as a sentence.
+        index, id, name, arguments: the fields of the fragment.
+        whole: true if `arguments` is the complete text, not its next piece.
     """
 
     call: int | None
@@ -49,8 +49,8 @@ class LocatedWarning:
     """A warning and its cause.
 
     Attributes:
-        event: the position, in `Inspection.events`, of the event at which it was first noticed.
-        call: the number of the call that it is about, if it is about one.
+        event: the position of the event in `Inspection.events`.
+        call: the number of the tool call, if the warning is about one.
     """
 
     code: WarningCode
@@ -61,22 +61,23 @@ class LocatedWarning:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, or another part of a body.
+    """One SSE event, or another part of a body.
 
     Attributes:
-        number: 1, 2, 3 for events; None for everything else.
-        start, end: the position of its bytes in the body, including the blank line.
-        raw: those bytes as text; bytes that are not UTF-8 are replaced by U+FFFD.
+        number: 1, 2, 3 for SSE events; None for other parts.
+        start, end: the byte range in the body, including the blank line.
+        raw: the bytes as text; invalid UTF-8 is replaced by U+FFFD.
         name: the name in its `event:` line.
-        data: its payload.
-        time: seconds from the headers to its last byte, if recorded; gap: since the event before.
+        data: its data.
+        time: seconds from the headers to its last byte, if recorded.
+        gap: seconds since the previous event, if recorded.
         piece: the number (1, 2, 3) of the network read with its last byte, if recorded.
-        deltas: the facts that the adapter read in it.
-        text, reasoning: the text of the chunks that came out with it.
-        placements: the fragments of calls, in order. With a dialect they may come from the text of earlier events.
-        notes: explanations of facts that had no visible effect yet.
-        finished: whether the finished chunk came out with it.
-        error: the error in which it ended the answer, or the reason why it can't be read.
+        deltas: the deltas that the adapter read.
+        text, reasoning: the text of the chunks that this event produced.
+        placements: the fragments of tool calls, in order. With a dialect they may come from the text of earlier events.
+        notes: explanations of deltas without a visible effect.
+        finished: true if this event produced the finished chunk.
+        error: the error with which it ended the response, or the reason why it is unreadable.
     """
 
     number: int | None
@@ -100,14 +101,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """A call of the stream, delivered or not.
+    """A tool call of the stream, delivered or not.
 
     Attributes:
-        number: 0, 1, 2 in the order in which calls were opened.
-        index: the server's number for it, if its first fragment had one.
-        arguments: the text of its pieces, before any repair.
+        number: 0, 1, 2 in the order in which tool calls began.
+        index: the server's index, if its first fragment had one.
+        arguments: the text of its fragments, before any repair.
         fragments: the number of its fragments.
-        first, last: the positions, in `Inspection.events`, of the events with its first and its last fragment.
+        first, last: the positions of its first and last fragment in `Inspection.events`.
     """
 
     number: int
@@ -122,7 +123,7 @@ class TracedCall:
 
 @dataclass(frozen=True, slots=True)
 class StreamFailure:
-    """The error in which a stream ended: the name of its class, its message, and whether a retry may help."""
+    """The error at the end of a stream: the name of its class, its message, and whether a retry may help."""
 
     error: str
     message: str
@@ -131,19 +132,19 @@ class StreamFailure:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A stream, explained.
+    """An explained stream.
 
     Attributes:
-        name: of the recording.
+        name: the name of the recording.
         adapter, dialect: the names of the adapter and the dialect.
-        size: bytes of the body.
+        size: the size of the body in bytes.
         pieces: the sizes of the network reads; empty if not recorded.
-        events: everything in the body, in order.
-        calls: all calls in the stream, in the order in which they were opened.
-        warnings: mistakes of the server, with the event at which each was noticed.
-        reply: the answer, or the part of it before the error.
-        failed: the error, if it ended in one.
-        about: other facts about the recording, in words.
+        events: all events of the body, in order.
+        calls: all tool calls, in the order in which they began.
+        warnings: warnings, each with its event.
+        reply: the reply, or the partial reply before the error.
+        failed: the error at the end, if there was one.
+        about: other facts about the recording, as text.
     """
 
     name: str

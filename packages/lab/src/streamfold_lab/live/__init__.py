@@ -1,4 +1,4 @@
-"""A page that shows the last answers of the gateway's providers while they stream, each in the inspector's timeline.
+"""A page that shows the last responses of the gateway's providers while they stream, each in the inspector's timeline.
 
     from streamfold_gateway import gateway
     from streamfold_lab.live import LivePage
@@ -6,9 +6,8 @@
     page = LivePage()
     app = page.around(gateway(hooks=page.hooks))
 
-`streamfold serve --ui` does the same. Nothing else knows of this folder: it has hooks for providers, and an ASGI
-app around the gateway's.
-While no page is open, the bytes of each answer are kept, and nothing else is done with them.
+`streamfold serve --ui` does the same. The page consists of hooks for providers, and an ASGI app around the gateway's
+app. While no page is open, the bytes of each response are only stored.
 """
 
 from __future__ import annotations

@@ -36,17 +36,17 @@ _PAGE = {**_COMMON, "content-security-policy": "frame-ancestors 'none'"}
 
 
 class LivePage:
-    """Watches the providers of a gateway, and shows their answers at `/ui`.
+    """Watches the providers of a gateway, and shows their responses at `/ui`.
 
     Args:
-        answers: how many of the last answers are kept, in memory.
-        most_bytes: of all their bodies together.
-        keys: the keys for the page; without any, it is for this machine alone, at an address with a token.
-        fixtures: the folder in which answers are saved as fixtures.
+        answers: the number of responses in memory.
+        most_bytes: the maximum size of all their bodies together.
+        keys: the keys for the page; without keys, only this machine can open the page, with a token in the URL.
+        fixtures: the folder in which responses are saved as fixtures.
 
     Attributes:
         hooks: for `gateway(hooks=...)`.
-        path: where it is, with its token if it has one.
+        path: the URL path of the page, with its token if it has one.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LivePage:
         )
 
     def around(self, app: Any) -> Any:
-        """Returns an ASGI app that serves the page, and everything else by `app`."""
+        """Returns an ASGI app that serves the page, and passes all other requests to `app`."""
 
         async def serve(scope: Any, receive: Any, send: Any) -> None:
             path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
@@ -88,7 +88,7 @@ class LivePage:
         return HTMLResponse(_page(), headers={**_PAGE, **self._viewers.cookie(request.scope)})
 
     async def _list(self, request: Request) -> Response:
-        """The answers that have changed since `since`, and the numbers of all."""
+        """The responses that have changed after version `since`, and the numbers of all responses."""
         self._viewers.check(request.scope)
         since, kept = _number(request.query_params.get("since")), self._watch.all()
         numbers = [watched.number for watched in kept]

@@ -1,4 +1,4 @@
-"""Access to the answers of all clients: by the address with its token on this machine, or by the key for it."""
+"""Access control for the page: by a token in the URL on this machine, or by a key."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 class PageAccess:
-    """Decides whether a request may see the page.
+    """Decides whether a request may open the page.
 
-    With keys, one of them is needed: as a bearer token, or as the password that a browser asks for. Without any, the
-    page is for programs and browsers on this machine that know its token, from its address or as a bearer token: a
-    proxy on this machine need not say that it is one.
+    With keys, a request needs a key as a bearer token, or as the password that a browser asks for. Without keys, the
+    page is for programs and browsers on this machine that know its token, from its URL or as a bearer token. The token
+    is needed because a proxy on this machine may forward requests of others.
 
     Args:
         keys: the keys for the page.
@@ -39,7 +39,7 @@ class PageAccess:
         self._cookie = f"streamfold-ui-{sha256(self.token.encode()).hexdigest()[:8]}"
 
     def cookie(self, scope: Any) -> dict[str, str]:
-        """Returns the header that keeps the token of an address for the requests of its page."""
+        """Returns the `Set-Cookie` header that stores the token of the URL for the page's own requests."""
         if not self.token or b"token=" not in scope.get("query_string", b""):
             return {}
         return {"set-cookie": f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"}
@@ -68,7 +68,7 @@ class PageAccess:
 
     @staticmethod
     def _check_origin(headers: Headers) -> None:
-        """Only the page itself may change something: a form of another site can't set this header."""
+        """Accepts changes only from the page itself: a form of another site can't set this header."""
         site = headers.get("sec-fetch-site", "same-origin")
         if "x-streamfold" not in headers or site != "same-origin":
             raise HTTPException(403, "only the page itself may do that")

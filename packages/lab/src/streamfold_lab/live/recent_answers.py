@@ -1,4 +1,4 @@
-"""The last answers, as their bytes passed. Kept by hooks of the providers, which do as little as possible."""
+"""Stores the bytes of the last responses, with provider hooks that do as little as possible."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LARGEST = 16 * 2**20  # bytes of one answer; of a longer one the beginning is k
 
 @dataclass(slots=True, eq=False)
 class WatchedAnswer:
-    """One answer.
+    """One response.
 
     Attributes:
-        number: counts the answers, from 1.
-        ending: how it ended, if it did; "left": the reader left before the end.
-        version: of the last change, by the clock of the `RecentAnswers`.
-        began: seconds since the epoch.
-        since: when that was, by the monotonic clock.
-        pieces: of the body, each with the time at which it came.
-        size: of the body in bytes, also of what was not kept.
-        dropped: whether pieces are no longer kept, because there are too many.
-        ended: when it ended, by the monotonic clock; None before.
-        failed: the attempts that failed.
+        number: the number of the response, from 1.
+        ending: how the response ended; "left": the reader stopped before the end.
+        version: the version of its last change, by the clock of `RecentAnswers`.
+        began: the start time, in seconds since 1970.
+        since: the start time, by the monotonic clock.
+        pieces: the network reads of the body, each with its arrival time.
+        size: the size of the body in bytes, including dropped parts.
+        dropped: true if network reads are no longer stored, because there are too many.
+        ended: the end time, by the monotonic clock; None before the end.
+        failed: the failed attempts.
     """
 
     number: int
@@ -54,7 +54,7 @@ class WatchedAnswer:
         return self.ending or ("streaming" if self.size else "waiting")
 
     def taken(self) -> tuple[bytes, list[tuple[int, float]]]:
-        """Returns the body as far as it was kept, and its pieces: the bytes of each, and the seconds before it."""
+        """Returns the stored part of the body, and its network reads: the bytes of each, and the seconds before it."""
         pieces = tuple(self.pieces)  # it may grow meanwhile
         times = [self.since, *(when for when, _ in pieces)]
         waits = [max(0.0, after - before) for before, after in pairwise(times)]
@@ -63,14 +63,14 @@ class WatchedAnswer:
 
 
 class RecentAnswers:
-    """The last answers of the providers that have its `hooks`.
+    """The last responses of the providers that use its `hooks`.
 
     Args:
-        answers: how many are kept.
-        most_bytes: of all their bodies together; the oldest are dropped first.
+        answers: the number of stored responses.
+        most_bytes: the maximum size of all bodies together; the oldest responses are dropped first.
 
     Attributes:
-        clock: counts the changes, so that a viewer can ask for what is new.
+        clock: counts the changes, so that a viewer can request only new ones.
     """
 
     def __init__(self, answers: int, most_bytes: int) -> None:
@@ -89,11 +89,11 @@ class RecentAnswers:
         )
 
     def find(self, number: int) -> WatchedAnswer | None:
-        """Returns an answer by its number, if it is still kept."""
+        """Returns a response by its number, if it is still stored."""
         return self._watched.get(number)
 
     def all(self) -> list[WatchedAnswer]:
-        """Returns the answers that are kept, the oldest first."""
+        """Returns the stored responses, the oldest first."""
         for found in self._watched.values():
             if self._sizes.get(found.number) != found.size:  # looked for here, so that a piece costs nothing more
                 self._changed(found)
@@ -113,7 +113,7 @@ class RecentAnswers:
         self._changed(found)
 
     def _piece(self, info: RequestInfo, data: bytes) -> None:
-        """Keeps a piece. This is all that happens to the gateway for each piece while no page is open."""
+        """Stores a network read. While no page is open, nothing else is done for it."""
         found: WatchedAnswer = info.notes[_NOTE]
         found.size += len(data)
         if not found.dropped:

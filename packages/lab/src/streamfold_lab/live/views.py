@@ -1,4 +1,4 @@
-"""The view of an answer: a line of the list, the inspector's timeline, and a recording of it."""
+"""Views of a response: a row of the list, the inspector's timeline, and a recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 300  # characters of it that the list shows
 
 
 class AnswerSummary:
-    """The line of an answer in the list. While the answer grows, its text is read on from where it was."""
+    """The row of a response in the list. While the response grows, only new text is read."""
 
     def __init__(self, watched: WatchedAnswer) -> None:
         self._watched = watched
@@ -31,7 +31,7 @@ class AnswerSummary:
         self._attempts = -1
 
     def line(self) -> dict[str, Any]:
-        """Returns the line as JSON data, without secrets."""
+        """Returns the row as JSON data, without secrets."""
         watched, reply, error = self._watched, self._watched.reply, self._watched.error
         text = self._text()
         redact: Callable[[str], str] = watched.info.redactor.text
@@ -59,7 +59,7 @@ class AnswerSummary:
         return made
 
     def _text(self) -> str:
-        """The end of the text so far; of the reasoning while there is no text."""
+        """The end of the text so far, or of the reasoning while there is no text."""
         watched = self._watched
         outcome = watched.reply or (watched.error and watched.error.partial)
         if outcome:
@@ -81,7 +81,7 @@ class AnswerSummary:
 
 
 def timeline(watched: WatchedAnswer) -> str:
-    """Returns the inspector's page for an answer, or for the part that has arrived. Takes a while for a large one."""
+    """Returns the inspector's page for a response, or for its received part. Slow for a large response."""
     body, cuts = _clean(watched)
     info, error = watched.info, watched.error
     about = {
@@ -109,7 +109,7 @@ def timeline(watched: WatchedAnswer) -> str:
 
 
 def recording_of(watched: WatchedAnswer, name: str) -> Recording:
-    """Returns an answer that has ended as a recording, without secrets."""
+    """Returns a completed response as a recording, without secrets."""
     body, cuts = _clean(watched)
     info, choice = watched.info, watched.info.request.tool_choice
     address = urlsplit(info.url)

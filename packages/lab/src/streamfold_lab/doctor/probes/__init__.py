@@ -1,4 +1,4 @@
-"""The probes, in the order in which they are sent: later ones depend on earlier ones."""
+"""The probes in the order in which they are sent; later probes depend on earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain answers: does the server talk, where does it stop, and what does it count."""
+"""Probes for plain responses: text, limits, stop sequences and token counts."""
 
 from __future__ import annotations
 
@@ -211,9 +211,9 @@ def _stop(answers: Answers) -> Conclusion:
 
 
 def _words_behind_numbers(seen: ProbeResponse) -> str:
-    """Returns the words behind the last number of an answer that was stopped or cut while it counted.
+    """Returns the text after the last number of a response that was stopped or cut while the model counted.
 
-    The model did not write them: it had not come to its end. One that never counted is not judged.
+    The model can't have written this text. A response without numbers isn't judged.
     """
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return ""

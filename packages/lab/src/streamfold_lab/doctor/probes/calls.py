@@ -1,4 +1,6 @@
-"""Tool calls: whether they come, whole and where they belong, and whether choices are respected."""
+"""Probes for tool calls: whether they arrive complete and in the right place, and whether tool choices are
+respected.
+"""
 
 from __future__ import annotations
 

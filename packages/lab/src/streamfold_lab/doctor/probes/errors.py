@@ -1,4 +1,4 @@
-"""Errors: how a server refuses what it can't do."""
+"""Probes for errors: how a server rejects invalid requests."""
 
 from __future__ import annotations
 

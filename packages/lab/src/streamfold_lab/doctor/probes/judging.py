@@ -1,4 +1,4 @@
-"""Small judgements that several probes share."""
+"""Functions that several probes share."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Judge: TypeAlias = Callable[[T], Conclusion]
 
 
 class ProbeGroup:
-    """A group of probes: each is its question, its requests, and below them the function that judges the answers.
+    """A group of probes. Each probe consists of a question, requests, and a function that judges the responses.
 
     Attributes:
-        probes: in the order in which they are sent.
+        probes: the probes in order.
     """
 
     def __init__(self, name: str) -> None:
@@ -39,10 +39,11 @@ class ProbeGroup:
     def probe_many(
         self, name: str, question: str, *asks: ProbeRequest, **rest: Any
     ) -> Callable[[Judge[Answers]], Judge[Answers]]:
-        """Returns a decorator for the judge of a probe with several requests, or of all answers if it has none.
+        """Returns a decorator for the judge of a probe with several requests, or of all responses if it has no
+        requests.
 
         Args:
-            rest: further fields of `Probe`.
+            rest: additional fields of `Probe`.
         """
 
         def decorate(judge: Judge[Answers]) -> Judge[Answers]:
@@ -57,7 +58,8 @@ class ProbeGroup:
         """Returns a decorator for the judge of a probe with a single request.
 
         Args:
-            refused: the verdict on a server that refuses it, and what streamfold does then; else the judge says that.
+            refused: the verdict and streamfold's reaction if the server rejects the request; None: the judge
+                decides.
         """
 
         def decorate(judge: Judge[ProbeResponse]) -> Judge[ProbeResponse]:
@@ -86,25 +88,25 @@ def edited(
 
 
 def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[ProbeResponse]:
-    """Returns a judge of something that is left out by a quirk where it is refused."""
+    """Returns a judge for a feature that a quirk removes from requests if the server rejects it."""
     return lambda seen: set_quirk(refusal(seen), does, name, value) if seen.refused else Conclusion("ok", ok)
 
 
 def shown(text: str, longest: int = 90) -> str:
-    """Returns a text in quotes, on one line and cut to a readable length."""
+    """Returns a text in quotes, on one line and truncated."""
     line = " ".join(text.split())
     return f'"{line if len(line) <= longest else line[: longest - 3] + "..."}"'
 
 
 def refusal(seen: ProbeResponse) -> str:
-    """Returns how the server refused a request, in its own words."""
+    """Returns the server's message for a rejected request."""
     status = seen.recording.status if seen.recording else None
     how = f"status {status}" if status and status != 200 else "an error in the stream"
     return f"refused with {how}: {shown(seen.said)}"
 
 
 def set_quirk(why: str, does: str, name: str, value: Any, *more: Setting) -> Conclusion:
-    """Returns the outcome that a quirk is set."""
+    """Returns the outcome with a quirk as its setting."""
     return Conclusion("set", why, does, (Setting(("quirks", name), value, why), *more))
 
 
@@ -114,12 +116,12 @@ def capability(name: str, value: str, why: str) -> Setting:
 
 
 def was_refused(name: str) -> Callable[[Answers], bool]:
-    """Returns a condition: the request of this name was refused."""
+    """Returns a condition: the server rejected the request with this name."""
     return lambda answers: name in answers and answers[name].refused
 
 
 def accepted(name: str) -> Callable[[Answers], bool]:
-    """Returns a condition: the request of this name was answered."""
+    """Returns a condition: the server accepted the request with this name."""
     return lambda answers: name in answers and answers[name].fine
 
 
@@ -129,7 +131,7 @@ def with_members(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def without_members(*names: str, **members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that removes members of the body, and sets others."""
+    """Returns an edit that removes members of the body and sets others."""
     return lambda body: {name: value for name, value in body.items() if name not in names} | members
 
 
@@ -139,17 +141,17 @@ def call_to(reply: Reply, name: str) -> ToolCall | None:
 
 
 def read_again(seen: ProbeResponse, dialect: str, adapter: str) -> Reply:
-    """Returns the answer as it is read with another dialect; an empty one if it can't be read so."""
+    """Returns the reply as another dialect reads it; an empty reply if that fails."""
     if seen.recording is None:
         return Reply()
     return reread(replace(seen.recording, dialect=dialect, adapter=adapter))
 
 
 def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
-    """Returns the dialect that finds a valid call of a tool in a text; None if none does.
+    """Returns the dialect that finds a valid tool call in a text; None if none does.
 
-    Several share their markers, so that all of them read the recorded answer: one that finds the call and leaves
-    nothing of it in the text is the right one. A call that came as one, whatever its arguments are, is in no text.
+    Several dialects share their markers, so each dialect reads the recorded response: the right one finds the tool call
+    and leaves none of its markup in the text. A response with a regular tool call has none in its text.
     """
     if not seen.text.strip() or call_to(seen.reply, tool):
         return None
@@ -160,7 +162,7 @@ def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
 
 
 def force_a_call(body: dict[str, Any]) -> dict[str, Any]:
-    """Writes the choice "required" into a body, also where the profile says that it is not to be sent."""
+    """Writes the tool choice "required" into a body, even if the profile says that it must not be sent."""
     match body:
         case {"tools": [{"input_schema": _}, *_]}:
             return {**body, "tool_choice": {"type": "any"}}
@@ -175,17 +177,17 @@ def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) 
 
 
 def unclear(saw: str) -> Conclusion:
-    """Returns the outcome of a question that the model did not decide."""
+    """Returns the outcome of a question that the model's response doesn't decide."""
     return Conclusion("unclear", saw)
 
 
 def doubtful(saw: str, does: str = "") -> Conclusion:
-    """Returns the conclusion that an answer is unfaithful, if repetitions agree."""
+    """Returns the conclusion that a response is unfaithful, if repetitions agree."""
     return Conclusion("unfaithful", saw, does, certain=False)
 
 
 def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
-    """Judges whether the codes of a text were read: where a model finds some of them, it would find the others too."""
+    """Judges whether the model read the codes in a text: a model that finds some codes can find the others too."""
     expected = told_codes(told)
     lost = [name for name, value in expected.items() if value not in seen.text]
     if not lost:

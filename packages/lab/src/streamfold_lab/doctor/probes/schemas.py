@@ -1,4 +1,4 @@
-"""Schemas: what a server accepts in those of tools, and whether it holds an answer to one."""
+"""Probes for JSON schemas: which tool schemas a server accepts, and whether it enforces a response schema."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _format(schema: dict[str, Any], strict: bool | None = None) -> Any:
 
 
 def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that puts back what the profile may have changed in the schema of the tool."""
+    """Returns an edit that restores the schema of the tool, which the profile may have changed."""
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
         (tool,) = body["tools"]
@@ -89,7 +89,7 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
 
 
 def _data(text: str) -> Any:
-    """The JSON of an answer, also inside a code fence, and behind reasoning."""
+    """The JSON of a response, also inside a code fence or after reasoning."""
     text = said(text).strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""The stream itself, judged by all answers together: how the connection behaves, and what the events look like."""
+"""Probes for the stream and the connection, judged by all responses together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _counted(found: list[ProbeResponse], answers: Answers) -> str:
 def _shows(
     test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
 ) -> Callable[[Answers], Conclusion]:
-    """Returns the judgement that no answer shows something; `what` says it of the first that does."""
+    """Returns the verdict that no response has a property; `what` describes the first response that has it."""
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if test(seen)]
@@ -40,7 +40,7 @@ def _shows(
 
 
 def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns the judgement that no answer went this way."""
+    """Returns the verdict that no response ended in this way."""
     return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
@@ -55,14 +55,14 @@ def _statuses(answers: Answers) -> Conclusion:
 
 
 def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
-    """True if a request was refused that differs from accepted ones in nothing."""
+    """True if a request was rejected although it is the same as accepted requests."""
     if not seen.refused:
         return False
     return any(other.fine and other.sent == seen.sent for other in answers.values()) or seen.probe == "answers"
 
 
 def _pauses(seen: ProbeResponse) -> list[float]:
-    """The seconds between the pieces of an answer."""
+    """The seconds between the network reads of a response."""
     return [cut.delay for cut in seen.recording.cuts[1:]] if seen.recording else []
 
 
@@ -103,7 +103,7 @@ def _seconds(value: float) -> str:
 
 
 def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns the judgement that no answer has this kind of damage."""
+    """Returns the verdict that no response has this kind of damage."""
     return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
@@ -140,7 +140,7 @@ def _content_type(answers: Answers) -> Conclusion:
 
 
 def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns the judgement that no answer has one of these warnings."""
+    """Returns the verdict that no response has one of these warnings."""
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if seen.fine and seen.codes & set(codes)]

@@ -1,4 +1,4 @@
-"""Thinking: where reasoning arrives, how it is switched off, and whether it must go back."""
+"""Probes for thinking: where reasoning arrives, how it is turned off, and whether it must be sent back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OFF: dict[str, dict[str, Any]] = {
 
 
 def reasoning_member(seen: ProbeResponse) -> str | None:
-    """Returns the member in which the reasoning of an answer of Chat Completions came; None: in none."""
+    """Returns the member of a Chat Completions response that contains the reasoning; None if there is none."""
     body = seen.recording.body if seen.recording else b""
     return next((name for name in _FIELDS if f'"{name}":'.encode() in body), None)
 

@@ -1,4 +1,4 @@
-"""Earlier turns: whether calls and their results go back as they are written elsewhere."""
+"""Probes for earlier turns: whether a server accepts tool calls and results in the format of other providers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HISTORY = (
 def raw_history(
     call_id: str | None = None, result: Any = None, drop: Sequence[str] = (), **turn: Any
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that writes parts of the history as they are, where the profile would rewrite them.
+    """Returns an edit that writes parts of the history unchanged, even if the profile would rewrite them.
 
     Args:
-        call_id: the id of the call.
-        result: the content of the tool's message.
-        drop: members that the turn with the call is not to have.
-        turn: members that it is to have.
+        call_id: the id of the tool call.
+        result: the content of the tool message.
+        drop: members to remove from the turn with the tool call.
+        turn: members to add to this turn.
     """
 
     def edit(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def raw_history(
 
 
 def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that gives calls of Chat Completions these members, and no other signature."""
+    """Returns an edit that gives tool calls of Chat Completions these members, and no other signature."""
 
     def signed(message: dict[str, Any]) -> dict[str, Any]:
         calls = [
@@ -62,7 +62,7 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _own_turn(answers: Answers) -> ProbeRequest | None:
-    """Returns the second request of a tool loop, with the turn that the model has made."""
+    """Returns the second request of a tool loop, with the model's own turn."""
     seen = answers.get("call")
     call = call_to(seen.reply, "get_weather") if seen and seen.fine else None
     if seen is None or call is None:

@@ -1,4 +1,6 @@
-"""Faithfulness: whether a request reaches the model whole, and what the model writes comes back unchanged."""
+"""Probes for faithfulness: whether the model gets the whole request, and the client gets the model's output
+unchanged.
+"""
 
 from __future__ import annotations
 

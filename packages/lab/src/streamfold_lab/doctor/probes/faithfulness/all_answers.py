@@ -1,4 +1,4 @@
-"""All answers of an examination together: names, counts, markup, and what belongs to another request."""
+"""Probes that compare all responses of a test run: names, token counts, markup, and data of other requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _numbers_of(found: Iterable[ProbeResponse]) -> tuple[int, ...]:
 
 @ALL_ANSWERS.probe_many("own_answers", "Is every answer one to its own request?", both_modes=True)
 def _own_answers(answers: Answers) -> Conclusion:
-    """A code is in the prompt of one request: an answer that has one of an earlier request was not made for its own."""
+    """A response with a code from an earlier request belongs to that request, because each code is in one prompt."""
     told: set[str] = set()
     found: list[tuple[ProbeResponse, str]] = []
     for seen in answers.values():
@@ -66,7 +66,7 @@ def _requested_model(seen: ProbeResponse) -> str:
 
 
 def _declared(seen: ProbeResponse) -> dict[str, Mapping[str, Any]]:
-    """Returns the tools that a request declared, in the words of any API, and their schemas."""
+    """Returns the tools in a request, in the format of any API, and their schemas."""
     tools: dict[str, Mapping[str, Any]] = {}
     for tool in seen.sent.get("tools", ()):
         for each in (tool, tool.get("function") or {}, *(tool.get("functionDeclarations") or ())):
@@ -182,7 +182,7 @@ def _totals(answers: Answers) -> Conclusion:
 
 
 def _wrong_count(seen: ProbeResponse) -> str:
-    """Returns what is wrong with the counts of an answer; an empty text: nothing."""
+    """Returns a problem with the token counts of a response; empty if there is none."""
     usage = seen.reply.usage
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return ""
@@ -202,7 +202,7 @@ def _wrong_count(seen: ProbeResponse) -> str:
 
 
 def _members(seen: ProbeResponse) -> dict[str, Any]:
-    """Returns the members of a request, those of Gemini's settings among them."""
+    """Returns the members of a request, including those of Gemini's settings."""
     settings = seen.sent.get("generationConfig")
     rest = {name: value for name, value in seen.sent.items() if name != "generationConfig"}
     return {**rest, **(settings if isinstance(settings, Mapping) else {})}

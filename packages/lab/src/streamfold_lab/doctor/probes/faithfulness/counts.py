@@ -1,4 +1,4 @@
-"""Token counts: whether they fit what was sent and written, and whether a cache that is claimed is one."""
+"""Probes for token counts: whether they match the input and output, and whether cached tokens are plausible."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _cut_copy(rng: Random) -> ProbeRequest:
 
 
 def _ruler(seen: ProbeResponse | None) -> float | None:
-    """Returns the tokens for a character of the known kind of text: a text that the limit has cut has that many tokens.
+    """Returns the tokens per character of a known text, measured with a text that the token limit has cut.
 
-    Reasoning that is neither shown nor counted makes it larger than it is.
+    Hidden reasoning makes the result too high.
     """
     if seen is None or not seen.fine or seen.reply.finish_reason != "length":
         return None
@@ -108,7 +108,7 @@ def _counts(answers: Answers) -> Conclusion:
 
 
 def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
-    """Returns what is wrong with the counts of a text that was written; None: nothing. `rate`: tokens a character."""
+    """Returns a problem with the token counts of a text; None if there is none. `rate`: tokens per character."""
     seen = answers.get("copy")
     usage = seen.reply.usage if seen else None
     if seen is None or not usage or not usage.output_tokens or prompt_of(seen).partition(": ")[2] not in seen.text:
@@ -138,7 +138,7 @@ def _again(answers: Answers) -> ProbeRequest | None:
 
 
 def _other_beginning(answers: Answers) -> ProbeRequest | None:
-    """Returns the prompt with other words at its beginning, if it was counted as cached: no prefix is the same."""
+    """Returns the prompt with another beginning if it was counted as cached, so that no prefix is the same."""
     again = answers.get("again")
     if again is None or not again.fine or not again.reply.usage or not again.reply.usage.cached_tokens:
         return None

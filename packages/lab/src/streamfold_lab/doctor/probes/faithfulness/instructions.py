@@ -1,4 +1,4 @@
-"""Instructions: whether each message of the system and of the developer arrives."""
+"""Probes for instructions: whether each system and developer message reaches the model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _two_systems(rng: Random) -> ProbeRequest:
     first, last = codes(rng, 2)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
-        """Writes two messages on Chat Completions, where the profile may have joined them."""
+        """Writes two messages on Chat Completions, even if the profile joins them."""
         if "messages" not in body or "system" in body:
             return body
         rest = [message for message in body["messages"] if message["role"] == "user"]

@@ -1,4 +1,4 @@
-"""The input that the model gets: whether texts, turns, results and tools arrive, and whether they arrive whole."""
+"""Probes for the model's input: whether texts, turns, results and tools reach the model completely."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PLACES = ("first", "second", "third", "fourth", "last")
 
 
 def _coded_text(rng: Random, characters: int) -> str:
-    """Returns a text with a code at its beginning, at its end, and at three places between."""
+    """Returns a text with a code at its beginning, at its end, and at three positions in between."""
     told = [f"The {name} code is {value}." for name, value in zip(_PLACES, codes(rng, len(_PLACES)), strict=True)]
     parts = [filler(rng, characters // (len(told) - 1)) for _ in told[1:]]
     return " ".join([told[0], *(text for pair in zip(parts, told[1:], strict=True) for text in pair)])
@@ -66,17 +66,17 @@ def _needle(characters: int) -> ProbeRequest:
 
 
 def _lost(seen: ProbeResponse) -> list[str]:
-    """Returns the names of the codes of a text that an answer doesn't have."""
+    """Returns the names of the codes that are missing in a reply."""
     return [name for name, value in told_codes(prompts_of(seen)[0]).items() if value not in seen.text]
 
 
 def _read_whole(so_far: Answers) -> bool:
-    """Returns whether all texts so far were read whole, so that a longer one can show something."""
+    """Returns whether all shorter texts were read completely, so that a longer text is worth a request."""
     return all(seen.fine and not _lost(seen) for seen in so_far.values())
 
 
 def _alone(answers: Answers) -> ProbeRequest | None:
-    """Returns the question for one of the codes that were not found: a list of several may be too much for a model."""
+    """Returns a question for a single missing code, because several codes may be too difficult for a model."""
     seen = next((seen for seen in answers.values() if seen.fine and _lost(seen)), None)
     if seen is None:
         return None
@@ -113,7 +113,7 @@ def _needles(answers: Answers) -> Conclusion:
 
 
 def _judge_lost(seen: ProbeResponse, lost: list[str], alone: ProbeResponse | None, *, shorter: bool) -> Conclusion:
-    """Judges codes that were not found. `shorter`: those of a shorter text were."""
+    """Judges missing codes. `shorter`: the missing codes of a shorter text."""
     told, usage = prompts_of(seen)[0], seen.reply.usage
     counted = usage.input_tokens if usage else None
     size = f"{text_tokens(told):,} tokens by estimate, {counted:,} counted" if counted else f"{len(told):,} characters"
@@ -187,7 +187,7 @@ READING.probe(
 
 
 def _part(body: dict[str, Any], text: str) -> dict[str, str]:
-    """Returns a part of a message in the words of an API."""
+    """Returns a part of a message in the format of an API."""
     if "contents" in body:
         return {"text": text}
     return {"type": "input_text" if "input" in body else "text", "text": text}
@@ -198,7 +198,7 @@ def _parts(rng: Random) -> ProbeRequest:
     texts = [f"The first code is {first}.\n", f"The second code is {second}.\n", f"The last code is {last}.\n"]
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
-        """Writes the parts apart from each other: an adapter may join texts that follow each other."""
+        """Writes separate parts, because an adapter may join consecutive texts."""
         member = next(name for name in ("messages", "input", "contents") if name in body)
         content = "parts" if member == "contents" else "content"
         told, *rest = body[member]
@@ -227,7 +227,9 @@ def _stored(rng: Random) -> ProbeRequest:
 
 
 def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns the maker of the next request of a conversation that the server stores, or the same with all of it."""
+    """Returns a function that creates the next request of a stored conversation, or the same request with the whole
+    conversation.
+    """
 
     def follow(answers: Answers) -> ProbeRequest | None:
         seen = answers.get("stored")
@@ -274,7 +276,7 @@ _READ_FILE = Tool("read_file", "Reads a file.", {"type": "object", "properties":
 
 
 def _results(name: str, make: Callable[[Random], list[str]], special: str) -> ProbeRequest:
-    """Returns a request whose last messages are the results of calls, with two codes in them."""
+    """Returns a request whose last messages are tool results with two codes."""
 
     def fresh(rng: Random) -> ProbeRequest:
         number, results = rng.randrange(10**4), make(rng)
@@ -294,7 +296,7 @@ def _results(name: str, make: Callable[[Random], list[str]], special: str) -> Pr
 
 
 def _told_by_user(answers: Answers) -> ProbeRequest | None:
-    """Returns the same codes in a message of the user, if none of them was read in a result."""
+    """Returns the same codes in a user message, if no code was found in a result."""
     seen = next(iter(answers.values()), None)
     told = told_codes(sent_text(seen)) if seen and seen.fine else {}
     if seen is None or not told or any(value in seen.text for value in told.values()):

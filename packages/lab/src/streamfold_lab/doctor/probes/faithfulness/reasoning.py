@@ -1,4 +1,6 @@
-"""Reasoning: whether the model sees its own after a tool's result, and whether efforts have an effect."""
+"""Probes for reasoning: whether the model sees its own reasoning after a tool result, and whether efforts have an
+effect.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _HIDDEN = "4827"  # told in the control, where the reasoning isn't shown
 
 
 def _reasoning_size(reply: Reply) -> int:
-    """Returns the size of reasoning: its tokens if they are counted, else about as many as its text has."""
+    """Returns the number of reasoning tokens, as counted by the server or estimated from the text."""
     counted = reply.usage.reasoning_tokens if reply.usage else None
     return counted or text_tokens(reply.reasoning or "")
 
@@ -44,7 +46,7 @@ def _reasoned(reply: Reply) -> bool:
 
 
 def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that sends the reasoning back unchanged on Chat Completions, where the profile doesn't."""
+    """Returns an edit that sends the reasoning back unchanged on Chat Completions, even if the profile doesn't."""
     name = reasoning_member(seen)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +62,9 @@ def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]
 
 
 def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns what makes the request with the tool's result. `told`: the number stands in the text of the turn too."""
+    """Returns a function that creates the request with the tool result. `told`: the turn's text contains the number
+    too.
+    """
 
     def follow(answers: Answers) -> ProbeRequest | None:
         seen = answers.get("think")
@@ -118,7 +122,7 @@ _PUZZLE = "How many prime numbers are there between 10 and 60? Answer with the n
 
 
 def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:
-    """Writes Gemini's budget of 0: it has no level for "none", so that the lowest one is sent instead."""
+    """Writes Gemini's thinking budget of 0, because Gemini has no level for "none"."""
     settings = body.get("generationConfig")
     if settings is None:
         return body

@@ -1,4 +1,4 @@
-"""Texts that the model repeats: whether they come back as requested."""
+"""Probes for texts that the model repeats: whether they arrive as requested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _lines(rng: Random) -> ProbeRequest:
 
 
 def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusion]:
-    """Returns the judge of a text that stands behind a separator in its prompt."""
+    """Returns the judge for a text after a separator in its prompt."""
 
     def judge(seen: ProbeResponse) -> Conclusion:
         wanted = prompt_of(seen).partition(separator)[2]
