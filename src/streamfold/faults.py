@@ -219,7 +219,7 @@ class _Placed(Fault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.after_bytes is not None and self.after_events is not None:
-            raise ConfigError(f"{type(self).__name__}: give after_bytes= or after_events=, not both")
+            raise ConfigError(f"{type(self).__name__}: after_bytes and after_events can't be combined")
 
     def _insert(self, *steps: BodyStep) -> list[Filter]:
         return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events)]
@@ -457,13 +457,13 @@ def read_fault(text: str) -> Fault:
         if isinstance(call, ast.Name):  # without arguments, the brackets may be left out
             call = ast.Call(call, [], [])
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("it is not written as a call")
+            raise ValueError("the syntax is not that of a call")
         arguments = [ast.literal_eval(each) for each in call.args]
         options = {each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
         if len(options) < len(call.keywords):
             raise ValueError("options have names")
     except (ValueError, SyntaxError, RecursionError) as exc:
-        raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
+        raise ConfigError(f"a fault must look like status(429, times=2), not {text!r}") from exc
     name = call.func.id
     if name not in FAULTS:
         raise ConfigError(f"unknown fault {name!r}{allowed_values_hint(name, FAULTS)}")

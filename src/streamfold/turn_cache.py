@@ -343,7 +343,7 @@ class TurnCache:
         warnings = [failure] if failure else []
         if lost:
             given = "; ".join(f"messages[{at}]: {', '.join(missing)}" for at, missing in lost.items())
-            detail = f"given back from the turn cache, as the conversation came without it: {given}"
+            detail = f"restored from the turn cache: {given}"
             warnings.append(ReplyWarning("turn_restored", detail))
         return RestoredHistory(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
 
@@ -469,10 +469,8 @@ async def _within(work: Coroutine[Any, Any, object], done: str) -> ReplyWarning 
             raise TimeoutError from None
     except Exception as error:  # the answer doesn't depend on the store
         known = isinstance(error, StoreError | TimeoutError)
-        _logger.warning(
-            "the cache of earlier turns could not be %s: %s", done, error, exc_info=None if known else error
-        )
-        detail = f"the cache of earlier turns could not be {done}: {type(error).__name__}"
+        _logger.warning("the turn cache could not be %s: %s", done, error, exc_info=None if known else error)
+        detail = f"the turn cache could not be {done}: {type(error).__name__}"
         return ReplyWarning("turn_cache_failed", detail)
     return None
 

@@ -54,7 +54,7 @@ def test_a_cut_stream_is_no_answer() -> None:
     """The body ends inside a message."""
     decoder = StreamDecoder(BEDROCK)
     decoder.feed(b"".join(map(chunk, EVENTS[:3])) + chunk(EVENTS[4])[:30])
-    with pytest.raises(Exception, match="before the answer was finished"):
+    with pytest.raises(Exception, match="before the response was complete"):
         decoder.close()
 
 

@@ -307,7 +307,7 @@ def test_j8_another_tool_than_the_named_one(api: str) -> None:
     reply = read(body(api, "", OSLO), choice=NamedTool("get_time"), adapter=api)
     assert facts(reply) == ("", [("get_weather", {"city": "Oslo"})], "tool_calls")
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
-        ("tool_choice_unmet", "the request demanded a call of get_time, and none came")
+        ("tool_choice_unmet", "the request required a call of get_time, but the response has none")
     ]
 
 

@@ -386,7 +386,7 @@ def test_a_part_that_only_the_end_has():
         TextDelta("Two", second),
         Warn(
             "text_mismatch",
-            "the pieces of a text and its whole differ: at character 0, 'Two' was shown and 'OneTwo' is said",
+            "the deltas of a text and the complete text differ: at character 0, 'Two' was shown and 'OneTwo' is said",
         ),
         TextDelta("One", first),
     ]
@@ -398,7 +398,7 @@ def test_an_end_that_comes_late():
     shown = feed(TextDelta("Hel", first), TextDelta("Bye", second), TextDelta("Hello", first, True))
     assert shown == [
         TextDelta("Hel", first),
-        Warn("text_mismatch", "the end of a text came only with its whole"),
+        Warn("text_mismatch", "the end of a text was missing in the deltas and arrived only with the complete text"),
         TextDelta("lo", first),
     ]
     assert feed(TextDelta("Hel", first), TextDelta("Hello", first, True))[-1] == TextDelta("lo", first)

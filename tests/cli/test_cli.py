@@ -84,7 +84,7 @@ def test_replay_of_a_broken_recording_fails() -> None:
     """A recording that was cut off is an error on standard error and in the exit code."""
     done = run("replay", "fixtures/aimock/truncate_tool.sse")
     assert done.returncode == 1
-    assert "broke off before the answer was finished" in done.stderr
+    assert "broke off before the response was complete" in done.stderr
     assert "save_note" not in done.stdout
 
 

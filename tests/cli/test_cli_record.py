@@ -154,11 +154,11 @@ def test_faults_as_text(written: str, fault: Fault) -> None:
 @each_row(
     ("written", "says"),
     [
-        ("", "a fault is written as in Python"),
-        ("reset(", "a fault is written as in Python"),
-        ("reset(after_events=len('x'))", "a fault is written as in Python"),
-        ("__import__('os').getcwd()", "a fault is written as in Python"),
-        ("1 + 1", "a fault is written as in Python"),
+        ("", "a fault must look like"),
+        ("reset(", "a fault must look like"),
+        ("reset(after_events=len('x'))", "a fault must look like"),
+        ("__import__('os').getcwd()", "a fault must look like"),
+        ("1 + 1", "a fault must look like"),
         ("Fault()", "unknown fault 'Fault'"),
         ("print('x')", "unknown fault 'print'. Allowed: corrupt, cut_after"),
         ("reset(after=1)", "unknown option 'after'"),
@@ -168,7 +168,7 @@ def test_faults_as_text(written: str, fault: Fault) -> None:
         ("garbage(5)", "garbage: data: must be a string"),
         ("keepalive(comment=5)", "keepalive: comment: must be a string"),
         ("drop('x')", "drop: events are whole numbers from 1, not 'x'"),
-        ("reset(**{'times': 1})", "a fault is written as in Python"),
+        ("reset(**{'times': 1})", "a fault must look like"),
     ],
 )
 def test_what_is_no_fault(written: str, says: str) -> None:

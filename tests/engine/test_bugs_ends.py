@@ -52,7 +52,7 @@ def test_c1_clean_end_in_the_middle_of_the_text():
     for pieces in (None, bytewise(text("Hel"))):
         error = fold_error(text("Hel"), pieces)
         assert type(error) is IncompleteStreamError
-        assert "ended before the answer was finished" in error.message
+        assert "ended before the response was complete" in error.message
         assert error.retryable
         assert error.partial == Reply(text="Hel", id="c1", model="m")
 
@@ -62,7 +62,7 @@ def test_c1_broken_connection_in_the_middle_of_the_text():
     decoder = StreamDecoder("chat")
     chunks = decoder.feed(text("Hel"))
     assert [made.delta for made in chunks] == ["Hel"]
-    with pytest.raises(IncompleteStreamError, match="connection reset before the answer was finished") as caught:
+    with pytest.raises(IncompleteStreamError, match="connection reset before the response was complete") as caught:
         decoder.close(interrupted="connection reset")
     assert caught.value.partial == Reply(text="Hel", id="c1", model="m")
     with pytest.raises(StreamfoldError):
@@ -342,9 +342,9 @@ def test_b8_c14_words_that_drop_calls(word: str, reason: str):
     reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
     assert (reply.text, reply.tool_calls) == ("Hi", [])
     assert (reply.finish_reason, reply.raw_finish_reason) == (reason, word)
-    why = "cut off" if reason == "length" else "filtered"
+    why = "truncated" if reason == "length" else "filtered"
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
-        ("calls_dropped", f"the answer was {why}: f")
+        ("calls_dropped", f"the response was {why}: f")
     ]
 
 

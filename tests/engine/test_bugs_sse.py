@@ -294,7 +294,7 @@ def test_d23_malformed_event(data: str) -> None:
     """An event that can't be read is a ProtocolError that shows it, with the partial answer and never a bare one."""
     error = assert_any_cut_error(text("Hel") + f"data: {data}\n\n".encode() + text("lo") + fin("stop") + DONE)
     assert type(error) is ProtocolError
-    assert error.message.startswith("an event can't be read (")
+    assert error.message.startswith("invalid SSE event (")
     assert error.message.endswith(f"): {data!r}")
     assert error.body == data
     assert error.transcript[-1] == data

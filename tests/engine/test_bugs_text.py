@@ -281,7 +281,7 @@ def test_g11_markup_that_leaks(name: str) -> None:
         reply = assert_any_cut(pieces(*cut), tools=SEARCH)
         assert (reply.text, reply.tool_calls, reply.finish_reason) == (said, [], "stop")
         assert [(warning.code, warning.detail) for warning in reply.warnings] == [
-            ("leaked_markup", f"the text has tool calls in it that the dialect {name!r} would read")
+            ("leaked_markup", f"the text contains tool calls that the dialect {name!r} would read")
         ]
 
 
@@ -291,7 +291,7 @@ def test_g11_markup_that_no_dialect_reads(name: str) -> None:
     reply = assert_any_cut(pieces("Sure. ", UNREAD[name]), tools=SEARCH)
     assert (reply.text, reply.tool_calls) == (f"Sure. {UNREAD[name]}", [])
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
-        ("leaked_markup", f"the text has tool calls in it, as {name} writes them, which no dialect reads")
+        ("leaked_markup", f"the text contains tool calls in the format of {name} writes them, which no dialect reads")
     ]
 
 
@@ -300,7 +300,7 @@ def test_g11_reasoning_that_leaks() -> None:
     reply = assert_any_cut(pieces("<think>hm</think>", "ok"))
     assert (reply.text, reply.reasoning) == ("<think>hm</think>ok", "")
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
-        ("leaked_markup", "the text has reasoning in it that the dialect 'think' would read")
+        ("leaked_markup", "the text contains reasoning that the dialect 'think' would read")
     ]
 
 

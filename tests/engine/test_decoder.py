@@ -82,10 +82,10 @@ def test_close_twice() -> None:
 def test_reply_before_the_end() -> None:
     """Asking for the reply too early is a clear error of ours, before the first byte and in mid-stream."""
     decoder = StreamDecoder("chat")
-    with pytest.raises(StreamfoldError, match="there is no reply yet"):
+    with pytest.raises(StreamfoldError, match="the reply isn't available"):
         _ = decoder.reply
     decoder.feed(text("a") + fin("stop"))
-    with pytest.raises(StreamfoldError, match="there is no reply yet"):
+    with pytest.raises(StreamfoldError, match="the reply isn't available"):
         _ = decoder.reply
     decoder.close()
     assert decoder.reply.text == "a"
@@ -95,11 +95,11 @@ def test_reply_after_an_error() -> None:
     """After an error there is no reply; what had come is on the error."""
     decoder = StreamDecoder("chat")
     decoder.feed(text("a") + BOOM)
-    with pytest.raises(StreamfoldError, match="there is no reply yet"):
+    with pytest.raises(StreamfoldError, match="the reply isn't available"):
         _ = decoder.reply
     with pytest.raises(UpstreamError):
         decoder.close()
-    with pytest.raises(StreamfoldError, match="there is no reply yet"):
+    with pytest.raises(StreamfoldError, match="the reply isn't available"):
         _ = decoder.reply
 
 
@@ -255,7 +255,7 @@ def test_partial_answer() -> None:
 
 def test_interrupted_before_the_first_event() -> None:
     """A connection that broke before the first event is an incomplete stream and not an empty answer."""
-    with pytest.raises(IncompleteStreamError, match="the connection broke before the answer was finished"):
+    with pytest.raises(IncompleteStreamError, match="the connection broke before the response was complete"):
         StreamDecoder("chat").close(interrupted="the connection broke")
 
 
@@ -263,7 +263,7 @@ def test_interrupted_in_the_middle_of_a_json_body() -> None:
     """A JSON body that was cut by a broken connection is an incomplete stream that says so."""
     decoder = StreamDecoder("chat")
     decoder.feed(b'{"choices": [{"mess')
-    with pytest.raises(IncompleteStreamError, match="the connection broke in the middle of a JSON answer"):
+    with pytest.raises(IncompleteStreamError, match="the connection broke in the middle of a JSON response"):
         decoder.close(interrupted="the connection broke")
 
 
@@ -272,7 +272,7 @@ def test_half_an_event_at_the_end(half: bytes) -> None:
     """Half an event is an incomplete stream, with what came before it."""
     error = assert_any_cut_error(text("a") + half)
     assert type(error) is IncompleteStreamError
-    assert error.message == "the stream ended before the answer was finished"
+    assert error.message == "the stream ended before the response was complete"
     assert error.retryable
     assert error.partial is not None
     assert error.partial.text == "a"
@@ -340,7 +340,7 @@ def test_every_truncation_of_a_whole_completion() -> None:
     body = '{"x":[-1.5e3,true,false,null],"choices":[{"message":{"content":"h\\u00e9 中"},"finish_reason":"stop"}]}'
     whole = body.encode()
     for length in range(1, len(whole)):
-        with pytest.raises(IncompleteStreamError, match="the body ended in the middle of a JSON answer"):
+        with pytest.raises(IncompleteStreamError, match="the body ended in the middle of a JSON response"):
             fold(whole[:length])
     assert assert_any_cut(whole).text == "hé 中"
 
@@ -374,7 +374,7 @@ def test_json_that_cannot_be_read(body: bytes, shown: str) -> None:
     """What begins like JSON and is none is a ProtocolError that shows it, and no retry will help."""
     error = assert_any_cut_error(body)
     assert type(error) is ProtocolError
-    assert error.message == f"the answer is JSON that can't be read: {shown!r}"
+    assert error.message == f"the answer is invalid JSON: {shown!r}"
     assert not error.retryable
 
 
@@ -444,7 +444,7 @@ def test_c13_nothing_at_all(body: bytes) -> None:
     """A body without any event is an empty answer, and a retry may help."""
     error = assert_any_cut_error(body)
     assert type(error) is EmptyResponseError
-    assert error.message == "the answer is empty: no event came before its end"
+    assert error.message == "the response is empty: it ended without any SSE event"
     assert error.retryable
     assert error.transcript == ()
 
@@ -454,7 +454,7 @@ def test_c13_nothing_but_the_terminator(body: bytes) -> None:
     """A terminator and nothing else is an empty answer."""
     error = assert_any_cut_error(body)
     assert type(error) is EmptyResponseError
-    assert error.message == "the answer is empty: the server said it was done and sent nothing"
+    assert error.message == "the response is empty: the server ended it and sent nothing"
     assert error.retryable
 
 

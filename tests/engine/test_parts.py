@@ -31,7 +31,7 @@ def test_the_missing_end_of_a_text_is_shown():
     shown = feed(TextDelta("Hel", A), TextDelta("Hello", A, whole=True), TextDelta("Hello", whole=True))
     assert shown == [
         TextDelta("Hel", A),
-        Warn("text_mismatch", "the end of a text came only with its whole"),
+        Warn("text_mismatch", "the end of a text was missing in the deltas and arrived only with the complete text"),
         TextDelta("lo", A),
     ]
 

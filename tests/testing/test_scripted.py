@@ -422,8 +422,8 @@ FAILURES: list[tuple[Any, type[APIError], str]] = [
     (fail(APIStatusError("teapot", status_code=418)), BadRequestError, "teapot (HTTP 418)"),
     (fail("overloaded"), UpstreamError, "overloaded"),
     (fail(UpstreamError("overloaded", type="overloaded_error")), UpstreamError, "overloaded"),
-    (fail(IncompleteStreamError), IncompleteStreamError, "the stream ended before the answer was finished"),
-    (fail(EmptyResponseError), EmptyResponseError, "the answer is empty: no event came before its end"),
+    (fail(IncompleteStreamError), IncompleteStreamError, "the stream ended before the response was complete"),
+    (fail(EmptyResponseError), EmptyResponseError, "the response is empty: it ended without any SSE event"),
     (fail(APIConnectionError, "no route"), APIConnectionError, "no connection: no route"),
     (fail(APITimeoutError), APITimeoutError, "no connection within 10 seconds (timeouts.connect)"),
 ]  # fmt: skip

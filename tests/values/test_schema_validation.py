@@ -253,5 +253,5 @@ def test_a_call_with_arguments_as_text() -> None:
     assert (made.arguments, made.raw_arguments) == ({"place": OSLO, "note": TEXT}, raw)
     assert json.loads(made.arguments_json) == made.arguments
     assert [(each.code, each.detail) for each in decoder.reply.warnings] == [
-        ("arguments_unwrapped", "find: JSON text was read as its value: place")
+        ("arguments_unwrapped", "find: a string with JSON was converted to its value: place")
     ]

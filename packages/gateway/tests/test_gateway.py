@@ -124,7 +124,7 @@ async def test_what_was_mended_is_said(api: str, caplog: pytest.LogCaptureFixtur
         "streamfold warning missing_id",
         "streamfold warning repaired_arguments",
     ]
-    assert whole.headers["x-streamfold-warnings"].startswith("missing_id: f came without an id; repaired_arguments: ")
+    assert whole.headers["x-streamfold-warnings"].startswith("missing_id: f had no id; repaired_arguments: ")
     assert "main: warnings: missing_id, repaired_arguments" in caplog.text
     assert "came without" not in caplog.text
     for answer in (streamed, whole):
@@ -215,7 +215,7 @@ def test_providers_from_anywhere(tmp_path: Path) -> None:
 @each_row(
     ("arguments", "message"),
     [
-        ({}, "no provider to serve: write one into"),
+        ({}, "no provider to serve: add one to"),
         ({"providers": {}}, "no provider to serve: the mapping is empty"),
         ({"providers": {"a": 5}}, "gateway() takes a model, not int"),
         ({"providers": {"a": "kimmi"}}, "unknown provider 'kimmi'"),
@@ -223,8 +223,8 @@ def test_providers_from_anywhere(tmp_path: Path) -> None:
             {"providers": {"a": "kimi"}, "aliases": {"x": "b"}},
             "aliases: 'x' stands for 'b', which is not",
         ),
-        ({"providers": {"a": "kimi"}, "keys": "secret"}, "keys must be a list of strings"),
-        ({"providers": {"a": "kimi"}, "keys": [" "]}, "keys must be a list of strings that are not empty"),
+        ({"providers": {"a": "kimi"}, "keys": "secret"}, "keys must be a list of non-empty strings"),
+        ({"providers": {"a": "kimi"}, "keys": [" "]}, "keys must be a list of non-empty strings"),
     ],
 )
 def test_nothing_to_serve(arguments: dict[str, Any], message: str) -> None:
@@ -307,10 +307,10 @@ async def test_the_key_of_the_gateway_is_not_the_clients(api: str, status: int) 
     [
         (event({"error": {"message": "overloaded", "code": 503}}), 503, "overloaded"),
         (event({"error": {"message": "odd"}}), 502, "odd"),
-        (b"", 502, "the answer is empty"),
+        (b"", 502, "the response is empty"),
         (b"<html>login</html>" + b" " * 600, 502, "the answer is a web page"),
-        (text("")[:-20], 502, "the stream ended before the answer was finished"),
-        (call(entry(0, "a", "f", "{}")), 502, "the stream ended before the answer was finished"),
+        (text("")[:-20], 502, "the stream ended before the response was complete"),
+        (call(entry(0, "a", "f", "{}")), 502, "the stream ended before the response was complete"),
     ],
 )
 async def test_a_failure_before_anything_was_said(api: str, body: bytes, expected: int, message: str) -> None:
@@ -326,10 +326,10 @@ async def test_a_failure_before_anything_was_said(api: str, body: bytes, expecte
 @each_row(
     ("tail", "broken", "message"),
     [
-        (b"", False, "the stream ended before the answer was finished"),
-        (b"", True, "before the answer was finished"),
+        (b"", False, "the stream ended before the response was complete"),
+        (b"", True, "before the response was complete"),
         (event({"error": {"message": "overloaded", "type": "server_error"}}), False, "overloaded"),
-        (b"data: {oops}\n\n", False, "an event can't be read"),
+        (b"data: {oops}\n\n", False, "invalid SSE event"),
     ],
 )
 async def test_a_failure_after_the_first_byte(api: str, tail: bytes, broken: bool, message: str) -> None:

@@ -130,7 +130,7 @@ async def test_a_connection_that_breaks(api: str) -> None:
         answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=True))
     last = payloads(answer.content)[-1]
     error = last["error"] if api == "chat" else last["response"]["error"]
-    assert "before the answer was finished" in error["message"]
+    assert "before the response was complete" in error["message"]
     assert b'"name":"f"' not in answer.content
 
 

@@ -85,8 +85,8 @@ async def test_references_are_counted_before_they_are_written_out() -> None:
     ):
         first = (await client.post(RESPONSES, json={"model": "main", "input": "Hi"})).json()
         reference = {"type": "item_reference", "id": first["output"][0]["id"]}
-        of_the_body = "what the lists and objects of the request body become"
-        for count, status, why in ((3, 200, ""), (4, 413, "with what it refers to"), (2000, 413, of_the_body)):
+        of_the_body = "the parsed request body"
+        for count, status, why in ((3, 200, ""), (4, 413, "with its references"), (2000, 413, of_the_body)):
             answer = await client.post(RESPONSES, json={"model": "main", "input": [reference] * count})
             assert answer.status_code == status
             assert why in answer.text

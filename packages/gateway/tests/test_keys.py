@@ -290,9 +290,9 @@ async def test_mistakes_in_keys(tmp_path: Path, line: str, error: str) -> None:
     ("keys", "error"),
     [
         ("k", "must be a list"),
-        (["k", " "], "not empty"),
-        ({"alice": ""}, "'alice' must be a key"),
-        ({"alice": {"rpm": 1}}, "'alice' must be a key"),
+        (["k", " "], "non-empty"),
+        ({"alice": ""}, "'alice' must be a non-empty string"),
+        ({"alice": {"rpm": 1}}, "'alice' must be a non-empty string"),
         ({"alice": "k", "bob": "k"}, "'bob' and 'alice' are the same key"),
         ({"alice": {"key": "k", "models": ["mian"]}}, r"'mian' is not served \(did you mean 'main'\?\)"),
         ({"alice": {"key": "k", "rpmm": 1}}, "unknown key"),

@@ -173,7 +173,7 @@ async def test_a_choosing_member_is_never_passed_through() -> None:
     """It can't be listed for a key."""
     for name in ("models", "provider.api_key"):
         keys = {"alice": {"key": "a", "passthrough_members": [name]}}
-        with pytest.raises(ConfigError, match="chooses a model, an address or a key"):
+        with pytest.raises(ConfigError, match="chooses a model, an address or an API key"):
             gateway({"main": {"base_url": "http://u/v1", "model": "m"}}, keys=keys)
 
 

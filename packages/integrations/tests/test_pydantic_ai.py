@@ -141,7 +141,7 @@ async def test_a_broken_stream_runs_no_tool() -> None:
         ran.append(x)
         return "done"
 
-    with pytest.raises(ModelAPIError, match="before the answer was finished") as raised:
+    with pytest.raises(ModelAPIError, match="before the response was complete") as raised:
         await agent.run("Hello")
     assert isinstance(raised.value.__cause__, APIError)
     shown: list[str] = []

@@ -169,7 +169,7 @@ async def test_where_the_members_of_a_row_are() -> None:
         ({"prompt": ["x"]}, {"temprature": 0.5}, "unknown option 'temprature': did you mean 'temperature'"),
         ({"prompt": ["x"]}, {"n": 2}, "n must be 1"),
         ({"prompt": ["x"], "text": ["y"]}, {}, "the rows have a column 'text' already"),
-        ({"prompt": ["x"]}, {"answers": "sqlite:////tmp/none.db"}, "they are kept for rows with an id"),
+        ({"prompt": ["x"]}, {"answers": "sqlite:////tmp/none.db"}, "stored answers need rows with an id"),
         ({"prompt": ["x"], "id": ["a"]}, {"answers": "sqlite:////no/such/folder.db"}, "there is no folder"),
         ({"prompt": ["x"], "id": ["a"]}, {"answers": "valkey://127.0.0.1:1"}, "answers: the store can't be read"),
     ],
@@ -191,9 +191,9 @@ async def test_mistakes_that_end_a_job(batch: Any, settings: dict[str, Any], mes
         ({"on_refused": "never"}, "on_refused: can't be 'never'. Allowed: stop, error"),
         (
             {"answers": "sqlite:///relative.db"},
-            "answers: can't be 'sqlite:///relative.db', which other workers don't find",
+            "answers: can't be 'sqlite:///relative.db', which other workers can't reach",
         ),
-        ({"answers": "memory"}, "answers: can't be 'memory', which other workers don't find"),
+        ({"answers": "memory"}, "answers: can't be 'memory', which other workers can't reach"),
         ({"answers": "valky://127.0.0.1"}, "answers: must be memory, .* .did you mean 'valkey'"),
         ({"keep": 0}, "keep must be greater than 0, not 0"),
         ({"concurrency": 0}, "concurrency and tries must be at least 1"),
@@ -218,7 +218,7 @@ async def test_settings_that_are_wrong(settings: dict[str, Any], message: str) -
 )
 async def test_keys_do_not_travel(provider: Any, settings: dict[str, Any]) -> None:
     """Settings are kept by the engine on their way: a key in them is refused, and not quoted."""
-    with pytest.raises(ConfigError, match="would travel to the workers") as caught:
+    with pytest.raises(ConfigError, match="would be stored with the job") as caught:
         Ask(provider, **settings)
     assert "sk-secret" not in str(caught.value)
 
@@ -244,7 +244,7 @@ async def test_a_key_that_is_refused_ends_the_job() -> None:
         ask = Ask({"base_url": server.base_url, "model": "m"}, concurrency=1)
         for batch in (["key", "one", "two"], ["three"]):
             with pytest.raises(
-                AskStoppedError, match=r"the job ends, because nothing more would be answered: .*no key"
+                AskStoppedError, match=r"the job ends, because no further row can be answered: .*no key"
             ):
                 await ask({"prompt": batch})
         await ask.aclose()

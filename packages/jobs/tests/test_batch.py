@@ -122,7 +122,7 @@ async def test_a_bad_row_is_an_error_of_its_own() -> None:
     given = [*rows(1), {"id": "bad", "promt": "x"}, {"id": "worse", "messages": [{"role": "usr", "content": "x"}]}]
     async with batch(server.provider(), given) as job:
         answers = [answer async for answer in job]
-        with pytest.raises(StreamfoldError, match="answers of this job have been read"):
+        with pytest.raises(StreamfoldError, match="answers of this job have already been read"):
             aiter(job)
     assert [answer.error and answer.error["type"] for answer in answers] == [None, "ConfigError", "ConfigError"]
     assert answers[1].error is not None
@@ -136,7 +136,7 @@ async def test_a_bad_row_is_an_error_of_its_own() -> None:
 @each_row(
     ("row", "problem"),
     [
-        ({"prompt": "x", "messages": []}, "row 2: prompt and messages are both given: a row has one of them"),
+        ({"prompt": "x", "messages": []}, "row 2: prompt and messages can't be combined in a row"),
         (
             {"prompt": "x", "temperature": 1},
             'row 2: \'temperature\' is an option: write "options": {"temperature": ...}',
@@ -323,7 +323,7 @@ async def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
     """It is left alone."""
     path = tmp_path / "ledger"
     path.write_text("dear diary\n" * 100)
-    with pytest.raises(ConfigError, match="not a ledger that can be used"):
+    with pytest.raises(ConfigError, match="the ledger can't be used"):
         await finished(batch(Server().provider(), rows(1), ledger=path))
     assert path.read_text() == "dear diary\n" * 100
 
@@ -348,7 +348,7 @@ async def test_money_needs_a_price() -> None:
     for priced, models in ((False, [None]), (True, [None, "other"])):
         prices = {"models": [{"pattern": "m", "prices": {"input": 1, "output": 1}}]} if priced else {}
         given = [{"prompt": "x"} | ({"model": model} if model else {}) for model in models]
-        with pytest.raises(ConfigError, match="costs is not known; give its prices"):
+        with pytest.raises(ConfigError, match="costs is unknown; configure its `prices`"):
             await finished(batch(server.provider(**prices), given, max_cost=20))
     assert not server.asked
 
@@ -634,7 +634,7 @@ def test_tools_that_a_job_can_not_run() -> None:
         """Pays."""
         return ""
 
-    for given, problem in ((described, "'now' is only described"), (pay, "'pay' needs approval")):
+    for given, problem in ((described, "'now' has no function"), (pay, "'pay' needs approval")):
         with pytest.raises(ConfigError, match=problem):
             batch(Server().provider(), rows(1), tools=[given], run_tools=True)
 

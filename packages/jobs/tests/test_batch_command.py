@@ -210,8 +210,8 @@ async def test_functions_that_are_run(tmp_path: Path) -> None:
         (["--tools", "tools.json", "--run-tools"], "--run-tools: tools.json only describes tools"),
         (["--tools", "object.json"], "object.json: must be a list of tools, not dict"),
         (["--run-tools"], "--run-tools: name the functions with --tools"),
-        (["--ledger", "rows.jsonl"], "rows.jsonl: the rows and the ledger can't be one file"),
-        (["--output", "rows.jsonl"], "rows.jsonl: the rows and the output can't be one file"),
+        (["--ledger", "rows.jsonl"], "rows.jsonl: the rows and the ledger must be different files"),
+        (["--output", "rows.jsonl"], "rows.jsonl: the rows and the output must be different files"),
     ],
 )
 async def test_tools_and_files_that_can_not_be(tmp_path: Path, words: list[str], problem: str) -> None:

@@ -60,7 +60,7 @@ async def test_lines_in_the_order_of_the_rows(tmp_path: Path) -> None:
 
 
 async def test_shards_that_are_no_whole_job(tmp_path: Path) -> None:
-    """Those of different cuts have rows in common; a merged file must not leave rows out."""
+    """Those of different splits have rows in common; a merged file must not leave rows out."""
     prompts = [str(number) for number in range(6)]
     for name, shard in {"0of2": (0, 2), "1of2": (1, 2), "0of3": (0, 3), "1of3": (1, 3)}.items():
         await job(tmp_path / name, prompts, shard=shard)
@@ -76,10 +76,10 @@ async def test_shards_that_are_no_whole_job(tmp_path: Path) -> None:
             if path.suffix == ""
         }
         for names, problem in {
-            "0of2 0of3": "different cuts of the job, and have rows in common: 0/2, 0/3",
-            "0of3 1of3 1of2": "different cuts",
+            "0of2 0of3": "different splits of the job and share rows: 0/2, 0/3",
+            "0of3 1of3 1of2": "different splits",
             "0of2 tools": "they differ in tools",
-            "0of3 1of3": r"rows are missing: shard 2/3, 2 rows\. `streamfold batch export` writes what there is",
+            "0of3 1of3": r"missing rows: shard 2/3, 2 rows\. `streamfold batch export` writes the answers so far",
             "0of2": "shard 1/2, 3 rows",
             "0of2 begun": r"begun has \d of its 3 rows",
         }.items():
@@ -98,7 +98,7 @@ async def test_a_ledger_is_for_its_user_alone(tmp_path: Path) -> None:
     assert modes == {"ledger": 0o600, "ledger.lock": 0o600}
     for name in ("other", "third.lock"):
         (tmp_path / name).symlink_to(tmp_path / "precious")
-        with pytest.raises(ConfigError, match="it is a link; name the file that it leads to"):
+        with pytest.raises(ConfigError, match="it is a symbolic link; name the target file"):
             await job(tmp_path / name.removesuffix(".lock"), ["1"])
     assert not (tmp_path / "precious").exists()
 
@@ -117,7 +117,7 @@ async def test_shards_are_merged(tmp_path: Path) -> None:
         assert export(ledgers, tmp_path / "out.jsonl") == 20
         with pytest.raises(ConfigError, match="two of the ledgers are of the same shard"):
             export([ledgers[0], ledgers[0]], tmp_path / "again.jsonl")
-        with pytest.raises(ConfigError, match="are of different jobs: they differ in rows"):
+        with pytest.raises(ConfigError, match="belong to different jobs: they differ in rows"):
             export([ledgers[0], other], tmp_path / "again.jsonl")
     assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == prompts
     assert not (tmp_path / "again.jsonl").exists()
@@ -195,7 +195,7 @@ async def test_an_output_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
 async def test_rows_in_utf_16(tmp_path: Path) -> None:
     """They are refused as a whole, before anything is asked."""
     (tmp_path / "rows.jsonl").write_text('{"prompt": "x"}\n', "utf-16")
-    with pytest.raises(ConfigError, match="this is UTF-16"):
+    with pytest.raises(ConfigError, match="this file is UTF-16"):
         async with batch(provider(), tmp_path / "rows.jsonl"):
             pass
 

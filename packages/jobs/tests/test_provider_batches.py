@@ -257,7 +257,7 @@ async def test_batches_belong_to_the_account_that_created_them(tmp_path: Path) -
     with pytest.raises(JobPausedError):
         await answers(job(server, tmp_path, wait=False))
     calls = len(server.calls)
-    with pytest.raises(JobPausedError, match="created with another key"):
+    with pytest.raises(JobPausedError, match="created with another API key"):
         await answers(job(server, tmp_path, settings={"api_key": "other"}))
     assert len(server.calls) == calls
 
@@ -306,7 +306,7 @@ async def test_a_provider_without_batches_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rpm", "tpm", "max_cost", "run_tools"])
 async def test_what_a_batch_cannot_keep_is_refused(tmp_path: Path, name: str) -> None:
     """Limits that only live requests can keep are not silently ignored."""
-    with pytest.raises(ConfigError, match=f"{name} is not available with batches"):
+    with pytest.raises(ConfigError, match=f"{name} can't be combined with batches"):
         job(FilesServer(), tmp_path, **{name: 1})
 
 

@@ -57,7 +57,7 @@ def test_everything_at_once(server: PatientServer, tmp_path: Path) -> None:
     ]
     done = run(server.url, *options, cwd=tmp_path)
     assert done.exit_code == 0, done.output
-    assert "Under which name does it take a seed?" in done.output
+    assert "Under which name does it accept a seed?" in done.output
     assert 'quirks.seed_field = "random_seed"' in done.output
     config = read_config(tmp_path / "streamfold.toml")
     assert [problem for problem in config_problems(config) if "set DOCTOR_KEY" not in problem] == []
@@ -97,7 +97,7 @@ def test_two_versions_are_compared(server: PatientServer, tmp_path: Path) -> Non
     assert run("--compare", "old.json", "same.json", cwd=tmp_path).exit_code == 0
     done = run("--compare", "old.json", "new.json", cwd=tmp_path)
     assert done.exit_code == 1
-    assert "Does a tool call arrive as a call?" in done.output
+    assert "Does a tool call arrive as structured data?" in done.output
     assert run("--compare", "old.json", "nothing.json", cwd=tmp_path).exit_code == 2
 
 
@@ -143,10 +143,10 @@ def test_a_table_that_is_there_is_updated(server: PatientServer, tmp_path: Path)
 
 @pytest.mark.slow
 def test_conformance(server: PatientServer, tmp_path: Path) -> None:
-    """0: all rules are kept; 3: one is broken, and the answer that breaks it is named."""
+    """0: all rules are followed; 3: one is broken, and the answer that breaks it is named."""
     done = run(server.url, cwd=tmp_path, command="conformance")
     assert done.exit_code == 0, done.output
-    assert "20 of 20 rules are kept" in done.output
+    assert "20 of 20 rules are followed" in done.output
     server.patient = Patient(ends_early=True)
     done = run(server.url, cwd=tmp_path, command="conformance")
     assert done.exit_code == 3

@@ -60,7 +60,7 @@ def test_inspect_a_stream_that_broke_off():
     """An error is explained like anything else: the command did what it was asked for."""
     done = run("inspect", "fixtures/aimock/truncate_tool.sse")
     assert done.returncode == 0, done.stderr
-    assert "IncompleteStreamError: the connection broke off before the answer was finished" in done.stdout
+    assert "IncompleteStreamError: the connection broke off before the response was complete" in done.stdout
     assert "not called" in done.stdout
 
 

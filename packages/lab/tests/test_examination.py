@@ -69,11 +69,11 @@ def test_repetitions_state_what_they_prove() -> None:
     patient = Patient()
     (finding,) = examine(patient, probes=[PROBE], repeats=60)[0].findings
     assert (finding.verdict, finding.tally) == ("ok", "0 of 60")
-    assert finding.saw.endswith("with 95% confidence, fewer than 4.9% of all requests are answered otherwise")
+    assert finding.saw.endswith("with 95% confidence, fewer than 4.9% of all requests have another result")
     assert len({body["messages"][-1]["content"] for body in patient.requests}) == 60
     (finding,) = examine(Forgetful(), probes=[PROBE], repeats=60)[0].findings
     assert (finding.verdict, finding.tally) == ("unfaithful", "6 of 60")
-    assert finding.saw.endswith("with 95% confidence, 3.8% to 20.5% of all requests are answered so")
+    assert finding.saw.endswith("with 95% confidence, 3.8% to 20.5% of all requests have this result")
 
 
 @pytest.mark.parametrize(

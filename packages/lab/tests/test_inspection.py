@@ -160,7 +160,7 @@ def test_damaged_streams_are_explained_too(name: str):
             [
                 "no call is open: opens call 0 (f)",
                 "index 0 is that of call 0 (f), but id 'b' is not its: opens call 1 (g)",
-                "unknown index 1, no name: arguments of call 1 (g), whose turn it is, and which has none yet",
+                "unknown index 1, no name: arguments of call 1 (g) as the next tool call without arguments",
             ],
         ),
         (
@@ -172,7 +172,7 @@ def test_damaged_streams_are_explained_too(name: str):
                 "index 1 is new: opens call 3 (h)",
             ],
         ),
-        ([entry(0, "a", "f"), entry(0)], ["no call is open: opens call 0 (f)", "an empty entry: says nothing"]),
+        ([entry(0, "a", "f"), entry(0)], ["no call is open: opens call 0 (f)", "an empty entry"]),
     ],
 )
 def test_why_a_fragment_went_where_it_went(entries: list[Any], expected: list[str]):
@@ -203,8 +203,8 @@ def test_why_on_the_responses_api():
     assert why(body, adapter="responses") == [
         "no call is open: opens call 0 (f)",
         "item 'fc_1' is known: continues call 0 (f)",
-        "the server's list of calls: item 'fc_1' is that of call 0 (f)",
-        "the server's list of calls: it was not streamed: opens call 1 (late)",
+        "the server's final list of tool calls: item 'fc_1' is that of call 0 (f)",
+        "the server's final list of tool calls: it was not streamed: opens call 1 (late)",
     ]
 
 
@@ -273,7 +273,7 @@ def kinds(body: bytes, **options: Any) -> list[tuple[int | None, str, str | None
 
 def test_what_is_no_event():
     """Comments, half an event, what comes after the end, whole bodies, and the end itself."""
-    ended = "the stream ended before the answer was finished"
+    ended = "the stream ended before the response was complete"
     assert kinds(b": hello\n\n" + text("a") + DONE + b"data: late\n\n") == [
         (None, "comment", None),
         (1, "event", None),
@@ -285,7 +285,7 @@ def test_what_is_no_event():
     assert kinds(text("a") + fin("stop")) == [(1, "event", None), (2, "event", None), (None, "end", None)]
     assert kinds(text("a") + fin("stop").rstrip()) == [(1, "event", None), (2, "event", None)]
     assert kinds(b'\n{"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]}') == [(None, "body", None)]
-    assert kinds(b"") == [(None, "end", "the answer is empty: no event came before its end")]
+    assert kinds(b"") == [(None, "end", "the response is empty: it ended without any SSE event")]
     assert kinds(b"<html>" + b"x" * 600)[0][1] == "body"
 
 
@@ -307,8 +307,8 @@ def test_warnings_know_their_event():
     """A warning has the event that it was first noticed at, and the call that it is about."""
     made = inspect_stream(call(entry(0, None, "f", "{")) + fin("tool_calls") + text("x") + text("y") + DONE)
     assert made.warnings == (
-        LocatedWarning("late_content", "text came after the finish reason", event=2),
-        LocatedWarning("missing_id", "f came without an id", event=4, call=0),
+        LocatedWarning("late_content", "text arrived after the finish reason", event=2),
+        LocatedWarning("missing_id", "f had no id", event=4, call=0),
         LocatedWarning("invalid_arguments", "f: the arguments are not a JSON object", event=4, call=0),
     )
     assert steps(made)[4][-1] == EventLine(
@@ -332,13 +332,13 @@ def test_notes_on_what_did_not_show():
         text(markup[:20]) + text(markup[20:]) + fin("stop") + DONE, dialect="hermes", tools=[{"name": "f"}]
     )
     assert [one.notes for one in by_dialect.events[:2]] == 2 * [
-        ("text: kept by the dialect; it is markup, or may become some",)
+        ("text: held back by the dialect, because it is markup or may become markup",)
     ]
     assert [(one.name, one.arguments) for one in by_dialect.reply.tool_calls] == [("f", {})]
     half = inspect_stream(b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n' + text("x"))
-    assert half.events[0].notes == ("text: half of a character, which waits for the other half",)
+    assert half.events[0].notes == ("text: half of a character, held back for the other half",)
     (twice,) = {note for one in inspected("aimock/responses_interleaved").events for note in one.notes}
-    assert twice == "text: it was said already, nothing of it is new"
+    assert twice == "text: it was already sent, so nothing is new"
 
 
 def test_steps_tell_what_is_the_same_once():

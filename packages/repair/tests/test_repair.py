@@ -145,13 +145,13 @@ async def test_a_cut_stream_is_an_error_of_the_client() -> None:
         model="m", messages=MESSAGES, stream=True
     )
     assert (await anext(stream)).choices[0].delta.content == "Hel"
-    with pytest.raises(openai.APIError, match="before the answer was finished"):
+    with pytest.raises(openai.APIError, match="before the response was complete"):
         await anext(stream)
     started = sse({"type": "message_start", "message": {"id": "m1", "model": "m", "usage": {}}})
-    with pytest.raises(anthropic.APIStatusError, match="before the answer was finished"):
+    with pytest.raises(anthropic.APIStatusError, match="before the response was complete"):
         raise (await ask("anthropic", started)).error or AssertionError
     created = sse({"type": "response.created", "response": {"id": "r1", "model": "m"}})
-    with pytest.raises(openai.APIError, match="before the answer was finished"):
+    with pytest.raises(openai.APIError, match="before the response was complete"):
         raise (await ask("responses", created)).error or AssertionError
 
 

@@ -115,7 +115,7 @@ class AnswerReader:
             if data is None:
                 if exchange.closed:
                     return []
-                ended = APIConnectionError("the stream ended before the answer was finished", retryable=True)
+                ended = APIConnectionError("the stream ended before the response was complete", retryable=True)
                 if self._reads_whole or not await self._reconnected(ended):
                     return self._rest()
                 continue

@@ -206,7 +206,7 @@ class WarningList:
         """Returns the warnings; the last one contains the number of dropped warnings."""
         if not self._more:
             return list(self._found)
-        return [*self._found, ReplyWarning("more_warnings", f"{self._more} further warnings are not listed")]
+        return [*self._found, ReplyWarning("more_warnings", f"{self._more} more warnings were dropped")]
 
 
 class PartialCalls:
@@ -333,7 +333,7 @@ class StreamAccumulator:
     def reply(self) -> Reply:
         """The complete reply. Raises StreamfoldError before the finished chunk."""
         if self._reply is None:
-            raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been returned")
+            raise StreamfoldError("the reply isn't available before the finished chunk")
         return self._reply
 
     def buffer(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
@@ -463,12 +463,12 @@ class StreamAccumulator:
         how = interrupted or "the stream ended"
         if self._finish is None:
             if not self._begun and not interrupted:
-                raise EmptyResponseError("the answer is empty: no event came before its end", retryable=True)
-            raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
+                raise EmptyResponseError("the response is empty: it ended without any SSE event", retryable=True)
+            raise IncompleteStreamError(f"{how} before the response was complete", retryable=True)
         if is_cut_inside_call(self.calls.finish()):
-            raise IncompleteStreamError(f"{how} inside a tool call, after a finish reason", retryable=True)
+            raise IncompleteStreamError(f"{how} inside a tool call that grew after the finish reason", retryable=True)
         if interrupted and not self._has_content(self._finish):
-            raise IncompleteStreamError(f"{how} before anything but a finish reason had come", retryable=True)
+            raise IncompleteStreamError(f"{how} before any content except a finish reason", retryable=True)
         if interrupted:
             self.warn("interrupted_after_finish", interrupted)
         return self._finished()
@@ -579,7 +579,7 @@ class StreamAccumulator:
         self._kept = max(self._kept, chars) if repeats else self._kept + chars
         if self._kept > self._limits.other_chars:
             raise ProtocolError(
-                f"the answer has more than {self._limits.other_chars} characters beside its text (limits.other_chars)"
+                f"the answer has more than {self._limits.other_chars} characters besides its text (limits.other_chars)"
             )
 
     def mark(self, mark: ExtraPart) -> None:
@@ -591,7 +591,7 @@ class StreamAccumulator:
         info = failure.info
         if self._finish and not failure.reason and self._has_content(self._finish):
             if is_cut_inside_call(self.calls.finish()):
-                said = f"the stream failed inside a tool call, after a finish reason: {info.message}"
+                said = f"the stream failed inside a tool call that grew after the finish reason: {info.message}"
                 raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
             self.warn("error_after_finish", info.message)
             return self._finished()
@@ -599,12 +599,12 @@ class StreamAccumulator:
 
     def _done(self, needs_finish: bool) -> StreamChunk | None:
         if self._finish is None and not self._has_content():
-            what = "sent no part of an answer" if self._begun else "sent nothing"
-            raise EmptyResponseError(f"the answer is empty: the server said it was done and {what}", retryable=True)
+            what = "sent no content" if self._begun else "sent nothing"
+            raise EmptyResponseError(f"the response is empty: the server ended it and {what}", retryable=True)
         if self._finish is None and needs_finish:
-            raise IncompleteStreamError("the stream ended before the answer was finished", retryable=True)
+            raise IncompleteStreamError("the stream ended before the response was complete", retryable=True)
         if self._finish is None:
-            self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
+            self.warn("missing_finish_reason", "the stream ended with an end marker, but without a finish reason")
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
@@ -643,7 +643,7 @@ class StreamAccumulator:
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
-            self.warn("empty_answer", "the answer has neither text nor tool calls")
+            self.warn("empty_answer", "the response has neither text nor tool calls")
         reply = self.partial()
         if self.blocks:
             made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}

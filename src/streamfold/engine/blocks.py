@@ -118,7 +118,7 @@ class _ExpectedAgain:
         if type(value) is str and (known := self.texts.get(key)):
             size = min(len(known), len(value))
             if known[:size] != value[:size]:
-                raise ProtocolError("the answer was requested again after a reconnect, and another one came")
+                raise ProtocolError("after a reconnect, the server sent a different response")
             self.texts[key], self.skipped = known[size:], True
             return value[size:] or None
         if type(value) is not str and self.others.get(key):
@@ -348,7 +348,7 @@ class BlockAssembler:
             out = self.open(piece.opens)
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
-            return [*out, Warn("calls_dropped", "a call without a name and arguments was dropped")]
+            return [*out, Warn("calls_dropped", "a tool call without a name and arguments was dropped")]
         # Other blocks keep what they are sent: the input of a server-side tool grows like that of a call.
         if block is None or block.begun.kind not in (piece.kind, "other"):
             if piece.kind != "call" or piece.value == "":

@@ -278,7 +278,7 @@ class StreamDecoder:
         if self._error is not None:
             self._raise_pending()
         if self._closed:
-            raise StreamfoldError("feed() after close(): a decoder reads one answer")
+            raise StreamfoldError("feed() after close(): a decoder reads only one response")
         chunks: list[StreamChunk] = []
         if self.done:
             return chunks
@@ -376,7 +376,7 @@ class StreamDecoder:
     def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
         if not self._accumulator.has_finish_reason:
             body = event.data[: self._limits.error_body_bytes]
-            raise ProtocolError(f"an event can't be read ({why}): {excerpt(event.data)}", body=body) from why
+            raise ProtocolError(f"invalid SSE event ({why}): {excerpt(event.data)}", body=body) from why
         self._accumulator.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
@@ -412,7 +412,7 @@ class StreamDecoder:
             deltas = list(self._adapter.decode(event))
         except ValueError:
             self._accumulator.feed(Meta())  # something has come, so that the answer is incomplete and not empty
-            self._accumulator.warn("truncated_event", f"the last event was cut off: {excerpt(data)}")
+            self._accumulator.warn("truncated_event", f"the last SSE event is incomplete: {excerpt(data)}")
             data, _, cut = data.rpartition("\n")  # without blank lines between them, all but the last are whole
             deltas = []
             with suppress(ValueError):
@@ -437,7 +437,7 @@ class StreamDecoder:
             self._accumulator.warn("invalid_utf8", REPLACED)
         if sse.foreign:
             self._accumulator.warn(
-                "malformed_event", f"a line that is not part of an event was ignored: {excerpt(sse.foreign)}"
+                "malformed_event", f"a line that doesn't belong to an SSE event was ignored: {excerpt(sse.foreign)}"
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:

@@ -157,10 +157,14 @@ class TextDeduplicator:
             return self._show(new, shown)
         if begins and (shown.waiting is not None or shown in (answer, self._last.get(kind))):
             shown.ahead = new.text if delta.part else ""
-            late = Warn("text_mismatch", "the end of a text came only with its whole")
+            late = Warn(
+                "text_mismatch", "the end of a text was missing in the deltas and arrived only with the complete text"
+            )
             return [late, *self._show(new, shown)]
         shown.differs = True
-        return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
+        return [
+            Warn("text_mismatch", f"the deltas of a text and the complete text differ: {_difference(before, whole)}")
+        ]
 
     def _follow(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
         ahead, text = shown.ahead, delta.text
@@ -274,7 +278,7 @@ class EventDeduplicator:
         if len(self._seen) == 1 and not self._seen_before and known not in (None, fingerprint):
             self._constant = True
         if known == fingerprint and not self._constant:
-            return Warn("repeated_event", "events came again and were skipped")
+            return Warn("repeated_event", "repeated SSE events were skipped")
         self.unreliable = self.unreliable or (last is not None and number <= last)
         self._seen[number] = fingerprint
         if len(self._seen) >= _REMEMBERED:

@@ -173,7 +173,13 @@ class Pipeline:
                 new = [item for item in summary.items[number:] if any(isinstance(fact, _ITEMS) for fact in item)]
                 left = [fact for item in new for fact in item]
                 if any(isinstance(fact, TextDelta | RefusalDelta) for fact in left):
-                    return [Warn("text_mismatch", "parts of the answer came only with its whole"), *left]
+                    return [
+                        Warn(
+                            "text_mismatch",
+                            "parts of the response were missing in the deltas and arrived only in the final response",
+                        ),
+                        *left,
+                    ]
                 return []
             for fact in item:
                 if isinstance(fact, TextDelta | ReasoningDelta | RefusalDelta):
@@ -214,7 +220,9 @@ class Pipeline:
             if not first and delta.id and delta.id != self._message:
                 raise ProtocolError(f"message {delta.id} begins inside message {self._message}")
             if not first:
-                self._accumulator.warn("repeated_event", "the message began again; the second beginning is ignored")
+                self._accumulator.warn(
+                    "repeated_event", "the server sent message_start twice; the second one was ignored"
+                )
             return not first
         if not isinstance(delta, BlockEnd):
             self._accumulator.keep(len(data))
@@ -241,7 +249,7 @@ class Pipeline:
         if self.numbers.unreliable:
             self._accumulator.calls.unmark_gap()
         if self._accumulator.blocks.take_repeated():
-            self._accumulator.warn("repeated_event", "events came again and were skipped")
+            self._accumulator.warn("repeated_event", "repeated SSE events were skipped")
         self._show_texts(self._parts.release(), chunks)
         self.feed(self._accumulator.blocks.settle(), "", chunks)
         self._accumulate(self._held_back(), chunks)
@@ -294,9 +302,9 @@ class Pipeline:
 
     def _warn_if_late(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta) and delta.text:
-            self._accumulator.warn("late_content", "text came after the finish reason")
+            self._accumulator.warn("late_content", "text arrived after the finish reason")
         elif isinstance(delta, ToolCallDelta) and (delta.id or delta.name or delta.arguments):
-            self._accumulator.warn("late_content", "tool calls came after a finish reason")
+            self._accumulator.warn("late_content", "tool calls arrived after a finish reason")
 
     def _accumulate(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for delta in deltas:

@@ -72,9 +72,9 @@ class NonStreamBody:
         except ValueError as exc:
             if interrupted or is_truncated_json(text):
                 how = interrupted or "the body ended"
-                raise IncompleteStreamError(f"{how} in the middle of a JSON answer", retryable=True) from exc
+                raise IncompleteStreamError(f"{how} in the middle of a JSON response", retryable=True) from exc
             lines = "\n{" in text
-            what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
+            what = "newline-delimited JSON instead of server-sent events" if lines else "invalid JSON"
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
@@ -94,7 +94,7 @@ class NonStreamBody:
             return list(adapter.decode_body(body)), None
         except ValueError as exc:
             text = self.text
-            raise ProtocolError(f"the answer can't be read ({exc}): {excerpt(text)}", body=text[:HEAD]) from exc
+            raise ProtocolError(f"the response is invalid ({exc}): {excerpt(text)}", body=text[:HEAD]) from exc
 
 
 def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:

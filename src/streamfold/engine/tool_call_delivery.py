@@ -106,7 +106,7 @@ class CallDelivery:
             reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
         if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
-            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to deliver", None)
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, but there is no tool call to deliver", None)
         goes_on = self.finish is not None and self.finish.continues
         if not (is_truncated(reason) or goes_on) and answer is None:
             self._check_choice([call.name for call in (*calls, *others)])
@@ -117,9 +117,11 @@ class CallDelivery:
             case NamedTool(hosted=tool) if tool is not None and tool.kind != "custom":
                 return  # what the provider runs is no call
             case NamedTool(name) if self.names.own.get(name, name) not in called:
-                self.warn("tool_choice_unmet", f"the request demanded a call of {name}, and none came", None)
+                self.warn(
+                    "tool_choice_unmet", f"the request required a call of {name}, but the response has none", None
+                )
             case "required" | AllowedTools(mode="required") if not called:
-                self.warn("tool_choice_unmet", "the request demanded a tool call, and none came", None)
+                self.warn("tool_choice_unmet", "the request required a tool call, but the response has none", None)
 
     def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
         """Separates the tool calls with the response from the others."""
@@ -140,16 +142,16 @@ class CallDelivery:
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
             nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
-            self.warn("calls_dropped", f"a call without a name can't be run: {', '.join(nameless)}", None)
+            self.warn("calls_dropped", f"tool calls without a name were dropped: {', '.join(nameless)}", None)
         if why := self._cut(reason):
             self._drop(named, why)
             return []
-        self._drop((call for call in named if call.broken_off), "the server says that they are not complete")
+        self._drop((call for call in named if call.broken_off), "the server marked them as incomplete")
         read = [(call, _read(call)) for call in named if not call.broken_off]
         if reason == "unknown":
-            why = f"unknown finish reason {self.finish.raw!r}" if self.finish else "no finish reason came"
+            why = f"unknown finish reason {self.finish.raw!r}" if self.finish else "the finish reason is missing"
             doubtful = [call for call, arguments in read if not _is_whole(call, arguments)]
-            self._drop(doubtful, f"{why}, the arguments may be cut off")
+            self._drop(doubtful, f"{why}, so the arguments may be incomplete")
             read = [(call, arguments) for call, arguments in read if call not in doubtful]
         return read
 
@@ -160,8 +162,8 @@ class CallDelivery:
         if self.finish is not None and self.finish.continues:
             return "the answer continues in the response to another request"
         if self.finish and self.finish.drops_calls:
-            return f"the answer ended with {self.finish.raw!r}"
-        return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
+            return f"the response ended with {self.finish.raw!r}"
+        return {"length": "the response was truncated", "content_filter": "the response was filtered"}.get(reason)
 
     def _drop(self, calls: Iterable[IncomingCall | ToolCall], why: str) -> None:
         if names := [call.name for call in calls]:
@@ -172,11 +174,15 @@ class CallDelivery:
             self.warn("changed_id", f"{call.name}: first {call.id!r}, then {call.other_id!r}; the first counts", call)
         call_id, name, value = self._own_id(call.id, call.name, call), join_surrogates(call.name), read.value
         if read.has_conflict or call.had_empty_repetition:
-            self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
+            self.warn(
+                "arguments_mismatch",
+                f"{call.name}: the deltas of the arguments and the complete arguments differ",
+                call,
+            )
         if read.repair:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
         if call.guessed:
-            self.warn("guessed_call", f"{call.name}: nothing says for sure which call a fragment is of", call)
+            self.warn("guessed_call", f"{call.name}: a fragment was assigned to this tool call by a guess", call)
         if call.lost_pieces:
             value = invalid_arguments(read.raw)
             self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
@@ -195,7 +201,11 @@ class CallDelivery:
             return arguments
         value, paths = unwrapped_arguments(arguments, tool.parameters)
         if paths:
-            self.warn("arguments_unwrapped", f"{name}: JSON text was read as its value: {join_limited(paths)}", call)
+            self.warn(
+                "arguments_unwrapped",
+                f"{name}: a string with JSON was converted to its value: {join_limited(paths)}",
+                call,
+            )
         return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
@@ -205,9 +215,9 @@ class CallDelivery:
             return call_id
         call = of if isinstance(of, IncomingCall) else None
         if not call_id and not (call and call.markup):
-            self.warn("missing_id", f"{name} came without an id", call)
+            self.warn("missing_id", f"{name} had no id", call)
         elif call_id:
-            self.warn("duplicate_id", f"{call_id!r} stands for two calls; that of {name} was given a fresh id", call)
+            self.warn("duplicate_id", f"{call_id!r} is the id of two tool calls; the call of {name} got a new id", call)
         number, text = (of.number, of.text) if isinstance(of, IncomingCall) else (len(self._ids), of.raw_arguments)
         call_id = self._fresh_id(f"{number}|{name}|{text}")
         self._ids.add(call_id)

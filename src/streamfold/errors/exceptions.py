@@ -266,7 +266,7 @@ class StreamError(APIError):
 
 
 class IncompleteStreamError(StreamError):
-    """The stream ended before the answer was finished. None of its tool calls is delivered."""
+    """The stream ended before the response was complete. None of its tool calls is delivered."""
 
 
 class UpstreamError(StreamError):

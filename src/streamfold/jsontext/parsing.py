@@ -198,7 +198,7 @@ def _refuse(constant: str) -> NoReturn:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text[:40]} is too large a number")
+        raise ValueError(f"{text[:40]} is a number that is too large")
     return value
 
 

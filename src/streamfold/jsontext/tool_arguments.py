@@ -97,7 +97,7 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
     if value is None:
         return ParsedArguments({}, raw)
     if repair and isinstance(value, str) and (inner := object_or_none(value)) is not None:  # vllm-project/vllm#54964
-        return ParsedArguments(inner, value, "the object was encoded twice")
+        return ParsedArguments(inner, value, "the arguments were JSON-encoded twice")
     return ParsedArguments(invalid_arguments(raw), raw)
 
 
@@ -111,7 +111,9 @@ def _repeated(raw: str) -> ParsedArguments | None:
     different = {json.dumps(value, sort_keys=True) for value, _ in full}  # `==` would take true for 1
     if len(values) < 2 or len(different) > 1 or not isinstance(full[0][0], dict):
         return None
-    repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
+    repair = (
+        "repeated arguments were dropped" if len(full) > 1 else "an empty object in front of the arguments was dropped"
+    )
     return ParsedArguments(full[0][0], full[0][1], repair)
 
 
@@ -123,4 +125,4 @@ def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
     value = object_or_none(texts[-1])
     if value is None:
         return None
-    return ParsedArguments(value, texts[-1], "each piece of the arguments repeated those before")
+    return ParsedArguments(value, texts[-1], "each delta repeated the previous arguments")

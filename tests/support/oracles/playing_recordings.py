@@ -63,7 +63,7 @@ def said(reply: Reply) -> dict[str, Any]:
 def wanted(recording: Recording, outcome: dict[str, Any]) -> dict[str, Any]:
     """`[expect]` in full. A message is compared where one is written: ours may be reworded, a server's may not.
 
-    A call without an id in it is one that was given a fresh id.
+    A call without an id in it is one that got a new id.
     """
     expect = dict(recording.expect)
     if "message" in outcome:

@@ -39,12 +39,12 @@ _READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client 
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A client's request as its provider gets it.
+    """A client's request in the form for its provider.
 
     Attributes:
-        owner: the client, as `GatewayKey.id` names it.
-        warnings: about parts of the request that are not sent.
-        turn_cache: restores earlier turns of the client; None: none are restored.
+        owner: the client, as in `GatewayKey.id`.
+        warnings: warnings about parts of the request that aren't sent.
+        turn_cache: restores earlier turns of the client; None: turns aren't restored.
     """
 
     api: ClientAPI
@@ -57,33 +57,33 @@ class RoutedRequest:
 
 
 class AnswerOutput(Protocol):
-    """The output of an answer: its client (`ResponseStream`), or a response that is made without one.
+    """The output of a response: its client (`ResponseStream`), or a background response.
 
     Attributes:
-        gone: whether the answer isn't wanted any more.
+        gone: true if the response is no longer needed.
     """
 
     gone: bool
 
     @property
     def started(self) -> bool:
-        """True if events have been written, so that the response can't be an error any more."""
+        """True if events have been written, so that the response can no longer be an error."""
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
-        """Returns a block that is cancelled when the answer isn't wanted any more; it raises ClientGone then."""
+        """Returns a block that is cancelled when the response is no longer needed; it then raises ClientGone."""
         ...
 
     def leave(self) -> None:
-        """Ends the block, now or in `grace` seconds."""
+        """Ends the block, immediately or in `grace` seconds."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Writes events. Raises ClientGone if the client has left."""
+        """Writes events. Raises ClientGone if the client has disconnected."""
         ...
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Sends a response that is not streamed."""
+        """Sends a response without streaming."""
         ...
 
 
@@ -91,27 +91,27 @@ class ResponseRecorder(Protocol):
     """Records a response of the Responses API while it is written."""
 
     def begin_answer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
-        """Returns the serializer of the answer, whose events are recorded."""
+        """Returns the serializer of the response, whose events are recorded."""
         ...
 
     async def save(self) -> str:
-        """Stores what was written. Returns a warning for the client, or ""."""
+        """Stores the recorded events. Returns a warning for the client, or ""."""
         ...
 
 
 async def answer_request(
     routed: RoutedRequest, output: AnswerOutput, meter: Meter, recorder: ResponseRecorder | None = None
 ) -> None:
-    """Sends a request to its model and writes the answer. At its end, the connection to the provider is closed.
+    """Sends a request to its model and writes the response. Closes the connection to the provider at the end.
 
     Args:
-        meter: charges what the request uses. With `reads_on`, an answer whose client has left is read for some seconds
-            more, because its usage comes at the end.
-        recorder: stores the answer; None: it is not stored.
+        meter: charges the usage of the request. If `meter.reads_on` is set and the client disconnects, the stream is
+            read for some seconds more, because the usage arrives at the end.
+        recorder: stores the response; None: the response isn't stored.
 
     Raises:
-        HTTPError: there is no answer, and nothing has been sent.
-        ClientGone: the client left before the end.
+        HTTPError: the request failed before any part of the response was sent.
+        ClientGone: the client disconnected before the end.
     """
     making = _Answer(routed, output, meter, recorder)
     try:
@@ -130,7 +130,7 @@ async def answer_request(
 
 
 class _Answer:
-    """An answer while it is read and written."""
+    """A response while it is read and written."""
 
     def __init__(
         self, routed: RoutedRequest, output: AnswerOutput, meter: Meter, recorder: ResponseRecorder | None
@@ -147,7 +147,7 @@ class _Answer:
         self._writer = ReplyWriter(self._serializer)
 
     async def stream(self) -> None:
-        """Writes the answer as it arrives."""
+        """Writes the response as it arrives."""
         output, writer, log, waiting = self._output, self._writer, self._routed.log, list[bytes]()
 
         async def write(chunk: StreamChunk, stream: ChatStream) -> None:
@@ -171,7 +171,7 @@ class _Answer:
             await self._end_failed(b"".join([*waiting, writer.fail(self._api.stream_info(refusal), partial)]))
 
     async def send_whole(self) -> None:
-        """Sends the whole answer as JSON."""
+        """Sends the complete response as JSON."""
         order, deltas, serializer = DeltaOrder(whole_calls=True), list[Delta](), self._serializer
 
         async def keep(chunk: StreamChunk, _: ChatStream) -> None:
@@ -192,7 +192,7 @@ class _Answer:
         self._routed.log.completed(reply)
 
     async def send_shutdown_error(self) -> None:
-        """Ends the answer with an error, in words that make agents send the request again."""
+        """Ends the response with an error whose message makes agents retry."""
         refusal = http_error(503, "service unavailable: the server is shutting down")
         if self._output.started:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))
@@ -207,7 +207,7 @@ class _Answer:
         await self._end(last)
 
     async def _end(self, events: bytes) -> None:
-        """Writes the last events once the answer is stored: its client may refer to it from then on."""
+        """Writes the last events after the response is stored, so that the client can refer to it."""
         if self._recorder is not None and (note := await self._recorder.save()):
             events = sse_comment(f"streamfold warning {note}") + events
         await self._output.write(events, last=True)
@@ -262,7 +262,7 @@ def _refusal(error: Exception) -> HTTPError:
     made = (
         from_provider_error(error)
         if isinstance(error, APIError)
-        else http_error(500, "the server failed; its log says how")
+        else http_error(500, "internal error; see the server's log")
     )
     made.__cause__ = error
     return made

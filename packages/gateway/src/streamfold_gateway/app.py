@@ -241,7 +241,7 @@ class Gateway:
 
     async def _compact(self, _: HTTPRequest) -> Response:
         # Not the 405 of a response whose id is "compact": clients take a 404 for an endpoint that is not there.
-        raise HTTPException(404, "Conversations are not compacted here")
+        raise HTTPException(404, "this server doesn't compact conversations")
 
     async def _list(self, request: HTTPRequest) -> Response:
         client = self.access.check(request.scope)
@@ -298,4 +298,4 @@ def _no_websockets() -> HTTPError:
     """Returns the error response. Codex sends plain requests after a 426, but retries seven times after other
     errors.
     """
-    return http_error(426, "WebSockets are not served here: send a POST", connection="close")
+    return http_error(426, "this server doesn't support WebSockets: send a POST", connection="close")

@@ -64,7 +64,7 @@ def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[Ga
         ConfigError: a key is empty, two keys are the same, or an option is invalid.
     """
     if isinstance(keys, str):
-        raise ConfigError("keys must be a list of strings that are not empty")
+        raise ConfigError("keys must be a list of non-empty strings")
     named = keys.items() if isinstance(keys, Mapping) else [(None, key) for key in keys]
     made = [_key(name, given) for name, given in named]
     known: dict[bytes, str | None] = {}
@@ -89,9 +89,9 @@ def make_key(name: str | None, text: Any, options: KeyOptions) -> GatewayKey:
     """Returns a client's key. Raises ConfigError if the key isn't a non-empty string."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(
-            "keys must be a list of strings that are not empty"
+            "keys must be a list of non-empty strings"
             if name is None
-            else f"keys: {name!r} must be a key that is not empty, or a mapping with one as `key`"
+            else f"keys: {name!r} must be a non-empty string, or a mapping with a non-empty `key`"
         )
     return GatewayKey(name, text.strip().encode(), options)
 
@@ -128,12 +128,11 @@ class Authenticator:
             return self._check_key(headers, scope)
         if self._loopback_only and not _arrived_here(scope.get("server")):
             raise http_error(
-                403, "the server asks for no key, and is for its own machine: set api_key_env, or open = true"
+                403,
+                "without a key, only the server's own machine may use the gateway: set api_key_env, or open = true",
             )
         if is_foreign_page(origin := headers.get("origin")):
-            raise http_error(
-                403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key"
-            )
+            raise http_error(403, f"web pages of {origin:.200} may not use a gateway without keys; configure a key")
         return ANONYMOUS
 
     def _check_host(self, header: str | None, server: Any) -> None:
@@ -144,7 +143,7 @@ class Authenticator:
             local = bool(server) and is_loopback(str(server[0]))
             allowed = bool(self._clients) or not local or not header or is_loopback(host)
         if not allowed:
-            raise http_error(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
+            raise http_error(403, f"the host {host[:200]!r} is not allowed; add it to `hosts`, or configure a key")
 
     def _check_key(self, headers: Headers, scope: Any) -> GatewayKey:
         kind, _, token = headers.get("authorization", "").partition(" ")

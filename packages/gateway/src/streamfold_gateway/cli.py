@@ -36,7 +36,7 @@ def serve(
         try:
             from . import run  # late: the help of commands needs no server
         except ModuleNotFoundError as exc:
-            raise ConfigError(f"the gateway can't be loaded ({exc}): pip install streamfold-gateway") from exc
+            raise ConfigError(f"the gateway package is missing ({exc}): pip install streamfold-gateway") from exc
 
         run(file, _page, host=host, port=port, providers=provider or None, workers=workers, ui=ui)
 
@@ -44,6 +44,6 @@ def serve(
 def _page(settings: GatewaySettings) -> Any:
     found = {entry.name: entry for entry in entry_points(group="streamfold.pages")}
     if "live" not in found:
-        raise ConfigError("--ui: the page comes with another package: pip install streamfold-lab")
+        raise ConfigError("--ui needs another package: pip install streamfold-lab")
     keys = [variable_value(variable, "gateway: ui_key_env") for variable in settings.ui_key_env]
     return found["live"].load()(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)

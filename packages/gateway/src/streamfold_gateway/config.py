@@ -30,7 +30,7 @@ from streamfold.serving import chooses_destination
 def _check_passthrough(paths: tuple[str, ...]) -> None:
     for path in paths:
         if chooses_destination(path):
-            raise ValueError(f"{path!r} chooses a model, an address or a key, and such members are never sent")
+            raise ValueError(f"{path!r} chooses a model, an address or an API key; such fields are never sent")
 
 
 class KeyOptions(Table):

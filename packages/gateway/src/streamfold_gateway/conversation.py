@@ -33,10 +33,10 @@ def repair_conversation(
     if set(adapters) != {own}:
         kept = tuple(message for message in messages if not _is_lone_reasoning(message))
     if len(kept) < len(messages):
-        detail = "a turn of nothing but reasoning was not sent: its answer broke off, or was left out by the client"
+        detail = "a turn with only reasoning was dropped, because its text is missing"
         warnings.append(ReplyWarning("reasoning_dropped", detail))
     said = tuple(message for message in kept if not _is_empty(message))
-    repaired = ["turns without content were not sent"] if len(said) < len(kept) else []
+    repaired = ["turns without content were dropped"] if len(said) < len(kept) else []
     unasked = repaired and not any(message.role == "user" for message in said)
     if unasked or (said and not continues and _GO_ON_WITH_TEXTS & {*adapters} and _is_text(said[-1])):
         said = (*said, GO_ON_MESSAGE)

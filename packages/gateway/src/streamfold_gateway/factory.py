@@ -29,9 +29,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
             " or open = true if that is intended"
         )
     if made.workers > 1 and made.ui:
-        raise ConfigError(
-            f"ui: the page shows the answers of one process, and workers is {made.workers}; set one of them"
-        )
+        raise ConfigError(f"ui: the page needs a single worker process, but workers is {made.workers}; set one of them")
     if made.workers > 1 and os.name != "posix":
         raise ConfigError("workers: several processes can share a port on POSIX systems only; start several gateways")
     return made

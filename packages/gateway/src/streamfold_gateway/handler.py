@@ -179,14 +179,14 @@ class RequestHandler:
     async def reply(
         self, incoming: IncomingRequest, body: RequestBodyJSON, recorder: ResponseRecorder | None = None
     ) -> None:
-        """Answers a request whose body has been read.
+        """Handles a request after its body has been read.
 
         Args:
-            recorder: stores the answer; None: it is not stored.
+            recorder: stores the response; None: the response isn't stored.
 
         Raises:
-            HTTPError: the request is wrong, no model is served under its name, or there is no answer.
-            ClientGone: the client left before the end.
+            HTTPError: the request is invalid, its model is unknown, or the request failed.
+            ClientGone: the client disconnected before the end.
         """
         api, log, response = incoming.api, incoming.log, incoming.response
         request = await self.parse(incoming, body)
@@ -203,18 +203,18 @@ class RequestHandler:
         await answer_request(routed, response, meter, recorder)
 
     async def reserve(self, incoming: IncomingRequest, routed: RoutedRequest) -> Meter:
-        """Reserves what an answer may use, within the limits of the client's key.
+        """Reserves the maximum usage of a request, within the limits of the client's key.
 
         Raises:
-            HTTPError: the request is beyond a limit.
+            HTTPError: the request exceeds a limit.
         """
         return await self._rate_limits.reserve(incoming.client, routed.request.route, routed.request.parsed)
 
     async def parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> ClientRequest:
-        """Returns the request, with the provider that its model stands for.
+        """Returns the parsed request with its provider.
 
         Raises:
-            HTTPError: the request is wrong, or no model is served under its name.
+            HTTPError: the request is invalid, or its model is unknown.
         """
         return await run_sized(body.size, partial(self._parse, incoming, body))
 
@@ -261,10 +261,10 @@ class RequestHandler:
         )
 
     def route(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
-        """Returns a request as its provider gets it.
+        """Returns a request in the form for its provider.
 
         Raises:
-            HTTPError: it can't be sent to this provider.
+            HTTPError: the request can't be sent to this provider.
         """
         api, route, user = incoming.api, request.route, request.end_user
         try:
@@ -289,7 +289,7 @@ class RequestHandler:
     def check_capacity(self) -> None:
         """Raises HTTPError if `max_requests` requests are in flight already."""
         if self.running >= self.options.max_requests:
-            message = f"{self.running} requests are being answered already; try again later"
+            message = f"{self.running} requests are in flight already; try again later"
             raise http_error(503, message, "overloaded", retry_after="1")
 
     def count(self, more: int) -> None:

@@ -46,11 +46,11 @@ class Metrics:
         self._names = frozenset(names)
         self._registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "streamfold_requests", "Requests, by how they ended.", ["api", "model", "provider", "outcome", "status"],
+            "streamfold_requests", "Requests by outcome.", ["api", "model", "provider", "outcome", "status"],
             registry=registry,
         )  # fmt: skip
         self._seconds = Histogram(
-            "streamfold_request_seconds", "Seconds from a request to its end.", ["api", "model"],
+            "streamfold_request_seconds", "Duration of requests in seconds.", ["api", "model"],
             buckets=_SECONDS, registry=registry,
         )  # fmt: skip
         self._first = Histogram(
@@ -58,39 +58,37 @@ class Metrics:
             buckets=_SECONDS, registry=registry,
         )  # fmt: skip
         self._tokens = Counter(
-            "streamfold_tokens", "Tokens, as the providers count them.", ["model", "provider", "kind"],
+            "streamfold_tokens", "Tokens, as counted by the providers.", ["model", "provider", "kind"],
             registry=registry,
         )  # fmt: skip
         self._cost = Counter(
-            "streamfold_cost", "Cost of answers, where it is known.", ["model", "provider", "currency"],
+            "streamfold_cost", "Known cost of responses.", ["model", "provider", "currency"],
             registry=registry,
         )  # fmt: skip
         self._estimated = Counter(
-            "streamfold_cost_estimated", "The part of the cost for which something had to be assumed.",
+            "streamfold_cost_estimated", "The estimated part of the cost.",
             ["model", "provider", "currency"], registry=registry,
         )  # fmt: skip
-        self._warnings = Counter("streamfold_warnings", "Answers with this warning.", ["code"], registry=registry)
-        self._attempts = Counter(
-            "streamfold_failed_attempts", "Attempts that failed before an answer.", ["provider"], registry=registry
-        )
+        self._warnings = Counter("streamfold_warnings", "Responses with this warning.", ["code"], registry=registry)
+        self._attempts = Counter("streamfold_failed_attempts", "Failed attempts.", ["provider"], registry=registry)
         self._by_key = by_key
         self._keys: set[str] = set()
         if by_key:
             self._key_requests = Counter(
-                "streamfold_key_requests", "Requests of a client's key, by how they ended.", ["key", "outcome"],
+                "streamfold_key_requests", "Requests of a gateway key by outcome.", ["key", "outcome"],
                 registry=registry,
             )  # fmt: skip
             self._key_tokens = Counter(
-                "streamfold_key_tokens", "Tokens of a client's key.", ["key", "kind"], registry=registry
+                "streamfold_key_tokens", "Tokens of a gateway key.", ["key", "kind"], registry=registry
             )
             self._key_cost = Counter(
                 "streamfold_key_cost",
-                "Cost of the answers of a client's key.",
+                "Cost of the responses for a gateway key.",
                 ["key", "currency"],
                 registry=registry,
             )
         self._running = Gauge(
-            "streamfold_requests_running", "Requests that are being answered.", registry=registry,
+            "streamfold_requests_running", "Requests in flight.", registry=registry,
             multiprocess_mode="livesum",
         )  # fmt: skip
 

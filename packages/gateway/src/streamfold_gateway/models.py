@@ -158,7 +158,7 @@ class ModelRouter:
             providers = {name: name for name in found.names}
             if not providers:
                 where = " or ".join(str(place.path) for place in found.looked_in)
-                raise ConfigError(f"no provider to serve: write one into {where}, or name one (-p, --provider)")
+                raise ConfigError(f"no provider to serve: add one to {where}, or name one (-p, --provider)")
         for name, given in providers.items():
             self._providers[name] = ModelRoute(self._provider(given, config))
         if not self._providers:
@@ -183,7 +183,9 @@ class ModelRouter:
         if found is None or not (client.allows_model(requested) or client.allows_model(name)):
             close = get_close_matches(name, self.names_for(client), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            why = f"unknown model {name!r}{hint}" if found is None else f"this key may not use the model {name!r}"
+            why = (
+                f"unknown model {name!r}{hint}" if found is None else f"this gateway key may not use the model {name!r}"
+            )
             raise http_error(404, f"{why}. {self._known(client)}", "model_not_found")
         is_allowed = name in self._aliases or any(fnmatchcase(name, pattern) for pattern in self._allowed)
         if found.other is not None and not is_allowed:

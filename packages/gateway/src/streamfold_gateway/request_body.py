@@ -95,13 +95,13 @@ class AccountedBody:
         Raises:
             HTTPError: a limit is exceeded.
         """
-        self._check(size, "what the lists and objects of the request body become")
+        self._check(size, "the parsed request body")
         self._bodies.take(size)
         self._structure += size
 
     def grow(self, size: int) -> None:
         """Adds the size of data that will be inserted into the body. Raises HTTPError if a limit is exceeded."""
-        self._hold(size, "the request, with what it refers to,")
+        self._hold(size, "the request with its references")
 
     def _hold(self, size: int, what: str) -> None:
         self._check(self.size + size, what)

@@ -29,16 +29,16 @@ class ResponseStream:
     """The response to one client: a JSON body, or server-sent events.
 
     Inside `async with response.while_connected()` one task waits until the client disconnects, sends keep-alives, and
-    notices a client that reads nothing.
+    detects a client that reads nothing.
 
     Args:
-        receive, send: of the ASGI server.
-        send_timeout: seconds for which the client may take nothing; then it counts as gone.
+        receive, send: the functions of the ASGI server.
+        send_timeout: seconds without progress after which a client that reads nothing counts as disconnected.
 
     Attributes:
-        started: whether the events have begun, so that the response can't be an error any more.
-        ended: whether the last event has been sent.
-        gone: whether the client has left.
+        started: true if events have been sent, so that the response can no longer be an error.
+        ended: true if the last event has been sent.
+        gone: true if the client has disconnected.
     """
 
     __slots__ = (
@@ -61,26 +61,27 @@ class ResponseStream:
         self.started = self.ended = self.gone = False
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Sends the whole response. Raises ClientGone if the client has left, or takes nothing of it."""
+        """Sends the complete response. Raises ClientGone if the client has disconnected, or reads nothing."""
         data = json_text(body).encode()
         head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
         await self._send_timed(_response_start(status, {**head, **headers}))
         await self._send_timed({"type": "http.response.body", "body": data, "more_body": False})
 
     def stream_events(self, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
-        """Makes it a stream of events. The status is sent with the first ones: until then it can still be an error.
+        """Starts a stream of events. The status is sent with the first events, so that until then it can still become
+        an error.
 
         Args:
-            headers: further headers.
+            headers: additional headers.
             keepalive: seconds of silence after which `keepalive_bytes` are sent; 0: never.
-            keepalive_bytes: what keeps the connection open in clients and proxies.
+            keepalive_bytes: the bytes of a keep-alive.
         """
         self._headers = {**_HEADERS, **headers}
         self._keepalive, self._keepalive_bytes = keepalive, keepalive_bytes
         self._last = monotonic()
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Sends events. To be called inside `while_connected`. Raises ClientGone if the client has left."""
+        """Sends events. Must be called inside `while_connected`. Raises ClientGone if the client has disconnected."""
         if not (data or last):
             return
         if self._keepalive_sent is not None:
@@ -94,10 +95,10 @@ class ResponseStream:
             self._since = None
 
     def while_connected(self, grace: float = 0.0) -> Self:
-        """Returns a block that is cancelled when the client has left; it raises ClientGone then.
+        """Returns a block that is cancelled when the client disconnects; it then raises ClientGone.
 
         Args:
-            grace: seconds for which the block continues after that.
+            grace: seconds for which the block continues after the disconnect.
         """
         self._grace = grace
         return self
@@ -119,7 +120,7 @@ class ResponseStream:
             raise ClientGone
 
     def leave(self) -> None:
-        """Notes that the client has left, and ends the block, now or in some seconds."""
+        """Notes that the client has disconnected, and ends the block, immediately or in some seconds."""
         if not self.gone:
             self.gone = True
             if self._grace:
@@ -128,7 +129,7 @@ class ResponseStream:
                 self._tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        """Calls `leave` when the client has left or is overdue. Sends keep-alives until then."""
+        """Calls `leave` when the client has disconnected or exceeded the send timeout. Sends keep-alives until then."""
         while True:
             rest = self._rest()
             if rest <= 0:
@@ -143,9 +144,9 @@ class ResponseStream:
         self.leave()
 
     def _rest(self) -> float:
-        """Returns the seconds until the client is overdue or a keep-alive is due.
+        """Returns the seconds until the send timeout or the next keep-alive.
 
-        They are at most the send timeout, because a write may begin at any time.
+        The result is at most the send timeout, because a write may begin at any time.
         """
         if self._headers is None:
             return inf
@@ -186,7 +187,7 @@ class ResponseStream:
 
 
 def _response_start(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the head of a response in ASGI's form; characters that a header can't contain are replaced."""
+    """Returns status and headers in ASGI's format; characters that aren't allowed in a header are replaced."""
     fields = [
         (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
     ]

@@ -153,9 +153,9 @@ class WorkerFactory:
         self.generation += 1
         try:
             self.read()
-            log.info("the configuration was read again, and new workers start with it")
+            log.info("the configuration was reloaded; new workers start")
         except ConfigError as exc:
-            log.error("the configuration stays as it was: %s", exc)
+            log.error("the configuration is unchanged: %s", exc)
 
     def handle_signals(self) -> None:
         """Passes stop signals to the workers immediately, even while a reload waits for a worker."""

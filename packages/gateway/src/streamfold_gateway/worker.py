@@ -232,7 +232,7 @@ def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPag
     log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
     log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
     if page:
-        log.info("The last answers as they stream: %s%s", here, page.path)
+        log.info("Page with the last responses: %s%s", here, page.path)
     log.info("Models: %s", ", ".join(models.describe()))
     for problem in models.problems():
         log.warning("%s. Its requests get HTTP 500 until the server is started with it", problem)

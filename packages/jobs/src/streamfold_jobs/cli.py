@@ -58,7 +58,7 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="""Ask about many rows, one answer for each: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.
+    help="""Send rows to a model and store their answers: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.
 
     `streamfold batch run --help` shows the options.""",
     no_args_is_help=True,
@@ -75,32 +75,33 @@ Model = Annotated[str | None, typer.Option(help="Another model than the configur
 LedgerPath = Annotated[
     Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
 ]
-Concurrency = Annotated[int, typer.Option(min=1, help="How many rows are in flight at once.")]
-Tries = Annotated[int, typer.Option(min=1, help="How often a row is sent before it is an error.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Maximum number of rows in flight.")]
+Tries = Annotated[int, typer.Option(min=1, help="How often a row is sent before it becomes an error.")]
 Rpm = Annotated[float | None, typer.Option(help="Requests a minute.")]
-Tpm = Annotated[float | None, typer.Option(help="Tokens a minute, of input and output together.")]
-MaxCost = Annotated[float | None, typer.Option(help="Pause before the answers cost more.")]
+Tpm = Annotated[float | None, typer.Option(help="Input and output tokens per minute.")]
+MaxCost = Annotated[float | None, typer.Option(help="Pause before the total cost exceeds this amount.")]
 SchemaPath = Annotated[
-    Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must fit.")
+    Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must match.")
 ]
 Tools = Annotated[
     str | None,
     typer.Option(help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Calls are recorded."),
 ]
-RunTools = Annotated[bool, typer.Option("--run-tools", help="Run the calls, and record the answers to their results.")]
-MaxOutputTokens = Annotated[int | None, typer.Option(min=1, help="The most tokens of an answer.")]
+RunTools = Annotated[bool, typer.Option("--run-tools", help="Run the tool calls, and send the results to the model.")]
+MaxOutputTokens = Annotated[int | None, typer.Option(min=1, help="Maximum number of output tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
 Shard = Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")]
 RetryChecks = Annotated[
-    bool, typer.Option("--retry-checks", help="Send rows again whose answers do not fit --schema, within --tries.")
+    bool,
+    typer.Option("--retry-checks", help="Send rows with answers that don't match --schema again, up to --tries times."),
 ]
-RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Ask again for rows that were errors.")]
+RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Send rows that were errors again.")]
 InFlight = Annotated[
-    Literal["ask", "error"], typer.Option(help="Rows that were in flight when a job was killed: send again, or errors.")
+    Literal["ask", "error"], typer.Option(help="Send rows again that were in flight at a crash, or make them errors.")
 ]
 Via = Annotated[
     Literal["live", "provider-batch"],
-    typer.Option(help="Send live requests, or use the provider's batch API, which takes hours and costs less."),
+    typer.Option(help="Send live requests, or use the provider's cheaper batch API, which may take hours."),
 ]
 Stream = Annotated[
     bool, typer.Option(help="Stream the answers, or fetch each in one piece, which costs less to read if it's short.")
@@ -214,7 +215,7 @@ def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
     places = {"the rows": rows.resolve(), "the output": output.resolve(), "the ledger": ledger.resolve()}
     for (one, first), (other, second) in combinations(places.items(), 2):
         if first == second:
-            raise ConfigError(f"{first}: {one} and {other} can't be one file")
+            raise ConfigError(f"{first}: {one} and {other} must be different files")
 
 
 def _report(name: str, ended: JobOutcome, output: Path, as_json: bool) -> None:

@@ -111,12 +111,12 @@ def _make_backend(
     limits["retry_checks"] = settings.retry_checks or None
     given = [name for name, value in limits.items() if value is not None]
     if given:
-        raise ConfigError(f"{given[0]} is not available with batches of the provider: leave it out")
+        raise ConfigError(f"{given[0]} can't be combined with batches of the provider")
     if ledger is None:
-        raise ConfigError("batches of the provider need a ledger: it knows them when the job is started again")
+        raise ConfigError("batches of the provider need a ledger, to find the batches after a restart")
     facts = get_model_info(model)
     if facts is None or (direct := facts.direct) is None:
-        raise ConfigError(f"batches are handed over to one provider, and {model.name} is something else")
+        raise ConfigError(f"batches need a single provider, but {model.name} is something else")
     if direct.limiter is not None and direct.limiter.limits_cost:
         raise ConfigError(
             f"batches of the provider can't be kept within max_cost_per_day of {model.name}, because what they cost is"
@@ -215,7 +215,7 @@ class BatchJob:
 
     def __aiter__(self) -> Self:
         if self._read:
-            raise StreamfoldError("the answers of this job have been read: they are in its ledger and its output")
+            raise StreamfoldError("the answers of this job have already been read; they are in its ledger")
         return self
 
     async def __anext__(self) -> Answer:
@@ -228,7 +228,7 @@ class BatchJob:
                 self._ready = deque(self.ledger.answers(self._next, len(group)))
             elif self._ended:
                 raise self._queue.stopped or StreamfoldError(
-                    "the job has ended: leave its block only after its answers"
+                    "the job has ended: read its answers inside the `async with` block"
                 )
             else:
                 await self._queue.wait_for_change()

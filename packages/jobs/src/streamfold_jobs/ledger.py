@@ -123,8 +123,8 @@ class Ledger:
                 f"{name} was {_short(before.get(name))} and is {_short(settings[name])}" for name in changed
             )
             raise ConfigError(
-                f"{self.path}: this ledger belongs to another job: {shown}. Use the settings that it was begun with to"
-                " continue, or another ledger to begin anew"
+                f"{self.path}: this ledger belongs to another job: {shown}. To continue, use the original settings;"
+                " to start again, use another ledger"
             )
 
     def states(self, count: int) -> bytearray:
@@ -292,7 +292,7 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
             raise ConfigError(f"{path}: this ledger was written by another version of streamfold")
     except sqlite3.DatabaseError as error:
         database.close()
-        raise ConfigError(f"{path}: not a ledger that can be used: {error}") from None
+        raise ConfigError(f"{path}: the ledger can't be used: {error}") from None
     except BaseException:
         database.close()
         raise
@@ -318,7 +318,7 @@ def _lock(path: Path) -> IO[bytes]:
     except BlockingIOError:
         raise ConfigError(f"{path}: another job is using this ledger") from None
     except OSError as error:
-        why = "it is a link; name the file that it leads to" if file.is_symlink() else error.strerror
+        why = "it is a symbolic link; name the target file" if file.is_symlink() else error.strerror
         raise ConfigError(f"{file}: {why}") from None
 
 

@@ -102,7 +102,7 @@ class LiveBackend:
 
     async def _row(self, queue: RowQueue, row: Row) -> None:
         if queue.was_sent(row.number) and queue.settings.in_flight == "error":
-            lost = {"type": "InFlight", "message": "it had been sent when the job died; the answer is lost"}
+            lost = {"type": "InFlight", "message": "the row was in flight when the job was killed; its answer is lost"}
             queue.record(Answer(row.id, row.number, error=lost))
             await queue.written()
             return
@@ -141,7 +141,7 @@ class LiveBackend:
 
     def _pause(self, queue: RowQueue) -> None:
         _, _, error = self._denied[0]
-        queue.stop(f"the job has paused, because nothing more would be answered: {error}", error)
+        queue.stop(f"the job has paused, because no further row can be answered: {error}", error)
 
 
 async def _always(row: Row) -> bool:
@@ -303,7 +303,7 @@ def _with_rejected(
 
 
 def _paused(error: StreamfoldError) -> JobPausedError:
-    return JobPausedError(f"the job has paused, because nothing more would be answered: {error}")
+    return JobPausedError(f"the job has paused, because no further row can be answered: {error}")
 
 
 class Pacing:

@@ -72,16 +72,18 @@ def _check_shards(ledgers: list[Ledger]) -> None:
     settings = [ledger.settings() for ledger in ledgers]
     for ledger, own in zip(ledgers, settings, strict=True):
         if not own:
-            raise ConfigError(f"{ledger.path}: no job was begun with this ledger")
+            raise ConfigError(f"{ledger.path}: this ledger has no job")
         for name in ("rows", "count", "model", "options", "tools", "run_tools"):
             if own.get(name) != settings[0].get(name):
-                raise ConfigError(f"{ledger.path} and {ledgers[0].path} are of different jobs: they differ in {name}")
+                raise ConfigError(
+                    f"{ledger.path} and {ledgers[0].path} belong to different jobs: they differ in {name}"
+                )
     shards = [ledger.shard for ledger in ledgers]
     names = ", ".join(f"{first}/{step}" for first, step in shards)
     if len({step for _, step in shards}) > 1:
-        raise ConfigError(f"the ledgers belong to different cuts of the job, and have rows in common: {names}")
+        raise ConfigError(f"the ledgers belong to different splits of the job and share rows: {names}")
     if len(set(shards)) < len(shards):
-        raise ConfigError(f"two of the ledgers are of the same shard: {names}")
+        raise ConfigError(f"two of the ledgers belong to the same shard: {names}")
 
 
 def _check_whole(ledgers: list[Ledger]) -> None:
@@ -100,7 +102,7 @@ def _check_whole(ledgers: list[Ledger]) -> None:
     if missing:
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise ConfigError(
-            f"rows are missing: {'; '.join(missing[:_SHOWN])}{more}. `streamfold batch export` writes what there is"
+            f"missing rows: {'; '.join(missing[:_SHOWN])}{more}. `streamfold batch export` writes the answers so far"
         )
 
 

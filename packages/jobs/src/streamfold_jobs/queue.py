@@ -219,7 +219,7 @@ class RowQueue:
 
 def unpriced(model: str) -> str:
     """Returns the message about a model without prices."""
-    return f"what {model} costs is not known; give its prices in the configuration"
+    return f"what {model} costs is unknown; configure its `prices`"
 
 
 def _uncounted(answer: Answer) -> str | None:
@@ -229,10 +229,10 @@ def _uncounted(answer: Answer) -> str | None:
     said = (answer.members or {}).get("warnings") or ()
     if any(warning["code"] == "option_emulated" for warning in said):
         return (
-            "an answer that is cut at a stop text while it is streamed has no token counts: fetch the answers in one"
-            " piece (stream=False, --no-stream), or leave the stop text out"
+            "a stream that ends at a stop sequence has no token counts: use stream=False (--no-stream), or remove the"
+            " stop sequence"
         )
-    return "the server counted no tokens, so that what its answers cost is not known"
+    return "the server sent no token counts, so the cost of its answers is unknown"
 
 
 class JobBudget:

@@ -61,7 +61,7 @@ class Row:
                 raise ConfigError(f'{unknown!r} is an option: write "options": {{"{unknown}": ...}}')
             raise ConfigError(f"unknown key {unknown!r}{allowed_values_hint(unknown, ROW_MEMBERS)}")
         if value.get("messages") is not None and value.get("prompt") is not None:
-            raise ConfigError("prompt and messages are both given: a row has one of them")
+            raise ConfigError("prompt and messages can't be combined in a row")
         messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
         if not isinstance(messages, str | list | tuple):
             raise ConfigError("prompt (a string) or messages (a list) is missing")
@@ -105,7 +105,7 @@ def row_id(number: int, value: Any) -> str:
         if isinstance(found, bool) or not isinstance(found, str | int | None):
             raise ConfigError(f"{name}: must be a string or a whole number, not {type(found).__name__}")
         if isinstance(found, str) and _HALF.search(found):
-            raise ConfigError(f"{name}: {found!r} holds half of a surrogate pair, which no file can hold")
+            raise ConfigError(f"{name}: {found!r} contains half of a surrogate pair, which can't be written to a file")
         if found is not None:
             return str(found)
     return str(number)
@@ -156,7 +156,7 @@ class Rows:
         else:
             with self._path.open("rb") as file:
                 if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    raise ConfigError(f"{self._path}: this is UTF-16, and rows are read as UTF-8")
+                    raise ConfigError(f"{self._path}: this file is UTF-16, but must be UTF-8")
                 yield from (line for line in file if not line.isspace())
 
     def select(self, numbers: Container[int]) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:

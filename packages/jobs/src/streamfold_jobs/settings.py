@@ -42,9 +42,9 @@ class JobSettings:
             raise ConfigError(f"shard must be (i, n) with 0 <= i < n, not ({first}, {count})")
         for tool in self.tools if self.run_tools else ():
             if tool.function is None:
-                raise ConfigError(f"run_tools: the tool {tool.name!r} is only described, and has no function to run")
+                raise ConfigError(f"run_tools: the tool {tool.name!r} has no function to run")
             if tool.needs_approval is not False:
-                raise ConfigError(f"run_tools: the tool {tool.name!r} needs approval, which a job can't get")
+                raise ConfigError(f"run_tools: the tool {tool.name!r} needs approval, which isn't possible in a job")
         if self.in_flight not in ("ask", "error"):
             raise ConfigError(f"in_flight: can't be {self.in_flight!r}. Allowed: ask, error")
 
@@ -72,7 +72,7 @@ def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[
         except (ValueError, RecursionError) as error:
             return f"the answer is not JSON: {error}"
         wrong = jsonschema.exceptions.best_match(validator.iter_errors(value))
-        return None if wrong is None else f"the answer does not fit the schema: {wrong.json_path}: {wrong.message}"
+        return None if wrong is None else f"the answer doesn't match the schema: {wrong.json_path}: {wrong.message}"
 
     return check
 

@@ -70,16 +70,16 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
     form = leaked_markup(text, read)
     reader = form and reader_of(form)
     if form is not None and form.endswith("think"):
-        return f"the text has reasoning in it that the dialect {reader!r} would read"
+        return f"the text contains reasoning that the dialect {reader!r} would read"
     if context.calls_allowed:
         bare = [name for name in bare_forms(text) if name not in read]
         bare = [name for name in bare if name != "named" or isinstance(context.tool_choice, NamedTool)]
         if reader is None or not _reads_calls(reader, text, context):
             reader = next((name for name in bare if _reads_calls(name, text, context, declared=True)), None)
     if reader is not None:
-        return f"the text has tool calls in it that the dialect {reader!r} would read"
+        return f"the text contains tool calls that the dialect {reader!r} would read"
     if form is not None:
-        return f"the text has tool calls in it, as {form} writes them, which no dialect reads"
+        return f"the text contains tool calls in the format of {form} writes them, which no dialect reads"
     return None
 
 

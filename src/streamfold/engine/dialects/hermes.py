@@ -40,7 +40,7 @@ class Hermes(MarkupFormat):
         if not end:
             return text.unfinished("a tool call")
         if end == _BEGIN:
-            text.dropped(f"an unfinished call: {body[:80]!r}")
+            text.dropped(f"an incomplete tool call: {body[:80]!r}")
             text.event()
             return ReadResult.CONSUMED
         name = _NAME.match(body)

@@ -57,7 +57,12 @@ class MarkupDialect:
         calls = [call for lane in lanes for call in lane.calls] + self._late()
         if calls and self._structured:
             names = ", ".join(call.name or "" for call in calls)
-            out.append(Warn("markup_dropped", f"the server sent calls itself, so these are left out: {names}"))
+            out.append(
+                Warn(
+                    "markup_dropped",
+                    f"the server sent structured tool calls, so these tool calls in the text were dropped: {names}",
+                )
+            )
             return out
         for number, call in enumerate(calls):
             call.index, call.markup = number, True

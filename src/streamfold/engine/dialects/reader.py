@@ -183,7 +183,7 @@ class MarkupReader(Scanner):
     def unfinished(self, what: str) -> ReadResult:
         """Handles input that ended inside a structure: the rest is dropped."""
         self._at = len(self._window)
-        self.warnings.append(Warn("unfinished_markup", f"the answer ended inside {what}"))
+        self.warnings.append(Warn("unfinished_markup", f"the response ended inside {what}"))
         self.event()
         return ReadResult.CONSUMED
 

@@ -49,17 +49,17 @@ class ClientRequest:
 
     Attributes:
         body: the JSON body.
-        parsed: the same, parsed.
-        route: the provider and the model that its model stands for.
-        stream: whether the answer is to be streamed.
-        id: the id of the answer.
-        created: when the request came, in seconds since 1970.
-        headers: the headers of the request, with names in lower case.
-        params: the parameters in its path and its query.
-        dropped: warnings about members of the request that were removed before it was parsed.
-        end_user: whom the request names, as `named_end_user` says it.
-        turns_cached: whether a turn cache keeps what only the provider can read of the answer.
-        tools: of the Responses API, by the names of the functions that stand for them at other providers.
+        parsed: the parsed body.
+        route: the provider and the model for the model's name in the request.
+        stream: true if the client requested a stream.
+        id: the id of the response.
+        created: the time of the request, in seconds since 1970.
+        headers: the HTTP headers, with names in lower case.
+        params: the parameters in the URL's path and query.
+        dropped: warnings about fields of the request that were removed before parsing.
+        end_user: the end user that the request names, as returned by `named_end_user`.
+        turns_cached: true if a turn cache stores the parts of the response that only the provider can read.
+        tools: tools of the Responses API, by the names of the functions that replace them for other providers.
     """
 
     body: Mapping[str, Any]
@@ -165,7 +165,7 @@ class ClientAPI(ABC):
         """
 
     def count_body(self, member: str, number: int) -> dict[str, Any]:
-        """Returns the body of an answer that is a number of tokens."""
+        """Returns the body of a response with a token count."""
         return {member: number}
 
     def counted_body(self, body: Any) -> Any:
@@ -253,7 +253,7 @@ def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], W
 def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
     """Returns a warning about request fields that only this API has; none if the fields have no effect."""
     lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
-    detail = f"{' and '.join(lost)}: only {api} has this; it was not sent to the provider"
+    detail = f"{' and '.join(lost)}: only {api} has this; not sent to the provider"
     return [ReplyWarning("option_dropped", detail)] if lost else []
 
 
@@ -278,10 +278,10 @@ def permitted_members(
     )
     kept, warnings = members.filter(body), []
     if members.destinations:
-        why = "the operator of the gateway chooses models, addresses and keys"
+        why = "only the operator of the gateway chooses models, addresses and keys"
         warnings.append(_not_sent(members.destinations, why))
     if members.unknown:
-        why = "this key may send documented members only; `passthrough_members` lists others"
+        why = "this gateway key may only send documented fields; `passthrough_members` allows more"
         warnings.append(_not_sent(members.unknown, why))
     return kept, tuple(warnings)
 
@@ -306,7 +306,9 @@ def with_operator_members(request: ClientRequest, endpoints: Collection[BackendI
             extra[name] = _merged(extra[name], first, name, lost)
     if extra == request.parsed.options.extra_body:
         return request, []
-    return request.with_extra_body(extra), [_not_sent(lost, "the operator of the gateway sets it")] if lost else []
+    return request.with_extra_body(extra), [
+        _not_sent(lost, "the operator of the gateway has set the same field")
+    ] if lost else []
 
 
 def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:

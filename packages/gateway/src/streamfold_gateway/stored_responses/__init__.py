@@ -1,11 +1,9 @@
-"""Responses that the gateway keeps: they can be continued, fetched, resumed and cancelled, whatever the provider.
+"""Stored responses: clients can continue, fetch, resume and cancel them, with every provider.
 
-Its modules:
-
-    endpoints    the paths, and who may do what
-    references   writes the items that a request refers to into its input
-    recorder     records a response while it is made, with its client or without
-    store        responses and their events in a store (`streamfold.stores`)
+endpoints    the HTTP endpoints
+references   replaces references in a request by the stored items
+recorder     records a response while it is written, with its client or in the background
+store        stores responses in a key-value store (`streamfold.stores`)
 """
 
 from .endpoints import StoredResponses

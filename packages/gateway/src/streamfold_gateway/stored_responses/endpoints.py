@@ -77,7 +77,7 @@ class StoredResponses:
             try:
                 await handle(incoming)
             except StoreError as error:
-                message = "kept responses can't be read or written now; try again later"
+                message = "the store of responses is unavailable; try again later"
                 raise http_error(503, message, retry_after="1") from error
 
         await self._handler.handle(guarded, RESPONSES_API, RESPONSES_API.endpoints[0], scope, receive, send)
@@ -102,9 +102,7 @@ class StoredResponses:
             return None
         stored, background = payload.get("store"), bool(payload.get("background"))
         if background and stored is False:
-            raise http_error(
-                400, "background needs store: true: no client waits for the answer, so it has to be stored"
-            )
+            raise http_error(400, "background: true can't be combined with store: false")
         user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
         items = await self._expand(body, payload, incoming.client.id, user)
         if stored is False:
@@ -158,7 +156,7 @@ class StoredResponses:
         try:
             meter = await self._handler.reserve(incoming, routed)  # a request beyond the limits is not queued
             if not await running.begin() and running.about["background"]:
-                raise http_error(413, "background: the request is too large to be kept")
+                raise http_error(413, "background: the request is too large to be stored")
         except BaseException:
             running.close()
             if meter is not None:
@@ -230,7 +228,7 @@ class StoredResponses:
             return
         if not kept.resumable:
             raise http_error(
-                400, "stream: the events of this response were not kept: it was not streamed, or is too long"
+                400, "stream: the events of this response aren't stored: it was not streamed, or it is too long"
             )
         after = query.get("starting_after", "-1")
         if not _NUMBER.fullmatch(after):

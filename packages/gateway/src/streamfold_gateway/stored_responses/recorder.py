@@ -26,8 +26,8 @@ _GATHERED = 2  # copies of the pieces: in the serializer and in the reply
 _WRITTEN = 5  # copies of a whole text at the end: itself, in the three events that complete it, in the last one
 _SMALL = 2**18  # bytes up to which an answer never waits for memory
 _AT_THE_END = 4  # times that a text is written again when it ends: in its three events, and in the response
-TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can refer to it"
-NO_EVENTS = "response_not_resumable: it is too long to keep its events"
+TOO_LONG = "response_not_kept: the response is too long to be stored, so previous_response_id can't refer to it"
+NO_EVENTS = "response_not_resumable: the response is too long to store its events"
 
 
 class Recorder:
@@ -68,7 +68,7 @@ class Recorder:
         memory.add(self)
 
     def begin_answer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
-        """Returns the serializer of the answer, whose events are recorded."""
+        """Returns the serializer of the response, whose events are recorded."""
         self.serializer = RESPONSES_API.serializer(
             request, options, about=self.about, listener=self.note, returns=not self.waits
         )
@@ -217,18 +217,18 @@ class Subscriber:
 
 
 class BackgroundResponse(Recorder):
-    """A response that is completed without its client. Any number of subscribers may read its events, or cancel it.
+    """A response that is completed without its client. Any number of subscribers may read its events or cancel it.
 
-    Events reach subscribers once they are stored. The store does not delay the provider: events gather while others are
-    written. It is the `AnswerOutput` of its answer.
+    Subscribers receive events after they are stored. The store doesn't delay the provider: new events are collected
+    during a write. This object is the `AnswerOutput` of its response.
 
     Attributes:
-        gone: whether it was cancelled.
-        forgotten: whether it was deleted, so that nothing of it is stored.
-        refused: the error that it ended with before it began, if a client waits for it.
-        done: whether no event will follow.
-        warnings: those of the answer, at its end.
-        storage_warning: a further warning for subscribers at its end.
+        gone: true if the response was cancelled.
+        forgotten: true if the response was deleted, so that nothing is stored.
+        refused: the error before the first event, if a client waits for it.
+        done: true if there will be no further event.
+        warnings: the warnings of the complete response.
+        storage_warning: an additional warning for subscribers at the end.
     """
 
     waits = True
@@ -315,12 +315,14 @@ class BackgroundResponse(Recorder):
         self._count(-sum(len(event.data) for event in freed))
 
     def _behind(self, number: int) -> list[StoredEvent]:
-        """Returns the events with a higher number."""
+        """Returns the events after a number."""
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
     @asynccontextmanager
     async def while_connected(self, grace: float) -> AsyncIterator[None]:
-        """Runs a block that ends when the response is cancelled, or some seconds later; ClientGone is raised then."""
+        """Runs a block that ends when the response is cancelled, or some seconds later; the block then raises
+        ClientGone.
+        """
         self._grace = grace
         with self._making:
             yield
@@ -352,7 +354,7 @@ class BackgroundResponse(Recorder):
                 await self._changed.wait()
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Does nothing: those who wait for the response learn its end from `done`."""
+        """Does nothing, because `done` tells waiting tasks about the end."""
 
     async def save_continuously(self) -> None:
         """Stores events as they arrive, until it is cancelled."""
@@ -438,7 +440,7 @@ class BackgroundResponse(Recorder):
             return
         self.storage_warning = TOO_LONG
         if self.about["background"]:
-            error = {"code": "response_too_long", "message": "the answer is too long to be kept"}
+            error = {"code": "response_too_long", "message": "the response is too long to be stored"}
             response, _ = interrupted_response(self.kept.response, [], "failed", error=error)
             await self._put(self.state_of(response), [], ended=True)
 

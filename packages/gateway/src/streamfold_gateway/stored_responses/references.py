@@ -21,7 +21,7 @@ _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a seri
 
 def not_found(response_id: str) -> HTTPError:
     """Returns the error for a response that doesn't exist or has another owner."""
-    return http_error(404, f"there is no response {response_id[:200]!r} here: it has expired, or was never kept")
+    return http_error(404, f"there is no response {response_id[:200]!r} : it has expired, or was never stored")
 
 
 def input_items(given: Any) -> list[Any]:
@@ -118,7 +118,7 @@ def _within_reason() -> Iterator[None]:
             yield
     except TimeoutError:
         raise http_error(
-            503, "what the request refers to can't be read now; try again later", retry_after="1"
+            503, "the references of the request can't be read now; try again later", retry_after="1"
         ) from None
 
 

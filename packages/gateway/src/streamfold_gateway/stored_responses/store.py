@@ -127,7 +127,7 @@ _LARGE = 2**18  # bytes of JSON above which it is parsed in a thread
 _logger = logging.getLogger("streamfold.gateway")
 _STOPPED = {
     "code": "server_error",
-    "message": "the gateway was stopped while the answer was in progress; this is the part that had arrived",
+    "message": "the gateway was stopped during the response; the output is incomplete",
 }
 
 
@@ -224,7 +224,7 @@ class ResponseStore:
             )
             under_way = not kept.ended and await self._is_made(head["maker"])
         except (ValueError, LookupError, TypeError) as error:
-            _logger.warning("%r: the response %s is damaged, and counts as lost: %s", self.store, response_id, error)
+            _logger.warning("%r: the response %s is damaged and can't be used: %s", self.store, response_id, error)
             return None
         if user is not None and kept.user != user:
             return None

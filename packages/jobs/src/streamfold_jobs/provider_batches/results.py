@@ -77,7 +77,7 @@ class Results:
             for count, result in enumerate(found):
                 number = self._names.get(result.name)
                 if number is None and count == 0 and not self._client.api.keyed:
-                    raise NotOurBatchError(f"batch {self._batch.id} is not one of this job")
+                    raise NotOurBatchError(f"batch {self._batch.id} doesn't belong to this job")
                 if number is not None and number not in self._places:
                     self._places[number] = self._file.tell()
                     self._file.write(json.dumps(asdict(result)).encode() + b"\n")

@@ -87,8 +87,8 @@ class _BatchRun:
         found = self._store.open()
         if any(batch.account != self._client.account for batch in found):
             raise ConfigError(
-                "the provider's batches of this job were created with another key or another base_url. Use those to"
-                " on: batches belong to the account that created them"
+                "the provider's batches of this job were created with another API key or base_url. Use these to"
+                " continue: batches belong to the account that created them"
             )
         taken = {number for batch in found for number, _ in self._store.rows_of(batch)}
         for batch in found:

@@ -33,7 +33,7 @@ def check_answers(where: str) -> None:
     store_place(where, "answers:")
     if where == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
         raise ConfigError(
-            f"answers: can't be {where!r}, which other workers don't find. Allowed: valkey://HOST:PORT, or on one"
+            f"answers: can't be {where!r}, which other workers can't reach. Allowed: valkey://HOST:PORT, or on one"
             " machine sqlite://// and the rest of an absolute path"
         )
 

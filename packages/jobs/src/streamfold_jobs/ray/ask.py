@@ -168,7 +168,9 @@ class Ask:
         if not where:
             return None
         if self._check_name is None:
-            _logger.warning("answers are not kept: `check` has no name. Write it as a function of a module")
+            _logger.warning(
+                "answers aren't stored, because `check` has no unique name: define it as a function of a module"
+            )
             return None
         return AnswerCache.open(where, self.settings.keep)
 
@@ -221,7 +223,7 @@ class Ask:
         if self.settings.on_refused == "error" and isinstance(error, Exception):
             return _failed(error)
         if not self._stopped:
-            self._stopped = f"the job ends, because nothing more would be answered: {error}"
+            self._stopped = f"the job ends, because no further row can be answered: {error}"
             self._requests.stop()
         return None
 
@@ -294,12 +296,12 @@ class AskSettings:
             raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")
         if not found.keys() & {"prompt", "messages"}:
             raise ConfigError(
-                f"there is no column 'prompt' or 'messages' among {', '.join(names)}: say which it is, as in"
+                f"there is no column 'prompt' or 'messages' among {', '.join(names)}: name it with"
                 ' columns={"prompt": "question"}'
             )
         if self.answers and "id" not in found:
             raise ConfigError(
-                'answers: they are kept for rows with an id: say where it is, as in columns={"id": "key"}'
+                'answers: stored answers need rows with an id: name its column with columns={"id": "key"}'
             )
         return found
 
@@ -333,7 +335,7 @@ def _refers(value: Any) -> bool:
 
 def _would_travel(what: str, instead: str) -> ConfigError:
     return ConfigError(
-        f"{what} would travel to the workers with the job. Set a variable in their environment, and name it: {instead}"
+        f"{what} would be stored with the job. Set an environment variable on the workers, and name it: {instead}"
     )
 
 
@@ -374,8 +376,7 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
     taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
     if taken:
         raise ConfigError(
-            f"the rows have a column {taken[0]!r} already: rename it, or give the columns of the answers other names,"
-            ' as in prefix="answer_"'
+            f'the rows have a column {taken[0]!r} already: rename it, or rename the new columns with prefix="answer_"'
         )
 
 

@@ -32,7 +32,11 @@ def as_markdown(parser: str, versions: Iterable[str], failures: Sequence[Failure
     for failure in failures:
         groups.setdefault((failure.mode, failure.kind), []).append(failure)
     failed = len({failure.vector.name for failure in failures})
-    lines = [f"# {parser}", "", f"{', '.join(versions)}. Of {tried} texts, {failed} are not read alike at every cut."]
+    lines = [
+        f"# {parser}",
+        "",
+        f"{', '.join(versions)}. Of {tried} texts, {failed} give different results for some splits.",
+    ]
     for (mode, kind), found in groups.items():
         lines += ["", *_section(parser, mode, kind, found)]
     return "\n".join(lines) + "\n"

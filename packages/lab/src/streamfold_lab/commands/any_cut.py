@@ -37,12 +37,14 @@ def any_cut(
         str | None,
         typer.Option(help=f"For a parser: a format ({', '.join(dialects())}), or a JSON file of texts."),
     ] = None,
-    cut_tokens: Annotated[bool, typer.Option("--cut-tokens", help="For a parser: cut special tokens too.")] = False,
+    cut_tokens: Annotated[bool, typer.Option("--cut-tokens", help="For a parser: also split special tokens.")] = False,
     report: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Write the failures as Markdown, each with its example.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="For a server: the model to ask.")] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="For a server: the variable that holds the key.")] = None,
+    model: Annotated[str | None, typer.Option(help="For a server: the model.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="For a server: the environment variable with the API key.")
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="For a server: how often each request is sent.")] = 10,
     config: File = None,
 ) -> None:
@@ -67,7 +69,7 @@ def any_cut(
     if failures:
         print_rows(console(), ("text", "fails", "cuts", "expected", "found"), [_row(failure) for failure in failures])
     failed = len({failure.vector.name for failure in failures})
-    print_status(f"{len(texts) - failed} of {len(texts)} texts are read alike at every cut")
+    print_status(f"{len(texts) - failed} of {len(texts)} texts give the same result for every split")
     if failures:
         raise typer.Exit(BROKEN)
 

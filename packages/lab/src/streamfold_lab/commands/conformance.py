@@ -26,10 +26,12 @@ BROKEN = 3
 
 def conformance(
     target: Annotated[str, typer.Argument(help="The base URL of a server, or PROVIDER, or PROVIDER:MODEL.")],
-    model: Annotated[str | None, typer.Option(help="The model to ask; by default the first that is listed.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="The API; by default all that answer.")] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
-    budget: Annotated[int, typer.Option(min=1, help="The most requests on each API.")] = DEFAULT_BUDGET.requests,
+    model: Annotated[str | None, typer.Option(help="The model; by default the first in the server's list.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The API; by default all that the server supports.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="The environment variable with the API key.")] = None,
+    budget: Annotated[
+        int, typer.Option(min=1, help="Maximum number of requests for each API.")
+    ] = DEFAULT_BUDGET.requests,
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -55,7 +57,7 @@ def _print(ruling: ConformanceReport) -> None:
     head = f"{ruling.card.model} over {ruling.card.adapter} at {ruling.card.base_url}"
     target.print(Text(escape_control_characters(head), "bold"), soft_wrap=True)
     print_rows(target, ("rule", "", "answers", ""), [_row(each) for each in ruling.judged])
-    print_status(f"{ruling.kept} of {ruling.applied} rules are kept")
+    print_status(f"{ruling.kept} of {ruling.applied} rules are followed")
 
 
 def _row(judged: RuleResult) -> list[Text]:

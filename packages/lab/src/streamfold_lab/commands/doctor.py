@@ -63,34 +63,40 @@ def doctor(
     target: Annotated[
         str | None, typer.Argument(help="The base URL of a server, or PROVIDER, or PROVIDER:MODEL.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model to ask; by default the first that is listed.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model; by default the first in the server's list.")] = None,
     adapter: Annotated[
-        str | None, typer.Option(help="The API: chat, responses, anthropic, ..., or auto for all that answer.")
+        str | None,
+        typer.Option(help="The API: chat, responses, anthropic, ..., or auto for all that the server supports."),
     ] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="The environment variable with the API key.")] = None,
     name: Annotated[str | None, typer.Option(help="The provider's name in the profile; by default from URL.")] = None,
     budget: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help=f"The most requests on each API; by default {DEFAULT_BUDGET.requests}, and 1500 with --thorough.",
+            help=f"Maximum requests for each API; by default {DEFAULT_BUDGET.requests}, and 1500 with --thorough.",
         ),
     ] = None,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of all responses of an API.")] = DEFAULT_BUDGET.bytes,
-    max_seconds: Annotated[float, typer.Option(min=1, help="How long one API is examined.")] = DEFAULT_BUDGET.seconds,
+    max_bytes: Annotated[
+        int, typer.Option(min=1, help="Maximum size of all responses of an API, in bytes.")
+    ] = DEFAULT_BUDGET.bytes,
+    max_seconds: Annotated[
+        float, typer.Option(min=1, help="Maximum duration for each API, in seconds.")
+    ] = DEFAULT_BUDGET.seconds,
     max_cost: Annotated[
         float,
-        typer.Option(min=0, help="The most that one API may cost, in the currency of its prices, if they are known."),
+        typer.Option(min=0, help="Maximum cost for each API, in the currency of its prices, if they are known."),
     ] = float(DEFAULT_BUDGET.cost),
     thorough: Annotated[
-        bool, typer.Option("--thorough", help=f"Repeat what one answer can't decide, up to {_REPEATS} times.")
+        bool,
+        typer.Option("--thorough", help=f"Repeat questions that one response can't decide, up to {_REPEATS} times."),
     ] = False,
     reference: Annotated[
         str | None,
         typer.Option(help="Compare with this endpoint of the same model: PROVIDER, PROVIDER:MODEL or a URL."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of the values in prompts; by default others in each examination.")
+        int | None, typer.Option(help="Seed for random values in prompts; by default different in each run.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the requests, and send none.")] = False,
     write: Annotated[
@@ -99,7 +105,7 @@ def doctor(
     html: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Write the report card as one self-contained HTML page.")
     ] = None,
-    record: Annotated[Path | None, typer.Option(file_okay=False, help="Keep all answers in this folder.")] = None,
+    record: Annotated[Path | None, typer.Option(file_okay=False, help="Record all responses in this folder.")] = None,
     compare: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Compare two results of --json instead: BEFORE AFTER.")
     ] = None,

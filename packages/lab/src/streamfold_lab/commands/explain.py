@@ -157,13 +157,13 @@ def print_comparison(target: Console, made: Comparison) -> None:
     print_rows(target, ("answer", "", "A", "B"), list(_verdicts(made)))
     target.print()
     if first := made.meaning:
-        target.print(Text(f"the first event that says something else: event {first.number}", "bold"))
+        target.print(Text(f"the first event with another meaning: event {first.number}", "bold"))
         for name, side in (("A", first.a), ("B", first.b)):
             shown = Text("(no more)", "dim") if side is None else Text(_shortened(side))
             target.print(Text.assemble((f"  {name} ", "bold"), shown), soft_wrap=True)
         target.print()
     target.print(
-        Text("the same answer" if made.same else "not the same answer", "bold green" if made.same else "bold red")
+        Text("the same answer" if made.same else "the replies differ", "bold green" if made.same else "bold red")
     )
 
 

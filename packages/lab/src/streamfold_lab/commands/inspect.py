@@ -36,7 +36,7 @@ def inspect(
     tool: ToolNames = None,
     tool_choice: ToolChoice = None,
     all_events: Annotated[
-        bool, typer.Option("--all", help="Print a line for every event: runs are not joined.")
+        bool, typer.Option("--all", help="Print every event instead of joining consecutive fragments.")
     ] = False,
     as_json: AsJson = False,
     html: Annotated[
@@ -68,7 +68,7 @@ def diff(
     tool: ToolNames = None,
     tool_choice: ToolChoice = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="A part of the answer that may differ, such as ids. Repeatable.")
+        list[str] | None, typer.Option(help="A part of the reply to ignore, such as ids. Repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -93,7 +93,7 @@ def _inspected(
     read = Recording("standard input", sys.stdin.buffer.read()) if str(file) == "-" else open_recording(file)
     recording = replace(read, **{name: value for name, value in given.items() if value})
     if dialect not in (None, "think") and not recording.tools:
-        hint = "no tool is declared, so the dialect reads reasoning and no calls: name the tools with --tool"
+        hint = "no tool is declared, so the dialect reads no tool calls: name the tools with --tool"
         console(stderr=True).print(hint, style="yellow", soft_wrap=True)
     about = {
         "shows": recording.shows,

@@ -24,7 +24,7 @@ from ..doctor import ServedModel, read_target, served_models
 
 def models(
     target: Annotated[str, typer.Argument(help="PROVIDER, or the base URL of a server.")],
-    api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="The environment variable with the API key.")] = None,
     adapter: Annotated[str | None, typer.Option(help="The API of a server that is named by its URL.")] = None,
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each model.")] = False,

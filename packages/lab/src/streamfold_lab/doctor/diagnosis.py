@@ -158,7 +158,7 @@ async def find_apis(
             return found
     if refused is not None:
         raise refused
-    raise ConfigError(f"no API answers. {'; '.join(problems)}")
+    raise ConfigError(f"no API responds. {'; '.join(problems)}")
 
 
 def _bases(url: str) -> list[str]:

@@ -95,7 +95,7 @@ class ProbeRunner:
                 break
         last = outcomes[-1]
         if is_doubtful(last) and not (len(outcomes) == ROUNDS and all(map(is_doubtful, outcomes))):
-            last = replace(last, verdict="unclear", saw=f"{last.saw}; not every time")
+            last = replace(last, verdict="unclear", saw=f"{last.saw}; not in every repetition")
         clear = sum(outcome.verdict == last.verdict and last.verdict != "unclear" for outcome in outcomes)
         return last, asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
 
@@ -127,9 +127,9 @@ class ProbeRunner:
         low, high = interval(len(bad), tries)
         sure = f"with {CONFIDENCE:.0%} confidence"
         if not bad:
-            said = f"{first.saw}; {sure}, fewer than {high:.1%} of all requests are answered otherwise"
+            said = f"{first.saw}; {sure}, fewer than {high:.1%} of all requests have another result"
             return replace(first, saw=said), asked, f"0 of {tries}"
-        said = f"{bad[0].saw}; {sure}, {low:.1%} to {high:.1%} of all requests are answered so"
+        said = f"{bad[0].saw}; {sure}, {low:.1%} to {high:.1%} of all requests have this result"
         return replace(bad[0], saw=said, settings=first.settings), asked, f"{len(bad)} of {tries}"
 
     async def _round(self, probe: Probe, number: int, *, whole: bool) -> dict[str, ProbeResponse]:
@@ -163,14 +163,14 @@ class ProbeRunner:
                 break
             seen = await self._send(probe, ask, whole=whole)
         if seen.way not in _DECIDED and probe.basic and not whole:
-            self.hopeless = f"no whole answer came in {patience} tries: {seen.said}"
+            self.hopeless = f"no complete response in {patience} tries: {seen.said}"
         return seen
 
     async def _send(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
         seen = await self.endpoint.ask(probe.name, ask, whole=whole)
         self.seen.append(seen)
         if isinstance(seen.error, AuthenticationError | PermissionDeniedError):
-            self.hopeless = f"the server wants another key: {seen.said}"
+            self.hopeless = f"the server rejects the API key: {seen.said}"
         return seen
 
     def _judged(self, probe: Probe, answers: Answers) -> Conclusion:
@@ -178,7 +178,7 @@ class ProbeRunner:
             return Conclusion("skipped", self._reason_to_skip(probe) or "no request was sent")
         broken = [seen for seen in answers.values() if seen.way not in _DECIDED]
         if len(broken) == len(answers):
-            return Conclusion("fault", f"no whole answer: {broken[0].said}")
+            return Conclusion("fault", f"no complete response: {broken[0].said}")
         return probe.judge({name: seen for name, seen in answers.items() if seen.way in _DECIDED})
 
     def _reason_to_skip(self, probe: Probe) -> str:

@@ -31,15 +31,15 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
         with_calls, without = ("in one piece", "streamed") if others else ("streamed", "in one piece")
         yield f"{streamed.ask}: calls come {with_calls}, none {without}"
     elif len(names) != len(others):
-        yield f"{streamed.ask}: {len(names)} calls come when streamed, {len(others)} in one piece"
+        yield f"{streamed.ask}: {len(names)} tool calls arrive when streamed, {len(others)} in one piece"
     elif sorted(names) != sorted(others):
-        yield f"{streamed.ask}: the calls have other names when streamed than in one piece"
+        yield f"{streamed.ask}: the names of tool calls differ between modes"
     elif names and _empty_calls(first) != _empty_calls(second):
-        yield f"{streamed.ask}: arguments come in one mode only"
+        yield f"{streamed.ask}: arguments arrive in only one mode"
     if _counts_differ(first, second) and _same_prompt(streamed, whole):
-        yield f"{streamed.ask}: the same prompt has other token counts when streamed than in one piece"
+        yield f"{streamed.ask}: token counts of the same prompt differ between modes"
     if bool(first.text.strip()) != bool(second.text.strip()) and names == others:
-        yield f"{streamed.ask}: a text comes in one mode only"
+        yield f"{streamed.ask}: text arrives in only one mode"
 
 
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:

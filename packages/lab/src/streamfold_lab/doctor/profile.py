@@ -120,12 +120,12 @@ def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting)
     if key in places:
         at = places[key] - 1
         if not _is_one_line(lines[at], setting.key[-1]):
-            raise ConfigError(f"{path}:{at + 1}: can't update this form: write {_line(setting)} under {header}")
+            raise ConfigError(f"{path}:{at + 1}: can't update this line: write {_line(setting)} under {header}")
         lines[at] = _line(setting)
     elif table in places and lines[places[table] - 1].lstrip().startswith("["):
         lines.insert(places[table], _line(setting))
     elif table in places:
-        raise ConfigError(f"{path}:{places[table]}: can't update this form: write {_line(setting)} under {header}")
+        raise ConfigError(f"{path}:{places[table]}: can't update this line: write {_line(setting)} under {header}")
     else:
         last = max(number for place, number in places.items() if place[: len(table) - 1] == table[:-1])
         lines[last:last] = ["", header, _line(setting)]

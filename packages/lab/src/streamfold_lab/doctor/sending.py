@@ -298,7 +298,7 @@ class _Reader:
             while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not self.leave:
                 size += len(data)
                 if size > self.most:
-                    raise ProtocolError(f"the response had no end after {self.most:,} bytes; the rest was not read")
+                    raise ProtocolError(f"the response was longer than {self.most:,} bytes; the rest was not read")
                 with suppress(StreamError):  # all bytes are evidence; `close` raises it
                     decoder.feed(data)
             if not self.leave:

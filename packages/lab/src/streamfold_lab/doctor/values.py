@@ -21,9 +21,9 @@ VERDICTS: Mapping[Verdict, str] = {
     "handled": "differs, and streamfold handles it without a setting",
     "set": "differs, and the profile has a setting for it",
     "no": "not available here",
-    "fault": "a fault of the server, which no setting repairs",
-    "unfaithful": "what came back is not what the model was asked for, or not from that model",
-    "unclear": "the answers do not decide it",
+    "fault": "a bug of the server that no setting can work around",
+    "unfaithful": "the response doesn't match the request, or comes from another model",
+    "unclear": "the responses don't decide the question",
     "skipped": "not asked",
 }
 

@@ -75,7 +75,7 @@ def placement_words(found: CallMatch) -> str:
         case "last":
             return f"{'no index' if part.index is None else unknown}: the last call continues, {here}"
         case "turn":
-            return f"{unknown}, no name: arguments of {here}, whose turn it is, and which has none yet"
+            return f"{unknown}, no name: arguments of {here} as the next tool call without arguments"
         case "first":
             return f"no call is open: opens {here}"
         case "index_taken":
@@ -89,15 +89,15 @@ def placement_words(found: CallMatch) -> str:
         case "new_item":
             return f"item {_quoted(part.item)} is new: opens {here}"
         case "listed_id":
-            return f"the server's list of calls: id {_quoted(part.id)} is that of {here}"
+            return f"the server's final list of tool calls: id {_quoted(part.id)} is that of {here}"
         case "listed_item":
-            return f"the server's list of calls: item {_quoted(part.item)} is that of {here}"
+            return f"the server's final list of tool calls: item {_quoted(part.item)} is that of {here}"
         case "listed_index":
-            return f"the server's list of calls: an unknown id, but the place and the name of {here}"
+            return f"the server's final list of tool calls: an unknown id, but the place and the name of {here}"
         case "listed_name":
-            return f"the server's list of calls: an unknown id, the next one of this name is {here}"
+            return f"the server's final list of tool calls: an unknown id, the next one of this name is {here}"
         case "listed_new":
-            return f"the server's list of calls: it was not streamed: opens {here}"
+            return f"the server's final list of tool calls: it was not streamed: opens {here}"
 
 
 def delta_words(delta: Delta) -> str:
@@ -112,9 +112,9 @@ def delta_words(delta: Delta) -> str:
             parts += [f"{'all ' * whole}arguments {_shown(arguments)}"] if arguments else []
             return ", ".join(parts) or "nothing"
         case CallSummary(calls):
-            return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
+            return "the server's final list of tool calls: " + (", ".join(call.name or "?" for call in calls) or "none")
         case ItemSummary(items) | BlockSummary(items):
-            return f"the server's list of items: {len(items)}"
+            return f"the server's final list of items: {len(items)}"
         case ExtraPart(name, value):
             return f"{name}: {_cut(repr(value))}"
         case Sequence(number, event_id):
@@ -172,11 +172,11 @@ def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dial
             continue
         what = delta_kind(pieces[0])
         if all(piece.whole or piece.part for piece in pieces):
-            yield f"{what}: it was said already, nothing of it is new"
+            yield f"{what}: it was already sent, so nothing is new"
         elif by_dialect:
-            yield f"{what}: kept by the dialect; it is markup, or may become some"
+            yield f"{what}: held back by the dialect, because it is markup or may become markup"
         else:
-            yield f"{what}: half of a character, which waits for the other half"
+            yield f"{what}: half of a character, held back for the other half"
 
 
 def stream_words(made: Inspection) -> list[str]:

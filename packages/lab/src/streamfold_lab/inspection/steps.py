@@ -76,7 +76,7 @@ def _lines(event: Event, news: list[Delta]) -> Iterator[EventLine]:
     if event.kind == "comment":
         yield EventLine("stream", f"comment {' '.join(event.raw.split())!r}")
     if event.kind == "unread":
-        yield EventLine("stream", "not read: the answer had ended")
+        yield EventLine("stream", "ignored: the response had ended")
     for delta in news:
         if isinstance(delta, Meta):
             yield EventLine("stream", f"meta: {delta_words(delta)}")
@@ -93,13 +93,13 @@ def _lines(event: Event, news: list[Delta]) -> Iterator[EventLine]:
         yield EventLine("stream", note)
     for delta in news:
         if isinstance(delta, ReasoningDelta) and not delta.text:
-            yield EventLine("reasoning", "there is some, and it is not shown")
+            yield EventLine("reasoning", "hidden reasoning")
         elif not isinstance(
             delta, Meta | TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | CallSummary | Sequence
         ):
             yield EventLine("stream", f"{delta_kind(delta)}: {delta_words(delta)}")
     if event.kind == "end" and not event.error:
-        yield EventLine("stream", "end of the body" + ": the answer is finished" * event.finished)
+        yield EventLine("stream", "end of the body" + ": the response is complete" * event.finished)
 
 
 def _fragment(placement: FragmentPlacement) -> EventLine:
@@ -121,4 +121,4 @@ def _warning(warning: LocatedWarning, inspection: Inspection) -> EventLine:
 
 
 def _nothing(event: Event) -> str:
-    return f"{event.name}: nothing that the answer needs" if event.name else "nothing that the answer needs"
+    return f"{event.name}: no content" if event.name else "no content"

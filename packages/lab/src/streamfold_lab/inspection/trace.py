@@ -207,7 +207,7 @@ def _placement(found: Found) -> FragmentPlacement:
 
 
 def _nowhere(part: ToolCallDelta) -> FragmentPlacement:
-    return FragmentPlacement(None, False, None, "an empty entry: says nothing", part.index)
+    return FragmentPlacement(None, False, None, "an empty entry", part.index)
 
 
 def _calls(opened: Iterable[IncomingCall], events: Sequence[Event]) -> Iterator[TracedCall]:

@@ -112,7 +112,7 @@ class LivePage:
         if not _NAME.fullmatch(name):
             raise HTTPException(400, "a name has letters, digits, _, . and -, and at most 100 of them")
         if watched.ended is None:
-            raise HTTPException(409, "the answer is still on its way")
+            raise HTTPException(409, "the response isn't complete yet")
         if not watched.pieces or watched.dropped:
             raise HTTPException(409, "the answer has no body, or it was too large to be kept")
         path = await anyio.to_thread.run_sync(self._write, watched, name)
@@ -131,7 +131,7 @@ class LivePage:
 
     def _found(self, request: Request) -> WatchedAnswer:
         if (watched := self._watch.find(request.path_params["number"])) is None:
-            raise HTTPException(404, "this answer is not kept any more")
+            raise HTTPException(404, "this response is no longer stored")
         return watched
 
 

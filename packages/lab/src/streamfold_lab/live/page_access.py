@@ -56,13 +56,13 @@ class PageAccess:
             direct = not any(name in headers for name in _PROXIES)
             if not (client and is_loopback(str(client[0])) and is_loopback(host) and direct):
                 raise HTTPException(
-                    403, "this page is for the machine that the gateway runs on; set ui_key_env for others"
+                    403, "only the gateway's own machine may open this page; set ui_key_env to allow others"
                 )
             request = HTTPConnection({**scope, "type": "http"})
             texts = [request.query_params.get("token", ""), request.cookies.get(self._cookie, "")]
             tokens = [_key(headers.get("authorization", "")), *(text.encode() for text in texts)]
             if not sum(compare_digest(token, self.token.encode()) for token in tokens):
-                raise HTTPException(403, "this page needs the token of its address, which the gateway's log shows")
+                raise HTTPException(403, "this page needs the token of its URL, which the gateway's log contains")
         if scope["method"] not in ("GET", "HEAD"):
             self._check_origin(headers)
 
@@ -71,7 +71,7 @@ class PageAccess:
         """Accepts changes only from the page itself: a form of another site can't set this header."""
         site = headers.get("sec-fetch-site", "same-origin")
         if "x-streamfold" not in headers or site != "same-origin":
-            raise HTTPException(403, "only the page itself may do that")
+            raise HTTPException(403, "only the page itself may send this request")
 
 
 def _key(header: str) -> bytes:

@@ -149,4 +149,4 @@ def _ending(watched: WatchedAnswer) -> str | None:
         return None
     if watched.error is not None:
         return watched.error.message
-    return "the reader left" if watched.state == "left" else "the answer is still on its way"
+    return "the reader left" if watched.state == "left" else "the response isn't complete yet"

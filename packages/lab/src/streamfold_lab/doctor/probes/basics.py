@@ -43,9 +43,7 @@ BASICS = ProbeGroup("basics")
 @BASICS.probe(
     "answers",
     "Does it answer a plain question?",
-    ProbeRequest(
-        "hello", LINE, special="nothing but model, message and stream", edit=without_members("stream_options")
-    ),
+    ProbeRequest("hello", LINE, special="only model, message and stream", edit=without_members("stream_options")),
     basic=True,
     refused=("fault", ""),
 )
@@ -83,17 +81,17 @@ def _max_tokens(answers: Answers) -> Conclusion:
         does = 'sent as max_completion_tokens: max_tokens_field = "max_completion_tokens"'
         return set_quirk(why, does, "max_tokens_field", "max_completion_tokens")
     if old and old.refused:
-        return Conclusion("no", f"{refusal(old)}; max_completion_tokens does not limit the answer either")
+        return Conclusion("no", f"{refusal(old)}; max_completion_tokens doesn't limit the response either")
     longest = max((len(prompt_words(seen.text)) for seen in (old, new) if seen), default=0)
     if longest <= _LIMIT:
-        return unclear(f"the answers end before the limit, after {longest} words")
-    saw = f"neither name limits the answer: {longest} words, and at most {_LIMIT} tokens were requested"
+        return unclear(f"the responses end before the limit, after {longest} words")
+    saw = f"neither name limits the response: {longest} words, and at most {_LIMIT} tokens were requested"
     return Conclusion("unfaithful", saw, certain=False)
 
 
 @BASICS.probe_many(
     "stream_usage",
-    "Does it report usage when it is asked to?",
+    "Does it report usage if the request enables it?",
     ProbeRequest(
         "asked",
         LINE,
@@ -122,7 +120,7 @@ def _stream_usage(answers: Answers) -> Conclusion:
         return set_quirk(f"stream_options: {why}", has, "stream_usage", False)
     if seen.reply.usage is None:
         return Conclusion(
-            "no", "no usage, though stream_options asked for it", "reply.usage is None, never an estimate"
+            "no", "no usage, although stream_options requested it", "reply.usage is None, never an estimate"
         )
     return Conclusion("ok", _counted(seen.reply.usage))
 
@@ -149,13 +147,13 @@ def _usage(seen: ProbeResponse) -> Conclusion:
 )
 def _temperature(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
-        return Conclusion("no", refusal(seen), "the requests after this one leave it out", avoid=("temperature",))
+        return Conclusion("no", refusal(seen), "later requests leave it out", avoid=("temperature",))
     return Conclusion("ok", "temperature 0 is accepted")
 
 
 @BASICS.probe(
     "text",
-    "Does a text arrive as the model writes it?",
+    "Is text streamed while the model writes it?",
     ProbeRequest("line", LINE, options=capped(96)),
     whim=True,
     refused=("fault", ""),
@@ -163,23 +161,23 @@ def _temperature(seen: ProbeResponse) -> Conclusion:
 def _text(seen: ProbeResponse) -> Conclusion:
     said, wanted = prompt_words(seen.text), prompt_words(LINE_WORDS)
     if said == wanted:
-        return Conclusion("ok", f"the line came back in {seen.inspection.count if seen.inspection else 0} events")
-    return unclear(f"the line came back as {shown(seen.text)}")
+        return Conclusion("ok", f"the line arrived in {seen.inspection.count if seen.inspection else 0} events")
+    return unclear(f"the line arrived as {shown(seen.text)}")
 
 
 @BASICS.probe(
     "unicode",
-    "Do all characters arrive whole?",
+    "Do all characters arrive unchanged?",
     ProbeRequest("line", UNICODE, options=capped(96)),
     whim=True,
     refused=("fault", ""),
 )
 def _unicode(seen: ProbeResponse) -> Conclusion:
     if UNICODE_TEXT in seen.text:
-        return Conclusion("ok", "accents, Chinese and an emoji came back whole")
+        return Conclusion("ok", "accents, Chinese and an emoji arrived unchanged")
     if "\ufffd" in seen.text:
         return Conclusion("fault", f"characters are broken: {shown(seen.text)}", "broken bytes become U+FFFD")
-    return unclear(f"the line came back as {shown(seen.text)}")
+    return unclear(f"the line arrived as {shown(seen.text)}")
 
 
 _NEVER = "~never~"  # a stop text that the model doesn't write
@@ -187,7 +185,7 @@ _NEVER = "~never~"  # a stop text that the model doesn't write
 
 @BASICS.probe_many(
     "stop",
-    "Does it stop at a stop text?",
+    "Does it stop at a stop sequence?",
     ProbeRequest("count", COUNT, options=capped(64, stop=[_NEVER, "5"]), special=f'stop: ["{_NEVER}", "5"]'),
     ProbeRequest("one", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]', when=was_refused("count")),
     apis=("chat", "anthropic", "gemini"),
@@ -198,15 +196,15 @@ def _stop(answers: Answers) -> Conclusion:
     if seen is None:
         return Conclusion("no", refusal(answers["count"]))
     if "6" in prompt_words(seen.text) or "7" in prompt_words(seen.text):
-        return Conclusion("unfaithful", f"wrote on past the stop text: {shown(seen.text, 50)}", certain=False)
+        return Conclusion("unfaithful", f"continued after the stop sequence: {shown(seen.text, 50)}", certain=False)
     if not {"3", "4"} & set(prompt_words(seen.text)):
-        return unclear(f"did not count: {shown(seen.text, 50)}")
+        return unclear(f"the model did not count: {shown(seen.text, 50)}")
     if foreign := _words_behind_numbers(seen):
-        saw = f"the text continues where it was stopped: {shown(foreign, 60)}"
+        saw = f"the text continues after the stop sequence: {shown(foreign, 60)}"
         return Conclusion("unfaithful", saw, certain=False)
     kept = "5" in prompt_words(seen.text)
     reason = seen.reply.finish_reason
-    saw = f"stopped{' and kept the stop text' if kept else ''}, finish reason {reason}"
+    saw = f"stopped{' and included the stop sequence' if kept else ''}, finish reason {reason}"
     return Conclusion("handled" if kept or reason != "stop" else "ok", saw)
 
 
@@ -233,7 +231,7 @@ def _stops(count: int, before: int | None) -> ProbeRequest:
 
 @BASICS.probe_many(
     "stop_max",
-    "How many stop texts may there be?",
+    "How many stop sequences are allowed?",
     *(_stops(count, before) for count, before in zip(_STOPS, (None, *_STOPS), strict=False)),
     apis=("chat",),
     needs="stop",
@@ -245,12 +243,14 @@ def _stop_max(answers: Answers) -> Conclusion:
     if not first.refused:
         return unclear("the answer broke off")
     most = next((count for count in _STOPS if (seen := answers.get(str(count))) and seen.fine), 1)
-    return set_quirk(refusal(first), f"the others are found by the reader: stop_max = {most}", "stop_max", most)
+    return set_quirk(
+        refusal(first), f"streamfold applies the other stop sequences itself: stop_max = {most}", "stop_max", most
+    )
 
 
 @BASICS.probe_many(
     "length",
-    "Does a cut answer say that it is cut?",
+    "Is a truncated response reported as truncated?",
     ProbeRequest("count", COUNT, options=capped(_CUT), special=f"at most {_CUT} tokens"),
     ProbeRequest(
         "whole",
@@ -267,8 +267,8 @@ def _length(answers: Answers) -> Conclusion:
         return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
         if foreign := _words_behind_numbers(seen):
-            return Conclusion("unfaithful", f"the text continues where it was cut: {shown(foreign, 60)}", certain=False)
-        return Conclusion("ok", "a cut answer says so")
+            return Conclusion("unfaithful", f"the text continues after the limit: {shown(foreign, 60)}", certain=False)
+        return Conclusion("ok", "a truncated response is reported as truncated")
     words, usage = prompt_words(seen.text), seen.reply.usage
     if len(words) > 2 * _CUT:  # no tokenizer has a token for two words
         saw = f"{len(words)} words, and at most {_CUT} tokens were requested"
@@ -276,8 +276,8 @@ def _length(answers: Answers) -> Conclusion:
     counted_whole = whole is not None and whole.fine and "100" in prompt_words(whole.text)
     if "100" not in words and (counted_whole or (usage and usage.output_tokens == _CUT)):
         raw = seen.reply.raw_finish_reason
-        saw = f"cut at {_CUT} tokens, and reported as finished ({raw}): {shown(seen.text, 40)}"
-        return Conclusion("unfaithful", saw, "a cut answer looks like a whole one", certain=False)
+        saw = f"cut at {_CUT} tokens, but reported as complete ({raw}): {shown(seen.text, 40)}"
+        return Conclusion("unfaithful", saw, "a truncated response looks complete", certain=False)
     return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
 
 
@@ -289,7 +289,7 @@ def _seeded(name: str, edit: Any, when: Callable[[Answers], bool] | None = None)
 
 @BASICS.probe_many(
     "seed",
-    "Under which name does it take a seed?",
+    "Under which name does it accept a seed?",
     _seeded("seed", without_members("random_seed", seed=7)),
     _seeded("random_seed", without_members("seed", random_seed=7), was_refused("seed")),
     _seeded("again", without_members("random_seed", seed=7), accepted("seed")),
@@ -299,8 +299,8 @@ def _seed(answers: Answers) -> Conclusion:
     if answers["seed"].fine:
         again = answers.get("again")
         if again and again.fine and again.text != answers["seed"].text:
-            return Conclusion("no", "a seed is accepted, and the same one brings another answer")
-        return Conclusion("ok", "the same seed brings the same answer")
+            return Conclusion("no", "a seed is accepted, but the same seed gives different responses")
+        return Conclusion("ok", "the same seed gives the same response")
     other = answers.get("random_seed")
     why = refusal(answers["seed"])
     if other and other.fine:
@@ -310,14 +310,14 @@ def _seed(answers: Answers) -> Conclusion:
 
 @BASICS.probe_many(
     "cancel",
-    "Can the next request follow one that was cancelled?",
+    "Does a request work after a cancelled request?",
     ProbeRequest("left", [user(COUNT)], options=capped(128), special="cancelled after its first bytes", leave=True),
     ProbeRequest("after", LINE, options=capped(32)),
 )
 def _cancel(answers: Answers) -> Conclusion:
     left, after = answers.get("left"), answers.get("after")
     if left is None or after is None:
-        return Conclusion("unclear", "not both requests were sent")
+        return Conclusion("unclear", "one of the two requests was not sent")
     if after.fine:
-        return Conclusion("ok", f"the next answer began after {after.headers_after or 0:.1f} s")
-    return Conclusion("fault", f"after a cancelled request the next one failed: {after.said}")
+        return Conclusion("ok", f"the next response began after {after.headers_after or 0:.1f} s")
+    return Conclusion("fault", f"the request after a cancelled request failed: {after.said}")

@@ -24,7 +24,7 @@ from .judging import (
     with_members,
 )
 
-_BROKEN = "a call whose arguments are not JSON can't be run by accident: it has an error"
+_BROKEN = "a tool call with invalid arguments has an error, so it can't be run by accident"
 
 
 def _broken(seen: ProbeResponse) -> Conclusion | None:
@@ -37,7 +37,7 @@ def _broken(seen: ProbeResponse) -> Conclusion | None:
 def _guided(seen: ProbeResponse, dialect: str) -> Conclusion | None:
     if dialect_of(seen, "get_time") not in ("required", "named"):
         return None
-    why = f"the forced call is in the text, as {shown(seen.text)}"
+    why = f"the forced tool call is in the text: {shown(seen.text)}"
     return Conclusion("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
 
 
@@ -46,35 +46,37 @@ CALLS = ProbeGroup("tool calls")
 
 @CALLS.probe(
     "one_call",
-    "Does a tool call arrive as a call?",
+    "Does a tool call arrive as structured data?",
     ProbeRequest("weather", ONE_CALL, (WEATHER, TIME), options=capped()),
     whim=True,
 )
 def _one_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
         why = refusal(seen)
-        return Conclusion("no", why, "tools are refused before they are sent", (capability("tools", "no", why),))
+        return Conclusion(
+            "no", why, "requests with tools are rejected before they are sent", (capability("tools", "no", why),)
+        )
     call = call_to(seen.reply, "get_weather")
     if call is not None and "paris" in str(call.arguments).lower():
         pieces = seen.inspection.calls[0].fragments if seen.inspection and seen.inspection.calls else 1
         saw = f"one call, arguments in {pieces} piece{'s' * (pieces != 1)}"
         return Conclusion("ok", saw, settings=(capability("tools", "yes", saw),))
     if (dialect := dialect_of(seen, "get_weather")) is not None:
-        why = f"the call is in the text, as {shown(seen.text)}"
+        why = f"the tool call is in the text: {shown(seen.text)}"
         does = f'read by the dialect "{dialect}"'
         yes = capability("tools", "yes", "calls are read from the text")
         return Conclusion("set", why, does, (Setting(("dialect",), dialect, why), yes))
     if "leaked_markup" in seen.codes and seen.inspection:
         detail = next(w.detail for w in seen.inspection.warnings if w.code == "leaked_markup")
-        return Conclusion("fault", detail, "no dialect reads it as a valid call")
+        return Conclusion("fault", detail, "no dialect finds a valid tool call in it")
     if call is not None:
-        return unclear(f"a call, but its arguments do not name the city: {shown(call.raw_arguments)}")
-    return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
+        return unclear(f"a tool call, but its arguments don't contain the city: {shown(call.raw_arguments)}")
+    return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
 
 
 @CALLS.probe_many(
     "required",
-    'Does tool_choice "required" bring a call?',
+    'Does tool_choice "required" lead to a tool call?',
     ProbeRequest("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
     ProbeRequest(
         "disable_reasoning",
@@ -102,14 +104,16 @@ def _required(answers: Answers) -> Conclusion:
     if guided := _guided(seen, "required"):
         return guided
     if seen.reply.finish_reason == "length":
-        return unclear("the answer was cut before a call")
-    saw = f"no call, though one was required; said {shown(seen.text, 60)}"
-    return _broken(seen) or Conclusion("unfaithful", saw, "the choice is accepted, and has no effect", certain=False)
+        return unclear("the response was truncated before a tool call")
+    saw = f"no tool call, although one was required; the text is {shown(seen.text, 60)}"
+    return _broken(seen) or Conclusion(
+        "unfaithful", saw, "the tool choice is accepted, but has no effect", certain=False
+    )
 
 
 @CALLS.probe(
     "named",
-    "Does naming a tool bring a call of that tool?",
+    "Does naming a tool lead to a call of that tool?",
     ProbeRequest("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),
     whim=True,
     needs="one_call",
@@ -120,14 +124,14 @@ def _named(seen: ProbeResponse) -> Conclusion:
         return Conclusion("no", "the server refuses forced calls", '"auto" is sent instead, with a warning')
     names = [call.name for call in seen.reply.tool_calls]
     if names and set(names) == {"get_time"}:
-        return Conclusion("ok", "called the tool that was named")
+        return Conclusion("ok", "the named tool was called")
     if names:
         saw = f"get_time was named, and {', '.join(names)} came"
         return Conclusion("unfaithful", saw, "the calls are delivered unchanged", certain=False)
     if seen.reply.finish_reason == "length":
-        return unclear("the answer was cut before a call")
-    saw = f"no call, though get_time was named; said {shown(seen.text, 60)}"
-    return _guided(seen, "named") or Conclusion("unfaithful", saw, "the choice has no effect", certain=False)
+        return unclear("the response was truncated before a tool call")
+    saw = f"no tool call, although get_time was named; the text is {shown(seen.text, 60)}"
+    return _guided(seen, "named") or Conclusion("unfaithful", saw, "the tool choice has no effect", certain=False)
 
 
 @CALLS.probe(
@@ -140,15 +144,17 @@ def _named(seen: ProbeResponse) -> Conclusion:
 def _none(seen: ProbeResponse) -> Conclusion:
     if "calls_dropped" in seen.codes:
         does = "dropped, with the warning calls_dropped"
-        return Conclusion("unfaithful", "calls came all the same", does, certain=False)
+        return Conclusion("unfaithful", "tool calls arrived anyway", does, certain=False)
     if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
-        return Conclusion("handled", f"wrote a call into the text: {shown(seen.text)}", "it stays text, with a warning")
+        return Conclusion(
+            "handled", f"the text contains a tool call: {shown(seen.text)}", "it stays text, with a warning"
+        )
     return Conclusion("ok", "no call")
 
 
 @CALLS.probe(
     "left_alone",
-    "Are tools left alone when nothing asks for them?",
+    "Are tools left alone when the prompt doesn't need them?",
     ProbeRequest("hello", HELLO, (WEATHER, TIME), options=capped(96)),
     whim=True,
     needs="one_call",
@@ -156,13 +162,13 @@ def _none(seen: ProbeResponse) -> Conclusion:
 )
 def _left_alone(seen: ProbeResponse) -> Conclusion:
     if seen.reply.tool_calls:
-        return unclear(f"called {seen.reply.tool_calls[0].name}, though nothing asked for it")
+        return unclear(f"called {seen.reply.tool_calls[0].name}, although the prompt doesn't need it")
     return Conclusion("ok", "answered in text")
 
 
 @CALLS.probe(
     "parallel",
-    "Do two calls of one answer stay apart?",
+    "Are two parallel tool calls separate?",
     ProbeRequest("two", TWO_CALLS, (WEATHER,), options=capped(512)),
     whim=True,
     needs="one_call",
@@ -172,16 +178,18 @@ def _parallel(seen: ProbeResponse) -> Conclusion:
     good = [call for call in seen.reply.tool_calls if not call.error]
     cities = " ".join(str(call.arguments).lower() for call in good)
     if len(good) > 1 and "paris" in cities and "london" in cities:
-        saw = f"{len(good)} calls in one answer, apart"
+        saw = f"{len(good)} separate tool calls in one response"
         return Conclusion("ok", saw, settings=(capability("parallel_calls", "yes", saw),))
     if len(good) < len(seen.reply.tool_calls):
-        return unclear(f"calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}")
+        return unclear(
+            f"tool calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}"
+        )
     return unclear(f"{len(good)} call{'s' * (len(good) != 1)}")
 
 
 @CALLS.probe(
     "say_and_call",
-    "Does a text beside a call arrive?",
+    "Does text before a tool call arrive?",
     ProbeRequest("both", SAY_AND_CALL, (WEATHER,), options=capped()),
     whim=True,
     needs="one_call",
@@ -189,14 +197,14 @@ def _parallel(seen: ProbeResponse) -> Conclusion:
 )
 def _say_and_call(seen: ProbeResponse) -> Conclusion:
     if call_to(seen.reply, "get_weather") and seen.text.strip():
-        return Conclusion("ok", f"a call, and the text {shown(seen.text, 50)}")
-    what = "a call without text" if seen.reply.tool_calls else f"no call; said {shown(seen.text, 50)}"
+        return Conclusion("ok", f"a tool call, and the text {shown(seen.text, 50)}")
+    what = "a tool call without text" if seen.reply.tool_calls else f"no tool call; the text is {shown(seen.text, 50)}"
     return unclear(what)
 
 
 @CALLS.probe(
     "long_arguments",
-    "Do difficult characters survive in arguments?",
+    "Do special characters in arguments arrive unchanged?",
     ProbeRequest("note", SAVE, (NOTE,), options=capped(512)),
     whim=True,
     needs="one_call",
@@ -210,11 +218,11 @@ def _long_arguments(seen: ProbeResponse) -> Conclusion:
     if call is not None:
         same = call.arguments.get("text", "").strip() == NOTE_TEXT
         if same:
-            return Conclusion("ok", "quotes, backslash, brackets, tags and a line end came back")
-        saw = f"a valid call with another text: {shown(str(call.arguments.get('text')))}"
+            return Conclusion("ok", "quotes, backslash, brackets, tags and a line end arrived unchanged")
+        saw = f"a valid tool call with another text: {shown(str(call.arguments.get('text')))}"
         altered = is_altered_copy({"text": NOTE_TEXT}, call.arguments)
         return Conclusion("unfaithful", saw, certain=False) if altered else unclear(saw)
-    return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
+    return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
 
 
 _CUT = 16  # tokens; OpenAI's Responses refuse fewer
@@ -222,30 +230,34 @@ _CUT = 16  # tokens; OpenAI's Responses refuse fewer
 
 @CALLS.probe(
     "cut_call",
-    "Does a call that is cut by the limit say so?",
+    "Is a truncated tool call reported as truncated?",
     ProbeRequest("note", SAVE, (NOTE,), options=capped(_CUT), special=f"at most {_CUT} tokens"),
     whim=True,
     needs="one_call",
 )
 def _cut_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused and seen.inspection:
-        return Conclusion("handled", f"a cut call ends in an error: {shown(seen.said)}", "no call is delivered")
+        return Conclusion(
+            "handled", f"a truncated tool call ends with an error: {shown(seen.said)}", "no call is delivered"
+        )
     if seen.refused:
         return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
-        return Conclusion("ok", "a cut call is reported as cut", "no call is delivered")
+        return Conclusion("ok", "a truncated tool call is reported as truncated", "no call is delivered")
     usage, raw = seen.reply.usage, seen.reply.raw_finish_reason
     if any(call.error for call in seen.reply.tool_calls):
-        return Conclusion("unfaithful", f"a cut call is reported as finished ({raw})", _BROKEN, certain=False)
+        return Conclusion(
+            "unfaithful", f"a truncated tool call is reported as complete ({raw})", _BROKEN, certain=False
+        )
     if not seen.reply.tool_calls and usage and usage.output_tokens and usage.output_tokens >= _CUT:
-        saw = f"cut at {usage.output_tokens} tokens, and reported as finished ({raw}), without the call"
+        saw = f"cut at {usage.output_tokens} tokens, but reported as complete ({raw}), without the call"
         return Conclusion("unfaithful", saw, certain=False)
-    return unclear("the call fitted into the limit" if seen.reply.tool_calls else "no call")
+    return unclear("the tool call was shorter than the limit" if seen.reply.tool_calls else "no call")
 
 
 @CALLS.probe(
     "no_arguments",
-    "How does a call without arguments arrive?",
+    "How does a tool call without arguments arrive?",
     ProbeRequest("time", "What time is it? Use the tool get_time.", (TIME,), options=capped()),
     whim=True,
     needs="one_call",
@@ -254,7 +266,7 @@ def _cut_call(seen: ProbeResponse) -> Conclusion:
 def _no_arguments(seen: ProbeResponse) -> Conclusion:
     call = call_to(seen.reply, "get_time")
     if call is None:
-        return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
+        return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
     if call.raw_arguments.strip() in ("{}", ""):
         how = "as {}" if call.raw_arguments.strip() else "as an empty text"
         return Conclusion("ok" if call.raw_arguments.strip() else "handled", f"no arguments, {how}", "read as {}")
@@ -289,4 +301,4 @@ def _allowed(seen: ProbeResponse) -> Conclusion:
     if names == {"get_time"}:
         why = "only the allowed tool was called"
         return set_quirk(why, "sent as allowed_tools", "allowed_tools", True)
-    return Conclusion("ok", "accepted, and not respected", "the other tools are left out instead")
+    return Conclusion("ok", "accepted, but ignored", "the other tools are left out instead")

@@ -50,7 +50,7 @@ def _middle(rng: Random) -> ProbeRequest:
 
 CONVERSATION.probe(
     "system_middle",
-    "Does a system message in the middle arrive?",
+    "Does the model see a system message in the middle?",
     _middle(FIRST_SEED),
     apis=("chat", "kimi", "responses"),
     whim=True,
@@ -60,7 +60,7 @@ CONVERSATION.probe(
 
 @CONVERSATION.probe(
     "inline_system",
-    "May a system message stand in the middle?",
+    "Is a system message in the middle accepted?",
     edited(
         "middle",
         "a system message",
@@ -76,7 +76,7 @@ def _inline_system(seen: ProbeResponse) -> Conclusion:
 
 CONVERSATION.probe(
     "developer_role",
-    "Is the role developer known?",
+    "Is the role developer accepted?",
     edited(
         "developer", "role: developer", edit_messages(lambda m: [{"role": "developer", "content": "Be brief."}, *m])
     ),
@@ -121,16 +121,16 @@ def _empty(seen: ProbeResponse) -> Conclusion:
 def _images(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
         why = refusal(seen)
-        return Conclusion("set", why, "images are refused before they are sent", (capability("images", "no", why),))
+        return Conclusion("set", why, "images are rejected before they are sent", (capability("images", "no", why),))
     if "red" in prompt_words(seen.text):
         saw = "saw that the picture is red"
         return Conclusion("ok", saw, settings=(capability("images", "yes", saw),))
-    return unclear(f"accepted; said {shown(seen.text, 60)}")
+    return unclear(f"accepted; the text is {shown(seen.text, 60)}")
 
 
 @CONVERSATION.probe_many(
     "continues",
-    "Can it continue a text that was begun?",
+    "Can it continue a partial text?",
     edited(
         "prefix",
         "a last message of the assistant with prefix: true",
@@ -152,6 +152,6 @@ def _continues(answers: Answers) -> Conclusion:
     for name, member in (("prefix", "prefix"), ("final", "continue_final_message")):
         seen = answers.get(name)
         if seen and seen.fine and _goes_on(seen):
-            why = f"continued a text that was begun, by {member}"
+            why = f"continued a partial text with {member}"
             return set_quirk(why, f'continues = "{member}"', "continues", member)
-    return Conclusion("no", "a text that was begun is not continued", "begin it again")
+    return Conclusion("no", "a partial text isn't continued", "begin it again")

@@ -13,7 +13,7 @@ def _error_shape(seen: ProbeResponse, what: str) -> Conclusion:
     error = body.get("error") if isinstance(body, dict) else None
     has_message = isinstance(error, dict) and isinstance(error.get("message"), str)
     if status >= 500:
-        return Conclusion("fault", f"{what} is answered with status {status}: {shown(seen.said)}", "it may be retried")
+        return Conclusion("fault", f"{what} gets status {status}: {shown(seen.said)}", "it may be retried")
     if has_message:
         return Conclusion("ok", f"status {status}: {shown(seen.said)}")
     return Conclusion("handled", f"status {status}, and no error object: {shown(seen.said)}", "the message is found")
@@ -24,7 +24,7 @@ ERRORS = ProbeGroup("errors")
 
 @ERRORS.probe(
     "unknown_model",
-    "How is an unknown model refused?",
+    "How is an unknown model rejected?",
     ProbeRequest(
         "model",
         LINE,
@@ -37,13 +37,13 @@ ERRORS = ProbeGroup("errors")
 )
 def _unknown_model(seen: ProbeResponse) -> Conclusion:
     if seen.fine:
-        return Conclusion("handled", "any name of a model is accepted", "a misspelled name is not noticed")
+        return Conclusion("handled", "any model name is accepted", "a misspelled name isn't detected")
     return _error_shape(seen, "an unknown model")
 
 
 @ERRORS.probe(
     "malformed",
-    "How is a malformed request refused?",
+    "How is a malformed request rejected?",
     ProbeRequest(
         "malformed",
         LINE,
@@ -55,5 +55,5 @@ def _unknown_model(seen: ProbeResponse) -> Conclusion:
 )
 def _malformed(seen: ProbeResponse) -> Conclusion:
     if seen.fine:
-        return Conclusion("handled", "a malformed request is answered all the same")
+        return Conclusion("handled", "a malformed request is accepted")
     return _error_shape(seen, "a malformed request")

@@ -196,5 +196,5 @@ def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
         return unclear(f"{what}: the answer was cut")
     if len(lost) < len(expected):
         names = " and ".join(lost)
-        return doubtful(f"{what}: the {names} code did not arrive; said {shown(seen.text, 50)}")
+        return doubtful(f"{what}: the {names} code is missing; the text is {shown(seen.text, 50)}")
     return unclear(f"{what}: said {shown(seen.text, 60)}")

@@ -106,7 +106,7 @@ STRUCTURED = ProbeGroup("structured output")
 
 @SCHEMAS.probe_many(
     "refs",
-    "Is $ref accepted in the schema of a tool?",
+    "Is $ref accepted in a tool's schema?",
     edited("refs", "$ref", _with_schema(_REFS), HELLO, (Tool("go", "Goes to a place.", _REFS),)),
     ProbeRequest("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
     apis=("chat",),
@@ -117,13 +117,13 @@ def _refs(answers: Answers) -> Conclusion:
         return Conclusion("ok", "$ref in a schema is accepted")
     why = refusal(answers["refs"])
     if (inlined := answers.get("inlined")) and inlined.fine:
-        return set_quirk(why, "definitions are written in place: inline_refs = true", "inline_refs", True)
+        return set_quirk(why, "definitions replace references: inline_refs = true", "inline_refs", True)
     return Conclusion("unclear", why)
 
 
 @SCHEMAS.probe_many(
     "keywords",
-    "Which keywords are accepted in the schema of a tool?",
+    "Which JSON schema keywords are accepted for tools?",
     edited(
         "all", f"{len(_KEYWORDS)} keywords", _with_schema(_tool(*_KEYWORDS).parameters), HELLO, (_tool(*_KEYWORDS),)
     ),
@@ -143,13 +143,13 @@ def _keywords(answers: Answers) -> Conclusion:
     if not bad:
         return Conclusion("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
     why = f"{', '.join(bad)}: {refusal(answers[bad[0]])}"
-    does = "left out, and said in the description instead: unsupported_keywords"
+    does = "moved into the description: unsupported_keywords"
     return set_quirk(why, does, "unsupported_keywords", list(bad))
 
 
 @SCHEMAS.probe(
     "tool_names",
-    "Which names may tools have?",
+    "Which tool names are accepted?",
     ProbeRequest("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),
     needs="one_call",
     refused=("no", "use letters, digits, _ and - in the names of tools"),
@@ -160,7 +160,7 @@ def _names(seen: ProbeResponse) -> Conclusion:
 
 @STRUCTURED.probe_many(
     "json_schema",
-    "Is an answer held to a JSON schema?",
+    "Does a response follow the requested JSON schema?",
     edited("schema", "response_format: json_schema", _format(_ANSWER), CAPITAL, tokens=128),
     edited(
         "json",
@@ -170,7 +170,9 @@ def _names(seen: ProbeResponse) -> Conclusion:
         tokens=128,
         when=was_refused("schema"),
     ),
-    ProbeRequest("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
+    ProbeRequest(
+        "tool", CAPITAL, (WEATHER,), "required", capped(), "a forced tool call instead", when=was_refused("json")
+    ),
     apis=("chat",),
     whim=True,
 )
@@ -179,23 +181,25 @@ def _schema(answers: Answers) -> Conclusion:
     if seen.fine:
         data = _data(seen.text)
         if isinstance(data, dict) and set(data) == {"capital", "population"}:
-            saw = "the answer fits the schema"
+            saw = "the response matches the schema"
             return Conclusion("ok", saw, settings=(capability("structured_output", "yes", saw),))
         if seen.reply.finish_reason == "length":
             return unclear("the answer was cut")
-        return Conclusion("unfaithful", f"accepted, and not respected: {shown(seen.text, 60)}", certain=False)
+        return Conclusion("unfaithful", f"accepted, but ignored: {shown(seen.text, 60)}", certain=False)
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
-        return set_quirk(why, "a schema is asked for by JSON mode and an instruction", "response_format", "json_object")
+        return set_quirk(
+            why, "the schema is requested with JSON mode and an instruction", "response_format", "json_object"
+        )
     if (tool := answers.get("tool")) and tool.fine:
-        return set_quirk(why, "an answer of a form is asked for as a tool call", "response_format", "tool")
-    return Conclusion("set", why, "structured output is refused before it is sent", (no,))
+        return set_quirk(why, "structured output is requested as a tool call", "response_format", "tool")
+    return Conclusion("set", why, "requests with structured output are rejected before they are sent", (no,))
 
 
 @STRUCTURED.probe(
     "schema_output",
-    "Is an answer held to a JSON schema?",
+    "Does a response follow the requested JSON schema?",
     ProbeRequest(
         "schema",
         CAPITAL,
@@ -210,10 +214,10 @@ def _schema(answers: Answers) -> Conclusion:
 def _schema_output(seen: ProbeResponse) -> Conclusion:
     data = _data(seen.text)
     if isinstance(data, dict) and set(data) == {"capital", "population"}:
-        return Conclusion("ok", "the answer fits the schema")
+        return Conclusion("ok", "the response matches the schema")
     if seen.reply.finish_reason == "length":
         return unclear("the answer was cut")
-    return Conclusion("unfaithful", f"accepted, and not respected: {shown(seen.text, 60)}", certain=False)
+    return Conclusion("unfaithful", f"accepted, but ignored: {shown(seen.text, 60)}", certain=False)
 
 
 @STRUCTURED.probe_many(
@@ -255,7 +259,9 @@ def _json_mode(seen: ProbeResponse) -> Conclusion:
         return Conclusion("ok", "a JSON object")
     if seen.reply.finish_reason == "length":
         return unclear("the answer was cut")
-    return Conclusion("unfaithful", f"accepted, and no JSON object: {shown(seen.text, 60)}", certain=False)
+    return Conclusion(
+        "unfaithful", f"accepted, but the response isn't a JSON object: {shown(seen.text, 60)}", certain=False
+    )
 
 
 @STRUCTURED.probe(
@@ -274,5 +280,5 @@ def _json_mode(seen: ProbeResponse) -> Conclusion:
 def _says_json(seen: ProbeResponse) -> Conclusion:
     if not seen.refused:
         return Conclusion("ok", "JSON mode needs no word in a message")
-    does = 'JSON mode is sent where a message says "json": says_json = true'
+    does = 'JSON mode is only sent if a message contains "json": says_json = true'
     return set_quirk(refusal(seen), does, "says_json", True)

@@ -51,7 +51,7 @@ def _statuses(answers: Answers) -> Conclusion:
     numbers = sorted({seen.recording.status for seen in found if seen.recording})
     statuses = ", ".join(map(str, numbers))
     saw = f"{_counted(found, answers)} with status {statuses}: {shown(found[0].said)}"
-    return Conclusion("fault", saw, "retried as long as nothing was shown", telling=_of(found))
+    return Conclusion("fault", saw, "retried before the first chunk", telling=_of(found))
 
 
 def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
@@ -69,7 +69,7 @@ def _pauses(seen: ProbeResponse) -> list[float]:
 def _stalls(answers: Answers) -> Conclusion:
     late = [seen for seen in answers.values() if seen.way == "stalled"]
     if late:
-        saw = f"{_counted(late, answers)} never came to their end: {shown(late[0].said)}"
+        saw = f"{_counted(late, answers)} never ended: {shown(late[0].said)}"
         return Conclusion("fault", saw, "APITimeoutError, by timeouts.read or timeouts.first_event", telling=_of(late))
     paused = [seen for seen in answers.values() if max(_pauses(seen), default=0) >= _LONG_PAUSE]
     if paused:
@@ -85,7 +85,7 @@ def _pace(answers: Answers) -> Conclusion:
     waits = [wait for seen in fine for wait in _pauses(seen)]
     if not starts:
         return Conclusion("unclear", "no whole answer")
-    saw = f"the head after {_seconds(median(starts))}, then {_seconds(median(waits or [0.0]))} between pieces"
+    saw = f"the headers after {_seconds(median(starts))}, then {_seconds(median(waits or [0.0]))} between pieces"
     slow = [seen for seen in fine if _is_slow(seen)]
     if slow:
         saw = f"{_counted(slow, answers)} are slow; {saw}"
@@ -135,7 +135,7 @@ def _content_type(answers: Answers) -> Conclusion:
     other = [seen for seen in fine if not seen.headers.get("content-type", "").startswith("text/event-stream")]
     if other:
         saw = f"{_counted(other, answers)} came as {', '.join(sorted(kinds))}"
-        return Conclusion("handled", saw, "the first bytes decide how an answer is read", telling=_of(other))
+        return Conclusion("handled", saw, "the first bytes decide how a response is read", telling=_of(other))
     return Conclusion("ok", ", ".join(sorted(kinds)))
 
 
@@ -158,22 +158,22 @@ def _done(answers: Answers) -> Conclusion:
     without = [seen for seen in fine if seen.recording and b"[DONE]" not in seen.recording.body]
     if without:
         saw = f"{_counted(without, answers)} have no [DONE]"
-        return Conclusion("handled", saw, "the finish reason and the end of the body are enough", telling=_of(without))
-    return Conclusion("ok" if fine else "unclear", "every answer ends with [DONE]" if fine else "no whole answer")
+        return Conclusion("handled", saw, "[DONE] isn't needed after a finish reason", telling=_of(without))
+    return Conclusion("ok" if fine else "unclear", "every response ends with [DONE]" if fine else "no whole answer")
 
 
 def _kept_open(answers: Answers) -> Conclusion:
     known = [seen for seen in answers.values() if seen.reused is not None]
     if not known:
-        return Conclusion("unclear", "the connections are not known")
+        return Conclusion("unclear", "the reuse of connections is unknown")
     fresh = [seen for seen in known if not seen.reused or seen.way == "dropped"]
     announced = any(_announces(seen) for seen in known)
     if len(fresh) * 2 <= len(known):
-        return Conclusion("ok", "answers come on connections that were used before")
+        return Conclusion("ok", "connections are reused")
     if not announced:
-        return Conclusion("ok", "each answer has its own connection")
-    saw = "most answers need a new connection, though keep-alive is announced"
-    does = "a connection that is dead is replaced; clients without retries fail now and then"
+        return Conclusion("ok", "each response has its own connection")
+    saw = "most responses need a new connection, although the server announces keep-alive"
+    does = "closed connections are replaced; clients without retries fail sometimes"
     return Conclusion("handled", saw, does, telling=_of(fresh[:3]))
 
 
@@ -186,72 +186,72 @@ def _caching(answers: Answers) -> Conclusion:
     if cached:
         most = max(seen.reply.usage.cached_tokens or 0 for seen in cached if seen.reply.usage)
         return Conclusion("ok", f"{_counted(cached, answers)} report cached tokens, up to {most}")
-    return Conclusion("no", "no answer reports cached tokens")
+    return Conclusion("no", "no response reports cached tokens")
 
 
 STREAM = ProbeGroup("stream")
-STREAM.probe_many("hang_ups", "Does it hang up without an answer?")(
+STREAM.probe_many("hang_ups", "Does it close connections without a response?")(
     _no_way("hung_up", "never began", "APIConnectionError, and retried")
 )
 STREAM.probe_many("unreachable", "Can it always be reached?")(
     _no_way("unreachable", "found no server", "APIConnectionError, and retried")
 )
-STREAM.probe_many("cuts", "Does an answer break off?")(
+STREAM.probe_many("cuts", "Do responses break off?")(
     _no_way("cut", "broke off", "IncompleteStreamError with the partial answer, and no calls")
 )
 STREAM.probe_many("resets", "Is a connection reset?")(
     _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial answer, and no calls")
 )
-STREAM.probe_many("stalls", "Does an answer stall?")(_stalls)
-STREAM.probe_many("statuses", "Does it fail now and then?")(_statuses)
-STREAM.probe_many("pace", "How fast do answers come?")(_pace)
+STREAM.probe_many("stalls", "Do responses stall?")(_stalls)
+STREAM.probe_many("statuses", "Does it fail occasionally?")(_statuses)
+STREAM.probe_many("pace", "How fast are responses?")(_pace)
 STREAM.probe_many("comments", "Does it send comments to keep a connection open?")(
-    _damaged("comment", "handled", "have comments", "ignored; they do not restart timeouts.stall")
+    _damaged("comment", "handled", "have comments", "comments are ignored, and don't restart timeouts.stall")
 )
-STREAM.probe_many("garbage", "Is there anything in a stream that isn't an event?")(
-    _damaged("garbage", "fault", "have foreign text in them", "skipped with a warning, or ProtocolError")
+STREAM.probe_many("garbage", "Do streams contain foreign text?")(
+    _damaged("garbage", "fault", "contain foreign text", "skipped with a warning, or ProtocolError")
 )
 STREAM.probe_many("utf8", "Is all text UTF-8?")(
-    _damaged("utf8", "fault", "have bytes that are not UTF-8", "they become U+FFFD, with a warning")
+    _damaged("utf8", "fault", "have bytes that are not UTF-8", "invalid bytes become U+FFFD, with a warning")
 )
-STREAM.probe_many("halves", "Is every character in one event?")(
-    _damaged("half", "handled", "have characters that are cut in two", "the halves are joined again")
+STREAM.probe_many("halves", "Are characters split between events?")(
+    _damaged("half", "handled", "contain split characters", "the halves are joined")
 )
-STREAM.probe_many("truncated", "Is every event whole?")(
-    _damaged("truncated", "fault", "have an event that is cut in two", "ProtocolError")
+STREAM.probe_many("truncated", "Are all events complete?")(
+    _damaged("truncated", "fault", "contain an incomplete event", "ProtocolError")
 )
-STREAM.probe_many("repeated", "Does an event come twice?")(
+STREAM.probe_many("repeated", "Are events repeated?")(
     _shows(
         _has_repeats,
         "fault",
-        lambda _: "have an event twice",
-        "events that are numbered are read once; others look like text that repeats itself",
+        lambda _: "contain a repeated event",
+        "numbered events are read once; without numbers, a repetition can't be detected",
     )
 )
-STREAM.probe_many("lost", "Is an event lost?")(
+STREAM.probe_many("lost", "Are events lost?")(
     _shows(
         _has_hole,
         "fault",
-        lambda first: f"have a hole: {shown(first.text or first.said)}",
-        "where events are numbered, a call that lost a piece is not runnable; elsewhere no client can notice it",
+        lambda first: f"have a gap: {shown(first.text or first.said)}",
+        "with numbered events, a tool call with a gap has an error; without numbers, a gap can't be detected",
     )
 )
-STREAM.probe_many("content_type", "Is a stream announced as one?")(_content_type)
+STREAM.probe_many("content_type", "Do streams have the right content type?")(_content_type)
 STREAM.probe_many("done", "Does a stream end with [DONE]?", apis=("chat", "kimi"))(_done)
-STREAM.probe_many("finish", "Does every answer have a finish reason?")(
+STREAM.probe_many("finish", "Does every response have a finish reason?")(
     _warned(("missing_finish_reason", "late_content", "missing_tool_calls"), "handled", "handled")
 )
-STREAM.probe_many("ids", "Does every call have its own id?")(
-    _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "ids are made where they are missing")
+STREAM.probe_many("ids", "Does every tool call have its own id?")(
+    _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "missing ids are generated")
 )
-STREAM.probe_many("wholes", "Do repetitions agree with what was streamed?")(
-    _warned(("arguments_mismatch", "text_mismatch"), "handled", "the whole that parses wins")
+STREAM.probe_many("wholes", "Does the complete text match the deltas?")(
+    _warned(("arguments_mismatch", "text_mismatch"), "handled", "complete arguments that are valid JSON count")
 )
-STREAM.probe_many("repairs", "Do arguments have to be repaired?")(
-    _warned(("repaired_arguments",), "handled", "repaired in a known way")
+STREAM.probe_many("repairs", "Do arguments need repair?")(
+    _warned(("repaired_arguments",), "handled", "repaired, with a warning")
 )
-STREAM.probe_many("framing", "Are events separated as they should be?")(
-    _warned(("unseparated_events", "truncated_event", "extra_choice"), "handled", "read all the same")
+STREAM.probe_many("framing", "Are events separated by blank lines?")(
+    _warned(("unseparated_events", "truncated_event", "extra_choice"), "handled", "read anyway")
 )
-STREAM.probe_many("kept_open", "Is a connection used again?")(_kept_open)
+STREAM.probe_many("kept_open", "Are connections reused?")(_kept_open)
 STREAM.probe_many("caching", "Is prompt caching reported?")(_caching)

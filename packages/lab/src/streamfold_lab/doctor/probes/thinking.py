@@ -97,7 +97,7 @@ def _reasons(answers: Answers) -> Conclusion:
 
 @THINKING.probe_many(
     "thinking_switch",
-    "Which member switches thinking off?",
+    "Which field turns thinking off?",
     *(
         edited(
             name,
@@ -116,20 +116,20 @@ def _switch(answers: Answers) -> Conclusion:
     for name in _OFF:
         if (seen := answers.get(name)) and _quiet(seen):
             return set_quirk(f"no reasoning with {_OFF[name]}", f'thinking_switch = "{name}"', "thinking_switch", name)
-    return Conclusion("no", "none of the known members switches thinking off")
+    return Conclusion("no", "no known field turns thinking off")
 
 
 THINKING.probe(
     "effort",
-    "Are grades of effort accepted?",
+    "Are effort levels accepted?",
     edited("low", 'reasoning_effort: "low"', with_members(reasoning_effort="low"), REASON, tokens=512),
     apis=("chat",),
-)(if_refused("reasoning_effort is accepted", "effort_grades", False, "grades are not sent, with a warning"))
+)(if_refused("reasoning_effort is accepted", "effort_grades", False, "effort levels aren't sent, with a warning"))
 
 
 @THINKING.probe_many(
     "reasoning_back",
-    "Does reasoning go back in the history?",
+    "Is reasoning accepted in the history?",
     edited(
         "without", "a turn with calls and without reasoning", raw_history(drop=_FIELDS), HISTORY, (WEATHER,), tokens=64
     ),
@@ -144,13 +144,13 @@ def _reasoning_back(answers: Answers) -> Conclusion:
     if without.refused and works:
         why = f"a turn with calls and without reasoning is {refusal(without)}"
         if (empty := answers.get(f"empty_{works}")) and empty.refused:  # as at Kimi's API
-            return set_quirk(why, f"sent back as {works}; an empty one is refused too", "reasoning_field", works)
+            return set_quirk(why, f"sent back as {works}; empty reasoning is rejected too", "reasoning_field", works)
         does = f"sent back as {works}, at least empty: reasoning_required = true"
         required = Setting(("quirks", "reasoning_required"), True, why)
         return set_quirk(why, does, "reasoning_field", works, required)
     if without.refused:
         return unclear(refusal(without))
     if works:
-        why = f"answers carry reasoning, and {works} is accepted in the history"
+        why = f"responses contain reasoning, and {works} is accepted in the history"
         return set_quirk(why, f'reasoning_field = "{works}"', "reasoning_field", works)
-    return Conclusion("ok", "reasoning is refused in the history", "it is not sent back")
+    return Conclusion("ok", "reasoning in the history is rejected", "it is not sent back")

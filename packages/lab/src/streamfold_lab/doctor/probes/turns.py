@@ -76,7 +76,7 @@ TURNS = ProbeGroup("conversation")
 
 @TURNS.probe_many(
     "tool_history",
-    "Are earlier calls and their results accepted?",
+    "Are earlier tool calls and results accepted?",
     ProbeRequest("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
     edited(
         "signed",
@@ -96,21 +96,21 @@ def _tool_history(answers: Answers) -> Conclusion:
     seen = answers["history"]
     if seen.refused and (signed := answers.get("signed")) and signed.fine:
         why = f"calls without a thought signature are {refusal(seen)}"
-        does = "lost signatures are replaced by a placeholder: call_signatures = true"
+        does = "missing signatures are replaced by a placeholder: call_signatures = true"
         return set_quirk(why, does, "call_signatures", True)
     if seen.refused and (loop := answers.get("loop")) and loop.fine:
         saw = f"a turn that the model has not made is {refusal(seen)}; its own turn is accepted"
-        return Conclusion("handled", saw, "a tool loop works; a conversation from another model may be refused")
+        return Conclusion("handled", saw, "a tool loop works; a conversation from another model may be rejected")
     if seen.refused:
         return Conclusion("fault", refusal(seen), "a tool loop can't work")
     if "18" in prompt_words(seen.text):
-        return Conclusion("ok", "answered from the tool's result")
-    return unclear(f"accepted; said {shown(seen.text, 60)}")
+        return Conclusion("ok", "the response uses the tool result")
+    return unclear(f"accepted; the text is {shown(seen.text, 60)}")
 
 
 @TURNS.probe_many(
     "call_ids",
-    "Are ids of calls of other providers accepted?",
+    "Are tool call ids of other providers accepted?",
     edited("long", _LONG_ID, raw_history(_LONG_ID), HISTORY, (WEATHER,), tokens=64),
     edited("short", _SHORT_ID, raw_history(_SHORT_ID), HISTORY, (WEATHER,), tokens=64, when=was_refused("long")),
     apis=("chat",),
@@ -121,14 +121,14 @@ def _call_ids(answers: Answers) -> Conclusion:
         return Conclusion("ok", "an id of another provider is accepted")
     why = refusal(answers["long"])
     if (short := answers.get("short")) and short.fine:
-        does = 'ids are replaced by nine letters and digits: call_ids = "nine_alphanumeric"'
+        does = 'ids are replaced by nine alphanumeric characters: call_ids = "nine_alphanumeric"'
         return set_quirk(why, does, "call_ids", "nine_alphanumeric")
     return unclear(why)
 
 
 @TURNS.probe(
     "result_images",
-    "May a tool's result be an image?",
+    "Can a tool result be an image?",
     edited(
         "image",
         "an image in the result",
@@ -139,7 +139,7 @@ def _call_ids(answers: Answers) -> Conclusion:
     ),
     apis=("chat",),
     needs="tool_history",
-    refused=("ok", "images are moved into a message of the user"),
+    refused=("ok", "images are moved into a user message"),
 )
 def _result_images(seen: ProbeResponse) -> Conclusion:
     return set_quirk("an image in a tool's result is accepted", "result_images = true", "result_images", True)

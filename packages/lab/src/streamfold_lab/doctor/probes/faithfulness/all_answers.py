@@ -21,7 +21,7 @@ def _numbers_of(found: Iterable[ProbeResponse]) -> tuple[int, ...]:
     return tuple(seen.number for seen in found)
 
 
-@ALL_ANSWERS.probe_many("own_answers", "Is every answer one to its own request?", both_modes=True)
+@ALL_ANSWERS.probe_many("own_answers", "Does every response belong to its request?", both_modes=True)
 def _own_answers(answers: Answers) -> Conclusion:
     """A response with a code from an earlier request belongs to that request, because each code is in one prompt."""
     told: set[str] = set()
@@ -35,17 +35,17 @@ def _own_answers(answers: Answers) -> Conclusion:
     if not told:
         return Conclusion("no", "no request had a code")
     if found:
-        saw = f"{len({seen.number for seen, _ in found})} of {len(answers)} answers have a code of an earlier request"
+        saw = f"{len({seen.number for seen, _ in found})} of {len(answers)} responses have a code of an earlier request"
         return Conclusion(
             "unfaithful",
             f"{saw}: {found[0][1]}",
-            "answers come from a cache that doesn't compare all of the request, or are mixed up",
+            "responses come from a cache that doesn't compare the whole request, or are mixed up",
             telling=_numbers_of(seen for seen, _ in found),
         )
-    return Conclusion("ok", "no answer has a code of an earlier request")
+    return Conclusion("ok", "no response has a code of an earlier request")
 
 
-@ALL_ANSWERS.probe_many("model", "Are the answers from the model that was requested?", both_modes=True)
+@ALL_ANSWERS.probe_many("model", "Are the responses from the requested model?", both_modes=True)
 def _model(answers: Answers) -> Conclusion:
     named = [seen for seen in answers.values() if seen.fine and seen.reply.model and seen.probe != "unknown_model"]
     others = [seen for seen in named if is_other_model(_requested_model(seen), seen.reply.model or "")]
@@ -54,7 +54,7 @@ def _model(answers: Answers) -> Conclusion:
         saw = f"{len(others)} of {len(named)} answers are from {names}, and {_requested_model(others[0])} was requested"
         return Conclusion("unfaithful", saw, telling=_numbers_of(others))
     if not named:
-        return Conclusion("no", "the answers name no model")
+        return Conclusion("no", "the responses don't name a model")
     names = ", ".join(sorted({seen.reply.model or "" for seen in named}))
     return Conclusion("ok", f"{len(named)} answers are from {names}")
 
@@ -76,7 +76,7 @@ def _declared(seen: ProbeResponse) -> dict[str, Mapping[str, Any]]:
     return tools
 
 
-@ALL_ANSWERS.probe_many("call_names", "Do calls have the names of declared tools?", both_modes=True)
+@ALL_ANSWERS.probe_many("call_names", "Do tool calls have the names of declared tools?", both_modes=True)
 def _call_names(answers: Answers) -> Conclusion:
     with_calls = [seen for seen in answers.values() if seen.fine and seen.reply.tool_calls]
     found = [
@@ -85,7 +85,7 @@ def _call_names(answers: Answers) -> Conclusion:
     if not found:
         return Conclusion("ok" if with_calls else "no", f"{len(with_calls)} answers with calls")
     seen, name = found[0]
-    saw = f"{len(found)} calls have a name that was not declared: {shown(name)}"
+    saw = f"{len(found)} tool calls have an undeclared name: {shown(name)}"
     plain = _plain(name)
     damaged = any(_plain(each) in plain or plain in _plain(each) for each in _declared(seen)) or _TOKENS.search(name)
     verdict: Verdict = "unfaithful" if damaged and len(found) > 1 else "unclear"
@@ -99,7 +99,7 @@ def _plain(name: str) -> str:
 _MISFITS = 0.1  # share of calls without a required argument that a model may make by itself
 
 
-@ALL_ANSWERS.probe_many("required_arguments", "Do calls have the arguments that are required?", both_modes=True)
+@ALL_ANSWERS.probe_many("required_arguments", "Do tool calls have all required arguments?", both_modes=True)
 def _required_arguments(answers: Answers) -> Conclusion:
     calls = [
         (seen, call, _declared(seen)[call.name].get("required") or ())
@@ -171,7 +171,7 @@ def _totals(answers: Answers) -> Conclusion:
         (least, _), (most, seen) = min(same, key=lambda each: each[0]), max(same, key=lambda each: each[0])
         cached = max(each.reply.usage.cached_tokens or 0 for _, each in same if each.reply.usage)
         if least and most > _SAME * least + _SLACK and not cached:
-            found.append((seen, f"one prompt is counted as {least} and as {most} tokens"))
+            found.append((seen, f"the same prompt is counted as {least} and as {most} tokens"))
     if len(found) > 1:
         saw = f"{len(found)} of {counted} answers do not add up: {found[0][1]}"
         telling = _numbers_of(seen for seen, _ in found)

@@ -124,9 +124,9 @@ def _judge_arguments(seen: ProbeResponse) -> Conclusion:
         return unclear(f"no call of {seen.ask}; said {shown(seen.text, 60)}")
     changed = alterations(wanted, calls[0].arguments)
     if not changed and len(calls) > 1:
-        return doubtful(f"one call was requested, and it came {len(calls)} times")
+        return doubtful(f"one tool call was requested, but it arrived {len(calls)} times")
     if not changed:
-        return Conclusion("ok", f"{len(wanted)} arguments came back as requested")
+        return Conclusion("ok", f"{len(wanted)} arguments arrived as requested")
     if calls[0].error:
         broken = f"the arguments are not a JSON object: {shown(calls[0].raw_arguments)}"
         return doubtful(broken) if is_altered_text(as_json(wanted), calls[0].raw_arguments) else unclear(broken)
@@ -137,11 +137,11 @@ def _judge_arguments(seen: ProbeResponse) -> Conclusion:
 
 
 for _name, _question, _tool, _what, _make in (
-    ("numbers", "Do numbers in arguments come back as requested?", "store_numbers", "numbers of all sizes", _numbers),
-    ("strings", "Do strings in arguments come back as requested?", "store_strings", "strings of all kinds", _strings),
-    ("nesting", "Do nested arguments come back as requested?", "store_tree", "nested values", _nesting),
-    ("commands", "Do commands and addresses come back as requested?", "store_commands", "commands", _commands),
-    ("long_value", "Does a long argument come back whole?", "store_text", "a text of 2000 characters", _long_value),
+    ("numbers", "Do numbers in arguments arrive unchanged?", "store_numbers", "numbers of all sizes", _numbers),
+    ("strings", "Do strings in arguments arrive unchanged?", "store_strings", "strings of all kinds", _strings),
+    ("nesting", "Do nested arguments arrive unchanged?", "store_tree", "nested values", _nesting),
+    ("commands", "Do commands and URLs in arguments arrive unchanged?", "store_commands", "commands", _commands),
+    ("long_value", "Does a long argument arrive complete?", "store_text", "a text of 2000 characters", _long_value),
 ):  # fmt: skip
     ARGUMENTS.probe(_name, _question, _call_with(_tool, _what, _make), whim=True, needs="one_call", repeated=True)(
         _judge_arguments
@@ -161,7 +161,7 @@ def _two_calls(rng: Random) -> ProbeRequest:
 
 @ARGUMENTS.probe(
     "two_calls",
-    "Do two calls come back as requested, each once?",
+    "Do two requested tool calls arrive, each once?",
     _two_calls(FIRST_SEED),
     whim=True,
     needs="one_call",
@@ -173,7 +173,7 @@ def _judge_two_calls(seen: ProbeResponse) -> Conclusion:
     if found == wanted:
         return Conclusion("ok", "two calls, in their order, each once")
     if len(found) > 1 and any(each in wanted for each in found):
-        return doubtful(f"two calls were requested, and these came: {shown(as_json(found))}")
+        return doubtful(f"two tool calls were requested, but these arrived: {shown(as_json(found))}")
     return unclear(f"{len(found)} call{'s' * (len(found) != 1)}")
 
 

@@ -71,7 +71,7 @@ def _ruler(seen: ProbeResponse | None) -> float | None:
 
 @COUNTS.probe_many(
     "counts",
-    "Do token counts fit a known text?",
+    "Do token counts match a known text?",
     *(make(FIRST_SEED) for make in (_short, _with_system, _long, _with_history, _copy, _cut_copy)),
     whim=True,
 )
@@ -94,14 +94,16 @@ def _counts(answers: Answers) -> Conclusion:
         saw = (
             f"a prompt is counted as {short.input_tokens:,} tokens, and behind an earlier turn of {known:,} characters"
         )
-        return doubtful(f"{saw} as {earlier.input_tokens:,} ({bound})", "the history is not counted, or not read")
+        return doubtful(
+            f"{saw} as {earlier.input_tokens:,} ({bound})", "the history isn't counted, or the model doesn't get it"
+        )
     base = short.input_tokens - text_tokens(prompt_of(answers["short"]))
     if base > _OVERHEAD:
         saw = f"a prompt of {len(prompt_of(answers['short']))} characters is counted as {short.input_tokens:,} tokens"
-        return doubtful(f"{saw} ({bound})", "something is put before the prompt, or counted that was not sent")
+        return doubtful(f"{saw} ({bound})", "the prompt was extended, or the token count is too high")
     if (own := usages.get("with_system")) and own.input_tokens and own.input_tokens < short.input_tokens - _DEFAULT:
         saw = f"a prompt is counted as {short.input_tokens:,} tokens, and with a system message as {own.input_tokens:,}"
-        return doubtful(f"{saw} (a template may have {_DEFAULT})", "a hidden system message is put before the prompt")
+        return doubtful(f"{saw} (a template may have {_DEFAULT})", "the server adds a hidden system message")
     return _written(answers, ruler or growth / known, bound) or Conclusion(
         "ok", f"{known:,} characters more are counted as {growth:,} tokens more"
     )
@@ -147,7 +149,7 @@ def _other_beginning(answers: Answers) -> ProbeRequest | None:
 
 @COUNTS.probe_many(
     "cache",
-    "Is a claimed cache one?",
+    "Are reported cached tokens plausible?",
     _cached_prompt(FIRST_SEED),
     ProbeRequest("again", GREET, options=capped(48), special="the same prompt again", modes="streamed", follow=_again),
     ProbeRequest(
@@ -164,7 +166,7 @@ def _cache(answers: Answers) -> Conclusion:
     for usage in (first, changed):
         size, cached = (usage.input_tokens or 0, usage.cached_tokens or 0) if usage else (0, 0)
         if cached > max(256, size / 4):
-            return doubtful(f"of {size:,} tokens that were never sent before, {cached:,} are counted as cached")
+            return doubtful(f"of {size:,} new tokens, {cached:,} are counted as cached")
     if again is None:
         return Conclusion("no", "no counts of a repeated prompt")
     counts, cached = (first.input_tokens or 0, again.input_tokens or 0), again.cached_tokens or 0
@@ -172,10 +174,8 @@ def _cache(answers: Answers) -> Conclusion:
         return Conclusion("unfaithful", f"{cached:,} of {counts[1]:,} tokens are counted as cached")
     without_cached = abs(counts[0] - counts[1] - cached) <= _SLACK  # the count leaves out what came from the cache
     if max(counts) > min(counts) * _SAME + _SLACK and not without_cached:
-        saw = (
-            f"one prompt is counted as {counts[0]:,} tokens, and sent again as {counts[1]:,}, {cached:,} of them cached"
-        )
+        saw = f"a prompt is counted as {counts[0]:,} tokens, and repeated as {counts[1]:,}, {cached:,} of them cached"
         return doubtful(saw)
     if not cached:
         return Conclusion("no", "a repeated prompt is not counted as cached")
-    return Conclusion("ok", f"sent again, {cached:,} of {counts[1]:,} tokens came from a cache")
+    return Conclusion("ok", f"sent again, {cached:,} of {counts[1]:,} tokens were cached")

@@ -44,7 +44,7 @@ def _two_systems(rng: Random) -> ProbeRequest:
 
 @INSTRUCTIONS.probe(
     "two_systems",
-    "Does a second system message arrive?",
+    "Does the model see a second system message?",
     _two_systems(FIRST_SEED),
     apis=("chat", "responses"),  # the others have one place for instructions
     whim=True,
@@ -57,8 +57,8 @@ def _judge_systems(seen: ProbeResponse) -> Conclusion:
         return Conclusion("ok", "both are followed")
     if any(has):
         lost = "second" if has[0] else "first"
-        return doubtful(f"the {lost} system message did not arrive; said {shown(seen.text, 50)}")
-    return unclear(f"neither is followed; said {shown(seen.text, 50)}")
+        return doubtful(f"the {lost} system message was ignored; the text is {shown(seen.text, 50)}")
+    return unclear(f"both system messages were ignored; the text is {shown(seen.text, 50)}")
 
 
 def _developer(rng: Random) -> ProbeRequest:
@@ -78,7 +78,7 @@ def _control(rng: Random) -> ProbeRequest:
 
 @INSTRUCTIONS.probe_many(
     "developer",
-    "Does a developer message arrive?",
+    "Does the model see a developer message?",
     _control(FIRST_SEED),
     _developer(FIRST_SEED),
     apis=("chat", "responses"),
@@ -94,5 +94,7 @@ def _judge_developer(answers: Answers) -> Conclusion:
     if followed["developer"]:
         return Conclusion("ok", "it is followed")
     if followed.get("system"):
-        return doubtful(f"a system message is followed, a developer message is not; said {shown(seen.text, 50)}")
-    return unclear(f"neither a system nor a developer message is followed; said {shown(seen.text, 50)}")
+        return doubtful(
+            f"a system message is followed, but a developer message is ignored; the text is {shown(seen.text, 50)}"
+        )
+    return unclear(f"both system and developer messages are ignored; the text is {shown(seen.text, 50)}")

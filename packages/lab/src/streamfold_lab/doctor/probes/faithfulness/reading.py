@@ -89,7 +89,7 @@ def _alone(answers: Answers) -> ProbeRequest | None:
 
 @READING.probe_many(
     "needle",
-    "Is a long input read whole?",
+    "Does the model see all of a long input?",
     _needle(4_000),
     _needle(28_000),
     _needle(96_000),
@@ -117,13 +117,13 @@ def _judge_lost(seen: ProbeResponse, lost: list[str], alone: ProbeResponse | Non
     told, usage = prompts_of(seen)[0], seen.reply.usage
     counted = usage.input_tokens if usage else None
     size = f"{text_tokens(told):,} tokens by estimate, {counted:,} counted" if counted else f"{len(told):,} characters"
-    saw = f"{size}: the {' and '.join(lost)} code did not arrive; said {shown(seen.text, 50)}"
+    saw = f"{size}: the {' and '.join(lost)} code is missing; the text is {shown(seen.text, 50)}"
     if counted and counted < len(told) / _CUT_BOUND and (shorter or len(lost) < len(_PLACES)):
-        return Conclusion("unfaithful", f"the input was cut without an error: {saw}")
+        return Conclusion("unfaithful", f"the input was truncated without an error: {saw}")
     if alone is None or not alone.fine or "length" in (seen.reply.finish_reason, alone.reply.finish_reason):
         return unclear(saw)
     if any(value in alone.text for value in told_codes(told).values()):
-        return unclear(f"{size}: one of the codes was found only when asked for alone")
+        return unclear(f"{size}: one of the codes was found only in a separate question")
     return doubtful(saw) if shorter or len(lost) < len(_PLACES) else unclear(saw)
 
 
@@ -145,7 +145,7 @@ def _system(name: str, tools: tuple[Tool, ...]) -> ProbeRequest:
 
 @READING.probe_many(
     "system",
-    "Does the system message arrive whole?",
+    "Does the model see the whole system message?",
     _system("system_message", ()),
     replace(_system("beside_a_tool", (TIME,)), when=lambda so_far: all(seen.fine for seen in so_far.values())),
     whim=True,
@@ -179,7 +179,7 @@ def _old_turns(rng: Random) -> ProbeRequest:
 
 READING.probe(
     "old_turns",
-    "Do all turns of a conversation arrive?",
+    "Does the model see all turns of a conversation?",
     _old_turns(FIRST_SEED),
     whim=True,
     refused=("no", ""),
@@ -210,7 +210,7 @@ def _parts(rng: Random) -> ProbeRequest:
 
 READING.probe(
     "message_parts",
-    "Do all parts of a message arrive?",
+    "Does the model see all parts of a message?",
     _parts(FIRST_SEED),
     whim=True,
     refused=("no", "a message has one text"),
@@ -250,7 +250,7 @@ def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
 
 @READING.probe_many(
     "stored",
-    "Is a stored response read when a request continues it?",
+    "Does the model see a stored response that a request continues?",
     _stored(FIRST_SEED),
     ProbeRequest("continued", BOTH, special="previous_response_id", follow=_continued(in_full=False)),
     ProbeRequest("in_full", BOTH, special="the same conversation in full", follow=_continued(in_full=True)),
@@ -265,8 +265,8 @@ def _judge_stored(answers: Answers) -> Conclusion:
         return Conclusion("no", refusal(seen))
     (told,) = told_codes(prompt_of(stored)).values()
     if told in seen.text:
-        return Conclusion("ok", "the response was read")
-    saw = f"previous_response_id is accepted, and the response was not read; said {shown(seen.text, 50)}"
+        return Conclusion("ok", "the model saw the stored response")
+    saw = f"previous_response_id is accepted, but the model didn't see the response; the text is {shown(seen.text, 50)}"
     return doubtful(saw) if control and told in control.text else unclear(saw)
 
 
@@ -314,7 +314,7 @@ def _judge_results(what: str) -> Callable[[Answers], Conclusion]:
         if found.verdict == "unclear" and told and told.fine and not seen.reply.tool_calls:
             known = told_codes(sent_text(seen)).values()
             if all(value in told.text for value in known) and seen.reply.finish_reason != "length":
-                return doubtful(f"{what}: nothing of it is in the answer; said {shown(seen.text, 50)}")
+                return doubtful(f"{what}: the response contains none of it; the text is {shown(seen.text, 50)}")
         return found
 
     return judge
@@ -326,19 +326,19 @@ def _with_special(rng: Random) -> str:
 
 for _name, _question, _make, _what in (
     (
-        "result", "Does a tool's result arrive?",
+        "result", "Does the model see a tool result?",
         lambda rng: [two_codes(rng, "There is nothing else.")], "a tool's result",
     ),
     (
-        "two_results", "Do the results of two calls arrive?",
+        "two_results", "Does the model see the results of two tool calls?",
         lambda rng: two_codes(rng, "\n").split(" \n "), "the results of two calls",
     ),
     (
-        "special_tokens", "Is a special token in a tool's result text?",
+        "special_tokens", "Are special tokens in a tool result treated as text?",
         lambda rng: [_with_special(rng)], "a result with special tokens",
     ),
     (
-        "long_result", "Is a long result of a tool read whole?",
+        "long_result", "Does the model see all of a long tool result?",
         lambda rng: [two_codes(rng, filler(rng, 24_000))], "a result of about 6000 tokens",
     ),
 ):  # fmt: skip
@@ -359,7 +359,7 @@ def _user_tokens(rng: Random) -> ProbeRequest:
 
 READING.probe(
     "user_tokens",
-    "Is a special token in a message text?",
+    "Are special tokens in a message treated as text?",
     _user_tokens(FIRST_SEED),
     whim=True,
     refused=("no", ""),
@@ -387,7 +387,7 @@ def _of_tools(count: int) -> ProbeRequest:
 
 @READING.probe_many(
     "many_tools",
-    "Does the model get all of many tools?",
+    "Does the model see all of many tools?",
     _of_tools(3),
     _of_tools(_MANY),
     whim=True,

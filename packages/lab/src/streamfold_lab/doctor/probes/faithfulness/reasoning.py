@@ -88,7 +88,7 @@ def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
 
 @REASONING.probe_many(
     "reasoning_kept",
-    "Does the model see its reasoning after a tool's result?",
+    "Does the model see its earlier reasoning after a tool result?",
     ProbeRequest("think", _THINK, (_TIME,), options=capped(768, reasoning_effort="low")),
     ProbeRequest("recall", _THINK, (_TIME,), special="with the result of the tool", follow=_with_result(told=False)),
     ProbeRequest("told", _THINK, (_TIME,), special="with the number in the text too", follow=_with_result(told=True)),
@@ -100,19 +100,19 @@ def _reasoning_kept(answers: Answers) -> Conclusion:
     if seen is None or not _reasoned(seen.reply):
         return Conclusion("no", "no reasoning was shown or counted")
     if after is None:
-        return unclear("the model did not think of a number in its reasoning alone, and call the tool")
+        return unclear("the model didn't choose a number in its reasoning before the tool call")
     if after.refused:
         return Conclusion("no", f"the turn with its reasoning is {refusal(after)}")
     sent = sent_text(after)
     if not seen.reply.reasoning and not any(name in sent for name in _OPAQUE):
-        return Conclusion("no", "reasoning is hidden, and this API has nothing with which it could go back")
+        return Conclusion("no", "reasoning is hidden, and can't be sent back with this API")
     numbers = _thought_of(seen.reply)
     if any(number in after.text for number in numbers):
-        return Conclusion("ok", "the number that stood in its reasoning alone was known after the tool's result")
+        return Conclusion("ok", "the model still knew the number from its reasoning after the tool result")
     if not numbers and re.search(r"(?<!\d)\d{4}(?!\d)", after.text):
-        return Conclusion("ok", "after the tool's result it had a number; its reasoning is hidden")
+        return Conclusion("ok", "the model had a number after the tool result; its reasoning is hidden")
     had = numbers[0] if numbers else "a number"
-    saw = f"the reasoning had {had}, and after the tool's result it said {shown(after.text, 50)}"
+    saw = f"the reasoning had {had}, but after the tool result the text is {shown(after.text, 50)}"
     known = next(iter(numbers), _HIDDEN)
     return doubtful(saw) if told and known in told.text else unclear(saw)
 
@@ -134,7 +134,7 @@ _MORE = 1.15  # factor by which reasoning of a high effort is longer than that o
 
 @REASONING.probe_many(
     "efforts",
-    "Does more effort bring more reasoning?",
+    "Does a higher effort lead to more reasoning?",
     *(
         ProbeRequest(level, _PUZZLE, options=capped(1024, reasoning_effort=level), edit=edit)
         for level, edit in zip(_LEVELS, (_without_thinking, None, None), strict=True)
@@ -154,5 +154,5 @@ def _efforts(answers: Answers) -> Conclusion:
     if sizes[1] > _MORE * sizes[0]:
         return Conclusion("ok", saw)
     if none is not None and none.fine and none.sent != low.sent and _reasoning_size(none.reply) > sizes[0] / _MORE:
-        return doubtful(f"{saw}, {_reasoning_size(none.reply)} with none: accepted, and without effect")
+        return doubtful(f"{saw}, {_reasoning_size(none.reply)} with none: accepted, but without effect")
     return unclear(f"{saw}: the model may have one level")

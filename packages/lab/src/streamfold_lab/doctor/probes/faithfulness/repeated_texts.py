@@ -36,17 +36,17 @@ def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusio
     def judge(seen: ProbeResponse) -> Conclusion:
         wanted = prompt_of(seen).partition(separator)[2]
         if wanted in seen.text:
-            return Conclusion("ok", f"{len(wanted)} characters came back")
+            return Conclusion("ok", f"{len(wanted)} characters arrived unchanged")
         if seen.reply.finish_reason != "length" and is_altered_text(wanted, seen.text):
             return doubtful(text_change(wanted, seen.text))
-        return unclear(f"it came back as {shown(seen.text)}")
+        return unclear(f"it arrived as {shown(seen.text)}")
 
     return judge
 
 
 REPEATED_TEXTS.probe(
     "echo",
-    "Does a text come back as requested?",
+    "Does a repeated text arrive unchanged?",
     _line(FIRST_SEED),
     whim=True,
     repeated=True,
@@ -54,7 +54,7 @@ REPEATED_TEXTS.probe(
 )(_repeats_what_follows(": "))
 REPEATED_TEXTS.probe(
     "lines",
-    "Do line ends and indents of a text come back?",
+    "Do line ends and indentation arrive unchanged?",
     _lines(FIRST_SEED),
     whim=True,
     refused=("no", ""),
