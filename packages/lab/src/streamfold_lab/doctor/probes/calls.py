@@ -181,9 +181,7 @@ def _parallel(seen: ProbeResponse) -> Conclusion:
         saw = f"{len(good)} separate tool calls in one response"
         return Conclusion("ok", saw, settings=(capability("parallel_calls", "yes", saw),))
     if len(good) < len(seen.reply.tool_calls):
-        return unclear(
-            f"tool calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}"
-        )
+        return unclear(f"tool calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}")
     return unclear(f"{len(good)} call{'s' * (len(good) != 1)}")
 
 
