@@ -29,6 +29,15 @@ PATTERNS = {
     r"\b(is|are|was|were|be|been|being|gets|get) asked(?! (for|to|whether|which|how)\b)": '"sent", "called"',
     r"\basked again\b": '"sent again"',
     r"\b(makes?|made|is|for|no|enough|have|wants?) room\b": '"space", "storage", "the limit"',
+    r"\ball the same\b": '"anyway"',
+    r"\bnothing but\b": '"only"',
+    r"\b(is|are|was|were) to be [a-z]+(ed|en|ept|ut)\b": '"must be", "will be"',
+    r"\bin the words of\b|\b(own|'s) words?\b": '"in the format of", "the provider\'s message", "the raw value"',
+    r"\bon the wire\b": '"in the request", "in the JSON"',
+    r"\bmade-up\b": '"generated"',
+    r"\bgiv(e|es|en|ing) back\b": '"restores", "returns"',
+    r"\b(has|have|had) come of\b": '"the part that arrived"',
+    r"\bin vain\b": '"without success"',
     r"(?:^|[.:] |\n\n|^ *[-*] )(?-i:Those (that|who)|(What|Who) (?![^.]*\?)[a-z])": '"Rows that"',
 }
 _RULES = {re.compile(pattern, re.IGNORECASE | re.MULTILINE): advice for pattern, advice in PATTERNS.items()}

@@ -39,6 +39,14 @@ def test_pages() -> None:
         "Rows are asked.",
         "What comes is read.",
         "First. Those that fail are sent.",
+        "It is accepted all the same.",
+        "It has nothing but text.",
+        "The text is to be continued.",
+        "A tool in the words of the API.",
+        "Names on the wire.",
+        "A made-up id.",
+        "Turns are given back.",
+        "Arguments that have come of it.",
     ],
 )
 def test_patterns(text: str) -> None:
@@ -56,6 +64,8 @@ def test_patterns(text: str) -> None:
         "It asks for its own key.",
         "What is it?",
         "an MCP server of its own kind",
+        "The format is to blame.",
+        "The words are its own.",
     ],
 )
 def test_plain_english(text: str) -> None:
@@ -64,7 +74,7 @@ def test_plain_english(text: str) -> None:
 
 
 def test_code_is_not_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code of pages, and names in backticks, are not read; lines are counted all the same."""
+    """The code of pages, and names in backticks, are not read; lines are counted anyway."""
     page = tmp_path / "page.md"
     page.write_text("# Nobody\n\n```py\nnobody = 1\n```\n\n`nobody`\n\nNobody.\n", "utf-8")
     monkeypatch.setattr(plain_words, "ROOT", tmp_path)

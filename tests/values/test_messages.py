@@ -229,10 +229,10 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
         ({"role": "user", "content": [{"type": "text", "text": ["a"]}]},
          "messages[1].content[0].text is a list: it must be a string"),
         ({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "source": {}}]},
-         "messages[1].content[1].type is 'image', another API's word: in Chat Completions it is image_url"),
+         "messages[1].content[1].type is 'image', which belongs to another API: in Chat Completions it is image_url"),
         ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
-         ("messages[1].content[0].type is 'tool_result', another API's word: in Chat Completions it is a message with"
-         ' the role "tool"')),
+         ("messages[1].content[0].type is 'tool_result', which belongs to another API: in Chat Completions it is a"
+         ' message with the role "tool"')),
         ({"role": "user", "content": [{"type": "image-url", "image_url": {"url": "x"}}]},
          "messages[1].content[0].type is 'image-url'; did you mean 'image_url'?"),
         ({"role": "user", "content": [{"type": "image_url", "url": "x"}]},

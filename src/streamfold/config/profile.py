@@ -299,7 +299,7 @@ class Profile(EndpointModels, Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error for an unknown key: what to write for an option of calls, or another library's word."""
+        """Returns the error for an unknown key: the replacement for a call option or another name."""
         if key in _SYNONYMS:
             return f"unknown key (did you mean {_SYNONYMS[key]!r}?)"
         option = OPTION_SYNONYMS.get(key, key)

@@ -82,7 +82,7 @@ def _check_offered(
             has = f'Its other API does: api = "{api}"'
         raise ConfigError(
             f"{type(value).__name__}: {where} does not run the tool {value.kind!r}. {has}. A tool in the provider's own"
-            " words is sent as it is: HostedTool({...})"
+            " format is sent unchanged: HostedTool({...})"
         )
 
 
@@ -94,7 +94,7 @@ def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any
 
 
 def raw_tools(options: Options) -> tuple[Tool, ...]:
-    """Returns the tools in `extra_body`, which are written in the provider's own words."""
+    """Returns the tools in `extra_body`, which are written in the provider's own format."""
     if not options.extra_body:
         return ()
     found = options.extra_body.get("tools")

@@ -115,7 +115,9 @@ def _kind_of_part(part: Mapping[str, Any], where: str) -> str:
         problem = "is missing" if kind is None else f"must be a string, not {kind_of(kind)}"
         raise ConfigError(f"{where}.type {problem}. Allowed: {', '.join(_PARTS)}")
     if kind in _FOREIGN:
-        raise ConfigError(f"{where}.type is {kind!r}, another API's word: in Chat Completions it is {_FOREIGN[kind]}")
+        raise ConfigError(
+            f"{where}.type is {kind!r}, which belongs to another API: in Chat Completions it is {_FOREIGN[kind]}"
+        )
     if kind not in (*_PARTS, *_RESPONSES_PARTS) and (close := get_close_matches(kind, _PARTS, n=1, cutoff=0.8)):
         raise ConfigError(f"{where}.type is {kind!r}; did you mean {close[0]!r}?")
     return kind
@@ -437,7 +439,7 @@ def _calls(calls: Any, role: str, where: str) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Any, where: str) -> ToolCall:
-    """Returns one call. Other members of the entry are its `extra`, by the names on the wire."""
+    """Returns one call. Other members of the entry are its `extra`, by their names in the JSON."""
     if not isinstance(call, Mapping):
         raise ConfigError(f"{where} is a tool call and must be an object, not {kind_of(call)}")
     fields = ObjectReader(call, where)

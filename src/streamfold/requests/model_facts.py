@@ -173,7 +173,7 @@ class Family(ModelFacts):
         prefix: how their names begin, or several beginnings. The longest one of all families that fits a name decides.
         vendor: the maker.
         open_weights: whether others may serve them: then what depends on the server is not known elsewhere.
-        examples: some models of it; errors name them where another model is to be chosen.
+        examples: some models of it; errors name them when another model must be chosen.
         quirks: quirks that differ for these models, by adapter.
         checked: when the facts were looked up.
         sources: where, by the names of the table `sources`.
@@ -266,7 +266,7 @@ class ModelTable(ModelFacts):
         pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
             whole name; any other is of what follows the last slash, because resellers and engines put a vendor there,
             and the region and the vendor that Amazon Bedrock writes (`us.anthropic.`).
-        examples: some models that it fits. Errors name them where another model is to be chosen.
+        examples: some models that it fits. Errors name them when another model must be chosen.
         quirks: quirks of the adapter that differ for these models.
         prices: their prices, as in `Prices`.
     """

@@ -63,7 +63,7 @@ class PromptCacheMonitor:
 
 
 def has_cache_marks(request: Request) -> bool:
-    """Returns whether a request says what of it is to be kept in the provider's cache."""
+    """Returns whether a request marks parts for the provider's prompt cache."""
     return any(tool.cache for tool in request.tools) or any(map(_has_mark, request.messages))
 
 

@@ -172,7 +172,7 @@ class MemberFilter:
     Args:
         known: the members that its API documents.
         only_known: remove all others, too.
-        passthrough: paths of others that are kept all the same, such as `plugins`.
+        passthrough: paths of other members that are kept, such as `plugins`.
         any_model: a tool that runs on the provider's servers may name its model.
 
     Attributes:

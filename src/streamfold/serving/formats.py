@@ -31,7 +31,7 @@ ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "inte
 
 @dataclass(frozen=True, slots=True)
 class Serialized:
-    """JSON data of an API, and what it differs in from what was to be written.
+    """JSON data of an API, and its differences from the requested data.
 
     Attributes:
         body: members of a request's body with the conversation, or a whole answer.

@@ -233,7 +233,7 @@ class ReplyWriter:
 
     Args:
         serializer: writes the events.
-        through: gets what is to be written in place of the serializer, and decides what reaches it.
+        through: gets the data to write in place of the serializer, and decides what reaches it.
     """
 
     def __init__(self, serializer: StreamSerializer, through: AnswerWriter | None = None) -> None:

@@ -12,7 +12,7 @@ from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
-    """True if the answer is to be streamed. Raises ConfigError if that is neither true nor false."""
+    """True if the client requested a stream. Raises ConfigError if that is neither true nor false."""
     return bool(ObjectReader(body).flag("stream"))
 
 

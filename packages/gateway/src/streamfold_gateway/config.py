@@ -104,9 +104,9 @@ class GatewayOptions(Table):
         repair_history: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
-        turn_cache: where turns of the model are kept, to give back what clients leave out of them (reasoning,
-            signatures, encrypted items): `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`:
-            nowhere. Turns of one key are never given to clients with another key, nor to another end user.
+        turn_cache: where turns of models are stored, to restore reasoning, signatures and encrypted items that clients
+            leave out: `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: nowhere. Turns of one
+                key are never given to clients with another key, nor to another end user.
         turn_cache_turns: how many turns are kept.
         turn_cache_bytes: size of all turns together.
         turn_cache_age: seconds for which a turn is kept since it was last used.

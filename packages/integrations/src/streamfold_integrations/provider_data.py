@@ -86,7 +86,7 @@ def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed
 
     Args:
         kinds: the kinds of the parts.
-        what: the framework's word for parts.
+        what: the framework's name for parts.
         maker: the provider of the answer, if known.
     """
     if names := sorted(set(kinds)):

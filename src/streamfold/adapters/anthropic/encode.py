@@ -115,7 +115,7 @@ def _bind_thinking(body: dict[str, Any], sent: list[SentTurn], request: Request,
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a text that is to be continued beside what the API refuses there."""
+    """Raises ConfigError for a partial text next to options that the API rejects together with a partial text."""
     thinking, output = body.get("thinking"), body.get("output_config")
     if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
         raise ConfigError(

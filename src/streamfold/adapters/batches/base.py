@@ -74,14 +74,14 @@ class BatchStatus:
 
     Attributes:
         state: "running"; "ended": there are results, perhaps not for all requests; "failed": there are none.
-        word: the provider's own word for it.
+        word: the provider's own status.
         key: the key that it was given; None if the API has no place for one.
         file: the file with its requests; None if they came with the call.
         created: seconds since 1970; None if it does not say.
         rows: how many requests it has; None if it does not say.
         finished: how many of them are done.
         results: the calls that bring its results.
-        problem: the provider's words for what went wrong with all of it.
+        problem: the provider's error message for the whole batch.
     """
 
     id: str

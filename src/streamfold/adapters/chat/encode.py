@@ -162,7 +162,7 @@ class ChatRequestWriter:
 
     @property
     def takes_partial(self) -> bool:
-        """True if the last message may be a text that is to be continued."""
+        """True if the last message may be a partial text for the model to continue."""
         return self.quirks.continues is not None
 
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model

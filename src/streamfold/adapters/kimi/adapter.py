@@ -59,7 +59,7 @@ class KimiAdapter(ChatAdapter):
 
     @property
     def takes_partial(self) -> bool:
-        """True if the last message may be a text that is to be continued."""
+        """True if the last message may be a partial text for the model to continue."""
         return True
 
     quirks: KimiQuirks

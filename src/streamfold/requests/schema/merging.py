@@ -110,7 +110,7 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
 
 
 def _can_add(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns whether the properties of the other one are allowed in this one, or are judged by it all the same."""
+    """Returns whether the properties of the other one are allowed in this one, or are validated by it anyway."""
     more, names = node.get("additionalProperties", True), other.get("properties")
     if more is True or not isinstance(names, Mapping):
         return True

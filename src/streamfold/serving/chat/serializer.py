@@ -155,7 +155,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
-    """Returns the finish reason to write: the server's own word if it is unknown, None if there was none."""
+    """Returns the finish reason to write: the server's raw value if it is unknown, None if there was none."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:

@@ -139,7 +139,7 @@ class InteractionsSerializer(StreamSerializer):
         self._stop()
 
     def _status(self) -> str | None:
-        """Returns the status to write; None if the server sent no finish reason and none is to be filled in."""
+        """Returns the status to write; None if the server sent no finish reason and none must be filled in."""
         finish = self.finish_reason
         if finish is None:
             filled = "requires_action" if self.has_calls else "completed"

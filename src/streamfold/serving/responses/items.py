@@ -279,7 +279,7 @@ class CallItem:
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
 
     def cut(self, arguments: str) -> None:
-        """Takes what has come of a call that is not complete. Nothing is done of it."""
+        """Adds the received part of an incomplete tool call. No event says that it is done."""
         self.item["arguments"] = arguments
 
 

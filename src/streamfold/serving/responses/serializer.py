@@ -141,7 +141,7 @@ class ResponsesSerializer(StreamSerializer):
     """Writes the events of one streamed response.
 
     White space isn't a message: it waits for the text that it belongs to. Where there is no text at all, and there are
-    calls, it is left out, because every client shows an item of nothing but a line end as an empty message. Behind
+    calls, it is left out, because every client shows an item with only a line end as an empty message. Behind
     text that was written it is kept, if need be in a separate item: the text is the same on both APIs.
 
     Args:
