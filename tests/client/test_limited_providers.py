@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from streamfold import APIError, APITimeoutError, ConfigError, Fallback, NotConf
 from streamfold.config import effective_values, read_config, read_profile
 from streamfold.limits import BudgetExceededError, LimitReachedError, MemoryLimitStore, RateLimiter
 from streamfold.limits.limit_state import Batch
+from streamfold.middleware import forward
+from streamfold.types import ChatParams
 
 PRICES = {"input": 100, "output": 1000}  # an answer of ANSWER costs 0.2
 
@@ -306,11 +309,24 @@ async def test_another_limiter() -> None:
     upstream = Upstream()
     async with upstream.provider(prices=PRICES) as provider:
         limited = provider.with_limiter(RateLimiter("a", max_cost_per_day=0.1, store=MemoryLimitStore()))
-        async with limited.limiter.reserve() as reservation:  # type: ignore[union-attr]
-            assert not reservation._claimed
+        await limited.chat("Hello")
+        with pytest.raises(BudgetExceededError):
             await limited.chat("Hello")
-            assert reservation._closed
         assert provider.limiter is None
+
+
+async def test_a_reservation_of_the_caller() -> None:
+    """The first request of a call uses it, and the provider charges and closes it: no second one is waited for."""
+    limiter = RateLimiter("a", max_concurrent=1, store=MemoryLimitStore())
+    async with Upstream().provider() as provider:
+        limited = provider.with_limiter(limiter)
+        with anyio.fail_after(5):
+            async with limiter.reserve() as reservation:
+                params = replace(ChatParams.read("Hello", None, "auto", {}), reservation=reservation)
+                async for _ in forward(limited, params):
+                    pass
+                assert not reservation.claim(limiter)
+                await limited.chat("Hello")  # the slot is free again
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------

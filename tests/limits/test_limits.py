@@ -611,17 +611,14 @@ async def test_unknown_costs() -> None:
         await limiter.acquire()
 
 
-async def test_a_block_reserves_once() -> None:
-    """The first request of a block gets its reservation, once."""
+async def test_a_reservation_is_for_one_request() -> None:
+    """It is claimed once, for its own limiter, while it is open."""
     limiter, other = RateLimiter("a", store=MemoryLimitStore()), RateLimiter("b", store=MemoryLimitStore())
-    assert limiter.claimed() is None
-    async with limiter.reserve() as outer:
-        assert other.claimed() is None
-        assert limiter.claimed() is outer
-        assert limiter.claimed() is None
-    async with limiter.reserve() as outer:
-        await outer.aclose()
-        assert limiter.claimed() is None
+    async with limiter.reserve() as reservation:
+        assert [reservation.claim(each) for each in (other, limiter, limiter)] == [False, True, False]
+    async with limiter.reserve() as reservation:
+        await reservation.aclose()
+        assert not reservation.claim(limiter)
 
 
 def test_a_grant_in_memory_does_not_wait() -> None:

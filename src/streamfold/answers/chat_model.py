@@ -20,6 +20,7 @@ from ..requests import (
 from ..types import Conversation, Messages, Reply, Timeouts, ToolChoice, ToolLike, read_conversation
 
 if TYPE_CHECKING:
+    from ..limits import Reservation
     from .chat_stream import ChatStream
 
 
@@ -35,6 +36,7 @@ class ChatParams:
             compared with the last request.
         fail_fast: True if another model can answer. A 429 response then raises an error immediately instead of waiting.
         begun: the beginning of the answer, which another model wrote and this model continues.
+        reservation: the caller's reservation for the first request. The provider charges and closes it.
     """
 
     request: Request
@@ -48,6 +50,7 @@ class ChatParams:
     many_conversations: bool = False
     fail_fast: bool = False
     begun: Reply | None = None
+    reservation: Reservation | None = field(default=None, repr=False)
 
     @classmethod
     def read(

@@ -202,6 +202,7 @@ class NetworkStream:
             max_retries=endpoint.profile.max_retries,
             repeats=not call.adapter.runs_on(call.sent.request),
             limiter=limiter,
+            reservation=call.params.reservation,
             waits=endpoint.patient and not call.params.fail_fast,
         )
         self._decoder: StreamDecoder | None = None

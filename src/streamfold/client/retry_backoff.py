@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import anyio
 
-from ..errors import APIError, QuotaExceededError, failed_before_answer
-from ..limits import LimitReachedError, RateLimiter, Reservation
+from ..errors import APIError
+from ..limits import RateLimiter, Reservation, is_rate_limit
 from ..net import Exchange, HTTPRequest, LoopBoundClient, Redactor, StreamTimeouts, event_loop, redact_error
 from ..types import Attempt, RateLimit, Reply
 from .hooks import Notifier
@@ -64,10 +64,15 @@ def retry_delay(error: APIError, attempt: int) -> float | None:
 
 
 class RateLimitLease:
-    """The limiter's reservations of a request, one for each attempt. Without a limiter there are no reservations."""
+    """The limiter's reservations of a request, one for each attempt. Without a limiter there are no reservations.
 
-    def __init__(self, limiter: RateLimiter | None) -> None:
+    Args:
+        first: the caller's reservation for the first attempt; ignored if it isn't one of the limiter, or was used.
+    """
+
+    def __init__(self, limiter: RateLimiter | None, first: Reservation | None = None) -> None:
         self.limiter = limiter
+        self._first = first
         self._reservation: Reservation | None = None
         self._answered = False
 
@@ -75,7 +80,9 @@ class RateLimitLease:
         """Waits until the next attempt is allowed. Raises APIError and ConfigError."""
         self._answered = False
         if self.limiter is not None:
-            self._reservation = self.limiter.claimed() or await self.limiter.acquire()
+            first = self._first
+            usable = first is not None and first.claim(self.limiter)
+            self._reservation = first if usable else await self.limiter.acquire()
 
     def answered(self, rate_limit: RateLimit | None) -> None:
         """Records that the server accepted the attempt."""
@@ -98,10 +105,8 @@ class RateLimitLease:
         """Ends the reservation of a failed attempt. The reservation of an answer that had begun isn't returned."""
         if self._reservation is None:
             return
-        if is_rate_limit(error):
-            self._reservation.refused(error.retry_after, error.rate_limit)
-        elif not self._answered and failed_before_answer(error):
-            self._reservation.failed()
+        if not self._answered or is_rate_limit(error):
+            self._reservation.note_error(error)
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -118,6 +123,7 @@ class RetryLoop:
         max_retries: the maximum number of retries and reconnections.
         repeats: True if the request may be sent again.
         limiter: the limiter that gives each attempt a reservation, or None without limits.
+        reservation: the caller's reservation for the first attempt.
         waits: True to wait after a 429 response. False raises an error instead.
 
     Attributes:
@@ -137,6 +143,7 @@ class RetryLoop:
         max_retries: int,
         repeats: bool = True,
         limiter: RateLimiter | None = None,
+        reservation: Reservation | None = None,
         waits: bool = True,
     ) -> None:
         self._request = request
@@ -144,7 +151,7 @@ class RetryLoop:
         self._connections = connections
         self._max_retries = max_retries
         self._repeats = repeats
-        self.lease = RateLimitLease(limiter)
+        self.lease = RateLimitLease(limiter, reservation)
         self._waits = waits
         self._loop: asyncio.AbstractEventLoop | None = None
         self._now = anyio.current_time
@@ -306,9 +313,3 @@ class RetryLoop:
         failed = Attempt(self._notifier.info.provider, error.message, type(error).__name__, pause, resumed_after)
         self._notifier.notify("on_retry", failed)
         self.failed.append(failed)
-
-
-def is_rate_limit(error: APIError) -> bool:
-    """Returns True for a rate limit of the server, and False for streamfold's own limits."""
-    status = getattr(error, "status_code", None)
-    return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)

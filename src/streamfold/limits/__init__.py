@@ -19,6 +19,7 @@ from .rate_limiter import (
     account_digest,
     count_memory_in,
     is_limited,
+    is_rate_limit,
     open_limit_store,
     part_reserver,
     provider_limiter,

@@ -16,7 +16,7 @@ from typing import Literal, Self, TypeAlias
 import anyio
 
 from ..config import Profile, RateLimitSettings, read_settings, store_place, store_url
-from ..errors import ConfigError
+from ..errors import APIError, ConfigError, QuotaExceededError, failed_before_answer
 from ..net import Interrupted, run_within
 from ..types import Cost, RateLimit, Reply, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
@@ -75,7 +75,6 @@ _LONGEST_REST = 60.0  # seconds; a longer pause that the server asks for is an e
 _CHARGING = 3.0  # seconds that charging may take
 _UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
 
-_current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
 _PartReserver: TypeAlias = Callable[[Reply], Awaitable[None]]
 _part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_reserver", default=None)
 
@@ -194,7 +193,7 @@ class RateLimiter:
     async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
         """Waits until a request may be sent, and then runs the block, which sends the request. See `acquire`.
 
-        If the block uses a provider with this limiter, the provider's first request uses this reservation.
+        A provider with this limiter makes its own reservations: don't use it in the block.
         """
         async with await self.acquire(max_wait=max_wait) as reservation:
             yield reservation
@@ -239,11 +238,6 @@ class RateLimiter:
             if grant.requests:
                 return Reservation(self, grant)
         return None
-
-    def claimed(self) -> Reservation | None:
-        """Returns the reservation of the surrounding `reserve` block, once; else None."""
-        current = _current.get()
-        return current if current is not None and current.claim(self) else None
 
     async def aclose(self) -> None:
         """Sends the charges that are still queued, and closes the store, unless the caller passed the store."""
@@ -400,6 +394,12 @@ class RateLimiter:
         )
 
 
+def is_rate_limit(error: APIError) -> bool:
+    """Returns True for a rate limit of the server, and False for streamfold's own limits."""
+    status = getattr(error, "status_code", None)
+    return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
+
+
 class Reservation:
     """The right to send one request. Without `charge`, a reservation is charged the average usage of an answer.
 
@@ -451,22 +451,29 @@ class Reservation:
         self.failed()
         self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
 
+    def note_error(self, error: APIError) -> None:
+        """Notes that there is no answer: the server refused the request (429), or the model can't have run."""
+        if is_rate_limit(error):
+            self.refused(error.retry_after, error.rate_limit)
+        elif failed_before_answer(error):
+            self.failed()
+
     def claim(self, limiter: RateLimiter) -> bool:
-        """Returns whether the reservation is unused and belongs to this limiter, and marks it as used."""
+        """Returns whether the reservation is unused and belongs to this limiter, and marks it as used.
+
+        The provider that claims it, from `ChatParams.reservation`, charges and closes it.
+        """
         if self._limiter is not limiter or self._claimed or self._closed:
             return False
         self._claimed = True
         return True
 
     async def __aenter__(self) -> Self:
-        self._before = _current.get()
-        _current.set(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _current.set(self._before)
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from random import random
 from time import monotonic
-from typing import Any
 
 import anyio
 
@@ -196,7 +195,7 @@ class RowRequests:
                     return None
                 tries, began = tries + 1, monotonic()
                 try:
-                    reply, cost = await self._reply(row)
+                    reply, cost = await self._reply(row, reservation)
                     reservation.answered(reply.rate_limit)
                     reservation.charge(reply.usage, cost)
                     reply, cost = _with_rejected(rejected, reply, cost)
@@ -206,42 +205,42 @@ class RowRequests:
                         return answer
                     rejected = [(reply, cost)]
                     continue
-                except _STOPS_THE_JOB as error:
-                    reservation.failed()
-                    await unsent(row)
-                    raise _paused(error) from error
-                except RateLimitError as refused:
-                    reservation.refused(refused.retry_after, refused.rate_limit)
-                    await unsent(row)
-                    tries, refusals = tries - 1, refusals + 1
-                    # A retry_after holds for all rows: the limiter waits. Otherwise only this row does.
-                    pause = 0.0 if refused.retry_after is not None else _pause(refusals - 1, refused)
-                except PermissionDeniedError:
-                    reservation.failed()
-                    raise
                 except StreamfoldError as error:
                     if (partial := getattr(error, "partial", None)) is not None:
                         reservation.charge(partial.usage, partial.cost, partial=True)
-                    if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
+                    elif isinstance(error, APIError):
+                        reservation.note_error(error)
+                    if isinstance(error, PermissionDeniedError):
+                        raise
+                    if isinstance(error, _STOPS_THE_JOB):
+                        reservation.failed()
+                        await unsent(row)
+                        raise _paused(error) from error
+                    if isinstance(error, RateLimitError):
+                        await unsent(row)
+                        tries, refusals = tries - 1, refusals + 1
+                        # A retry_after holds for all rows: the limiter waits. Otherwise only this row does.
+                        pause = 0.0 if error.retry_after is not None else _pause(refusals - 1, error)
+                    elif tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
                         seconds = monotonic() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)
-                    pause = _pause(tries - 1, error)
+                    else:
+                        pause = _pause(tries - 1, error)
             if not await self._wait(pause):
                 await unsent(row)
                 return None
         return None
 
-    async def _reply(self, row: Row) -> tuple[Reply, Cost | None]:
+    async def _reply(self, row: Row, reservation: Reservation) -> tuple[Reply, Cost | None]:
         settings, model = self._settings, self._pacing.model
-        options: dict[str, Any] = {**settings.options, **row.options}
+        if isinstance(model, BaseChatModel):  # models of other projects take neither
+            model = _RowModel(model, reservation, stream=settings.stream)
+        options = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools
         if settings.run_tools:
-            model = model if settings.stream else _WholeAnswers(model)
             run = run_tools(model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
             await run
             return run.reply, run.cost
-        if not settings.stream and isinstance(model, BaseChatModel):  # models of other projects have no such option
-            options["stream"] = False
         reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
         return reply, reply.cost
 
@@ -353,21 +352,24 @@ class Pacing:
         return self._made
 
 
-class _WholeAnswers(BaseChatModel):
-    """A model whose answers are fetched in one piece, for `run_tools`, which requests streams."""
+class _RowModel(BaseChatModel):
+    """The model as one row uses it: its first request has a reservation, and answers may be fetched in one piece."""
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: BaseChatModel, reservation: Reservation, *, stream: bool) -> None:
         self._model = model
+        self._reservation = reservation
+        self._streams = stream
 
     @property
     def name(self) -> str:
         return self._model.name
 
     def facts(self) -> ModelInfo | None:
-        return get_model_info(self._model)
+        return self._model.facts()
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        return forward(self._model, replace(arguments, request=replace(arguments.request, stream=False)))
+        request = arguments.request if self._streams else replace(arguments.request, stream=False)
+        return forward(self._model, replace(arguments, request=request, reservation=self._reservation))
 
     async def aclose(self) -> None:
         await self._model.aclose()
