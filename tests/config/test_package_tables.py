@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoints
@@ -91,3 +92,13 @@ def test_a_table_of_a_broken_package_is_a_config_error(file: Path) -> None:
     file.write_text("[extra]\n" + PROVIDER, "utf-8")
     with pytest.raises(ConfigError, match=r"table \[extra\] \(extra_table:Settings\) .*RuntimeError\('at import'\)"):
         Provider.from_config("main", config=file)
+
+
+def test_a_configuration_is_pickled_with_its_tables(file: Path) -> None:
+    """Workers that are spawned get it from the process that has read and checked it."""
+    file.write_text('[extra]\nprovider = "main"\n' + PROVIDER)
+    config = read_config(file)
+    assert [name for name, _ in config.checked[0].package_tables()] == ["extra"]
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config
+    assert [name for name, _ in again.checked[0].package_tables()] == ["extra"]

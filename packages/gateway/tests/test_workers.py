@@ -125,6 +125,20 @@ async def test_told_to_stop_the_workers_finish_their_answers(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+async def test_workers_that_are_not_forked(method: str, tmp_path: Path) -> None:
+    """They serve too: macOS and Windows spawn processes, and Python 3.14 has a fork server on Linux."""
+    folder = tmp_path / "first"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(f"import multiprocessing\nmultiprocessing.set_start_method('{method}')\n")
+    upstream, found = Upstream(), list[str]()
+    upstream.go_on.set()
+    async with workers(tmp_path, upstream, "metrics = true", PYTHONPATH=str(folder)) as (command, _, _):
+        await ask(command.address, found, [])
+    assert found == ["Hello"]
+
+
+@pytest.mark.slow
 async def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     """Its clients get an error that they may retry, nobody else notices, and another worker takes its place.
 

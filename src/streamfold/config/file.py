@@ -83,6 +83,10 @@ class Config:
     file: TomlFile | None = None
     looked_in: tuple[Location, ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles the contents without what was computed from them: models made for one file can't be pickled."""
+        return {"file": self.file, "looked_in": self.looked_in}
+
     @property
     def path(self) -> str | None:
         """The path of the file."""
