@@ -42,7 +42,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_program_with_every_option(form: Any) -> None:
     """It is prepared everywhere, but where the model has no eyes or no tools at all, which no change could mend."""
     assert set(EVERYTHING) | {"response_format", "tool_choice", "model"} >= set(ChatOptions.__annotations__) - {
-        "coalesce", "interrupted", "stream",
+        "coalesce", "conversation", "interrupted", "stream",  # a conversation is with one provider, by its id
     }  # fmt: skip
     prepared, refused = 0, []
     for name in provider_files():
