@@ -188,11 +188,16 @@ class Sequence(PicklableSlots):
 
 @dataclass(slots=True)
 class Meta(PicklableSlots):
-    """The id, model and time of the response. The first valid value of each counts."""
+    """The id, model and time of the response. The first valid value of each counts.
+
+    Attributes:
+        previous: the id of the stored response that this one continues; "" if the server says that it continues none.
+    """
 
     id: str | None = None
     model: str | None = None
     created: int | float | str | None = None
+    previous: str | None = None
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from streamfold import (
     Reply,
     ServerError,
     ToolCall,
+    UpstreamError,
     assistant,
     extract,
     run_tools,
@@ -51,7 +52,7 @@ def responses(client: httpx.AsyncClient, host: str = "one", key: str = "a", **mo
 
 
 def models_of(client: httpx.AsyncClient) -> dict[str, Provider]:
-    """Two keys, two addresses, one without instructions beside an id, another API, and one that stores nothing."""
+    """Two keys, two addresses, one without instructions beside an id, another API, and two that store nothing."""
     chat = {"adapter": "chat", "base_url": "http://chat/v1", "api_key": "a", "model": "m", "max_retries": 0}
     google = {"profile": "gemini-interactions", "base_url": "http://google/v1", "api_key": "a", "model": "m"}
     return {
@@ -60,12 +61,13 @@ def models_of(client: httpx.AsyncClient) -> dict[str, Provider]:
         "two a": responses(client, "two"),
         "x": responses(client, "x", quirks={"conversations": "without_instructions"}),
         "google": Provider.from_config({**google, "max_retries": 1}, http_client=client),
+        "deaf": responses(client, "deaf"),
         "chat": Provider.from_config(chat, http_client=client),
     }
 
 
 def server(seed: int = 0) -> StoringServer:
-    return StoringServer(Random(seed), frozenset(["x"]))
+    return StoringServer(Random(seed), frozenset(["x"]), frozenset(["deaf"]))
 
 
 def shown(history: Sequence[Message]) -> tuple[str, tuple[Item, ...]]:
@@ -217,6 +219,7 @@ def test_the_model_sees_everything_once(backend: str) -> None:
     every = [anyio.run(program, seed, backend=backend) for seed in range(pick(300, 60))]
     assert sum(each.continued for each in every) > len(every)  # it is worth something
     assert sum(each.rejected for each in every) > len(every) // 10
+    assert sum(each.ignored for each in every) > len(every) // 10
 
 
 async def ask(storing: StoringServer, *models: Provider, conversation: Any, **more: Any) -> list[Reply]:
@@ -302,6 +305,26 @@ async def test_forgotten_twice() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_server_that_ignores_the_id(stream: bool) -> None:
+    """It says that the answer continues none: nothing of that answer is shown, and from then on all is sent at once."""
+    storing = server()
+    conversation, history = Conversation(), [user("one")]
+    codes = []
+    async with httpx.AsyncClient(transport=httpx.MockTransport(storing)) as client:
+        model = responses(client, "deaf", max_retries=0)
+        for question in ("two", "three", "four"):
+            reply = await model.chat(history, conversation=conversation, stream=stream)
+            history += [reply.message, user(question)]
+            codes.append([warning.code for warning in reply.warnings])
+            conversation = Conversation.from_json(conversation.to_json())
+            assert storing.seen[-1] == shown(history[:-2])
+        with pytest.raises(UpstreamError, match="the model saw nothing of what came before"):
+            await model.chat("five", conversation=reply.id)
+    assert (storing.ignored, codes) == (2, [[], ["conversation_restarted"], []])
+
+
+@pytest.mark.anyio
 async def test_an_error_event_says_that_it_is_forgotten() -> None:
     """The same where the error comes in the stream."""
     storing = server()
@@ -381,7 +404,7 @@ async def test_an_id_does_not_fall_back() -> None:
         storing.plan = Plan(fail=500)
         with pytest.raises(ServerError):
             await both.chat("two", conversation=known)
-        assert (await both.chat("three", conversation=known)).text == "answer 2"  # it is cooling down, and asked alone
+        assert (await both.chat("three", conversation=known)).text == "answer 2."  # it is cooling down, and asked alone
     assert storing.problems == []
 
 
@@ -599,3 +622,17 @@ async def test_scripted(provider: str) -> None:
     assert [warning.code for warning in reply.warnings] == ["conversation_restarted"]
     assert [len(sent.body["input"]) for sent in model.requests] == [1, 1, 3, 1]
     assert [len(sent.messages) for sent in model.requests] == [1, 3, 3, 5]
+
+
+@pytest.mark.anyio
+async def test_tokens_before_an_id() -> None:
+    """What only the provider has can't be counted; a whole conversation can."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"object": "response.input_tokens", "input_tokens": 7})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        model = Provider.from_config("openai-responses:gpt-5.4", api_key="k", http_client=client)
+        assert await model.count_tokens("one", conversation=Conversation()) == 7
+        with pytest.raises(ConfigError, match="can't be counted"):
+            await model.count_tokens("one", conversation="resp_1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scripts import loaded
-from streamfold import ChatOptions, ConfigError, Provider, Tool, user
+from streamfold import ChatOptions, ConfigError, Conversation, Provider, Tool, user
 from streamfold.config import provider_files
 from streamfold.types import ImagePart
 
@@ -21,7 +21,7 @@ EVERYTHING: dict[str, Any] = {
     "extra_body": {"x_own": 1},
     "timeouts": {"read": 5},
     "repair_history": True, "partial_tool_calls": True, "disable_thinking_for_forced_tools": False,
-    "unsupported_options": "adapt", "max_continuations": 2,
+    "unsupported_options": "adapt", "max_continuations": 2, "conversation": Conversation(),
 }  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 

@@ -244,7 +244,7 @@ OPTIONS: list[Row] = [
             " parallel_tool_calls, reasoning_effort, response_format,"
             " disable_thinking_for_forced_tools, unsupported_options,"
             " extra_body, model,"
-            " extra_headers, timeouts, repair_history, partial_tool_calls, coalesce, max_continuations."
+            " extra_headers, timeouts, repair_history, partial_tool_calls, coalesce, conversation, max_continuations."
             " Anything else goes into extra_body={'shape': ...}"
         ),
     ),

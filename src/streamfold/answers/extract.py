@@ -113,7 +113,8 @@ async def extract(
     if attempts < 1:
         raise ConfigError(f"extract(): attempts is at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]
-    options["conversation"] = read_conversation(options.get("conversation"))  # an id has to be followed
+    if (given := options.get("conversation")) is not None:
+        options["conversation"] = read_conversation(given)  # an id has to be followed from answer to answer
     replies: list[Reply] = []
     while True:
         options["response_format"] = form

@@ -59,6 +59,8 @@ def _counting_api(endpoint: Endpoint, model: str) -> str | None:
 
 async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
     """Returns the number of tokens of a prompt. See `Provider.count_tokens`."""
+    if params.conversation is not None and params.conversation.after is not None:
+        raise ConfigError("conversation: what came before an id can't be counted: pass all messages")
     request = endpoint.request(params.request)
     api = _counting_api(endpoint, request.model)
     adapter = endpoint.model(request.model, api).adapter

@@ -424,7 +424,9 @@ class NetworkStream:
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
             self._notifier.info.redactor = exchange.redactor
             reader = AnswerReader(call, exchange, decoder, self._attempts, tap, received)
-            return exchange, reader, await (reader.whole_batch() if call.is_whole else reader.next_batch())
+            batch = await (reader.whole_batch() if call.is_whole else reader.next_batch())
+            call.check_continued(decoder.meta.previous)
+            return exchange, reader, batch
 
         return read
 

@@ -11,7 +11,7 @@ from ..adapters import Adapter, PreparedRequest
 from ..answers import ChatParams
 from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
-from ..errors import APIError, ConfigError
+from ..errors import APIError, ConfigError, UpstreamError
 from ..net import HTTPRequest
 from ..requests import (
     Request,
@@ -37,6 +37,7 @@ from .rejected_options import (
 
 _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
 # What the provider has of the answer's calls is not what the program has.
+NOT_CONTINUED = "previous_response_ignored"  # the code of our error about a server that ignores the id
 _OTHER_CALLS = ("calls_dropped", "markup_dropped", "missing_id", "changed_id", "duplicate_id", "repaired_arguments")
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
 _UNMET = "several calls came, though parallel_tool_calls=False allows one: run_tools() runs them one by one"
@@ -199,6 +200,8 @@ class PreparedCall:
             return None
         stored = self.sent.request.conversation
         if new.forgotten and stored is not None and stored.id is not None and self.params.conversation is not None:
+            if getattr(error, "code", None) == NOT_CONTINUED:
+                self.params.conversation.give_up(stored.account)
             self.params.conversation.forget(stored.account, stored.id)
         learned = self.learned + new
         try:
@@ -210,6 +213,21 @@ class PreparedCall:
         if (new.options or new.schemas) and sent.body == self.sent.body:
             return None
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
+
+    def check_continued(self, previous: str | None) -> None:
+        """Checks that an answer continues the stored one that the request names.
+
+        Args:
+            previous: the id of the answer that it continues, as the server says; "" for none, None if it says nothing.
+
+        Raises:
+            UpstreamError: it continues none, so that the model has not seen the whole conversation.
+        """
+        stored = self.sent.request.conversation
+        if previous != "" or stored is None or stored.id is None or self.adapter.grows(stored.id):
+            return
+        what = f"the server did not continue {stored.id!r}: the model saw nothing of what came before"
+        raise UpstreamError(what, code=NOT_CONTINUED, partial=Reply())
 
     def accepted(self) -> None:
         """Records for later requests that the server accepted this form of the request."""

@@ -354,6 +354,7 @@ class StreamAccumulator:
             meta = self.meta
             meta.id, meta.model = meta.id or str_or_none(delta.id), meta.model or str_or_none(delta.model)
             meta.created = meta.created or delta.created
+            meta.previous = delta.previous if meta.previous is None else meta.previous
             self.identified = bool(meta.id and meta.model and meta.created)
             return None
         if type(delta) is ReasoningDelta:

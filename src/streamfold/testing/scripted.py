@@ -52,6 +52,7 @@ class _Format:
             reason.
         refusals: whether the format has a field for refusals.
         signs: the parts of an answer that the API signs.
+        repeats: members of a request that its answer repeats.
     """
 
     serializer: Callable[..., StreamSerializer]
@@ -60,6 +61,7 @@ class _Format:
     reasons: Collection[str] | None = None
     refusals: bool = True
     signs: Literal["thinking", "first call", "thought step"] | None = None
+    repeats: Collection[str] = ()
 
 
 _CHAT = _Format(partial(ChatSerializer, include_usage=True), "chatcmpl-")
@@ -69,7 +71,7 @@ _FORMATS = {
     "gemini": _Format(GeminiSerializer, "", gemini_error_body, {*FINISH_REASONS, *OTHER_REASONS}, False, "first call"),
     "interactions": _Format(InteractionsSerializer, "v1_", interactions_error_body, {*STATUSES}, False, "thought step"),
     "kimi": _CHAT,
-    "responses": _Format(ResponsesSerializer, "resp_", reasons=()),
+    "responses": _Format(ResponsesSerializer, "resp_", reasons=(), repeats=["previous_response_id"]),
 }
 
 
@@ -80,20 +82,30 @@ class ScriptSerializer:
         adapter: the adapter that will read it.
         number: the number of the answer, from which ids are made.
         next_id: returns the id of the next tool call for the name of a tool.
+        body: the request.
 
     Raises:
         ConfigError: scripts can't be written for this adapter.
     """
 
     def __init__(
-        self, adapter: str, model: str = "", number: int = 1, next_id: Callable[[str], str] = "call_{}".format
+        self,
+        adapter: str,
+        model: str = "",
+        number: int = 1,
+        next_id: Callable[[str], str] = "call_{}".format,
+        body: Mapping[str, Any] | None = None,
     ) -> None:
         self._next_id = next_id
         self._calls = 0
         self._adapter = adapter
         self._signature = b64encode(b"the signature of answer %d" % number).decode()
         self._format = _format(adapter)
-        self._serializer = self._format.serializer(id=f"{self._format.prefix}{number}", model=model, created=_CREATED)
+        said = {name: (body or {}).get(name) for name in self._format.repeats}
+        more = {"about": said} if said else {}
+        self._serializer = self._format.serializer(
+            **more, id=f"{self._format.prefix}{number}", model=model, created=_CREATED
+        )
 
     def events(self, steps: Sequence[Step]) -> Iterator[tuple[float, bytes]]:
         """Yields pieces of the body, each with the seconds to wait before it."""
@@ -240,7 +252,7 @@ class ScriptedProvider(ProviderDouble):
             self._reject(number, sent)
         try:
             steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), parsed)
-            played = self._played(steps, sent.model, number, self._adapter_of(sent.model, request.url.path))
+            played = self._played(steps, sent.model, number, self._adapter_of(sent.model, request.url.path), sent.body)
         except ConfigError as exc:  # an application might handle a StreamfoldError as a failure of its provider
             self._problems.append(f"turn {number} can't be played: {exc}")
             raise ScriptError(self._problems[-1]) from exc
@@ -253,13 +265,15 @@ class ScriptedProvider(ProviderDouble):
         transport = ReplayTransport(played, speed="recorded" if played.cuts else "instant")
         return await transport.handle_async_request(request)
 
-    def _played(self, steps: Sequence[Step], model: str, number: int, adapter: str) -> Recording | httpx.TransportError:
+    def _played(
+        self, steps: Sequence[Step], model: str, number: int, adapter: str, body: Mapping[str, Any]
+    ) -> Recording | httpx.TransportError:
         """Returns the answer of the steps in an API, or the error of the connection."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
             return _no_answer(last, number, steps, adapter)
-        writer = ScriptSerializer(adapter, model, number, self._next_id)
+        writer = ScriptSerializer(adapter, model, number, self._next_id, body)
         events = list(writer.events(steps))
         return Recording(
             f"turn {number}",

@@ -35,7 +35,7 @@ class Conversation:
             OpenAI's Conversations API ("conv_..."). The messages are then only those after it.
     """
 
-    __slots__ = ("_account", "_after", "_turns")
+    __slots__ = ("_account", "_after", "_given_up", "_turns")
 
     def __init__(self, after: str | None = None) -> None:
         given: object = after
@@ -43,6 +43,7 @@ class Conversation:
             raise ConfigError(f"a conversation is continued by the id of a response, not {after!r:.80}")
         self._after = after
         self._account: str | None = None  # to which that id belongs, once it was accepted there
+        self._given_up: frozenset[str] = frozenset()  # accounts that don't continue what they have stored
         self._turns: dict[str, dict[str, str]] = {}  # by account: ids of answers by digests; its dicts never change
 
     @property
@@ -72,6 +73,8 @@ class Conversation:
             digest: of the conversation up to and including the answer.
             alone: the answer takes the place of all that were stored there before.
         """
+        if account in self._given_up:
+            return
         others = {} if alone else {at: known for at, known in self.turns(account).items() if at != digest}
         kept = dict([*others.items(), (digest, answer_id)][-_MOST_TURNS:])
         accounts = {name: turns for name, turns in self._turns.items() if name != account}
@@ -82,9 +85,15 @@ class Conversation:
         kept = {digest: known for digest, known in self.turns(account).items() if known != answer_id}
         self._turns = {**self._turns, account: kept}
 
+    def give_up(self, account: str) -> None:
+        """Sends all messages to an account from now on: it ignores ids."""
+        self._given_up |= {account}
+        self._turns = {name: turns for name, turns in self._turns.items() if name != account}
+
     def to_json(self) -> str:
         """Returns the ids as JSON text, to be stored beside the messages. It has no text of them and no key."""
-        return json.dumps({"version": _VERSION, "after": self._after, "account": self._account, "turns": self._turns})
+        data = {"after": self._after, "account": self._account, "given_up": [*self._given_up], "turns": self._turns}
+        return json.dumps({"version": _VERSION, **data})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -101,9 +110,10 @@ class Conversation:
             raise ConfigError("this is not what Conversation.to_json of this version returned")
         made, account = cls(data.get("after")), data.get("account")
         turns: Any = data.get("turns")
-        if not isinstance(account, str | None) or not _are_turns(turns):
-            raise ConfigError("this is not what Conversation.to_json returned: account or turns are damaged")
-        made._account, made._turns = account, turns
+        given_up = data.get("given_up", [])
+        if not (isinstance(account, str | None) and isinstance(given_up, list) and _are_turns(turns)):
+            raise ConfigError("this is not what Conversation.to_json returned: account, given_up or turns are damaged")
+        made._account, made._given_up, made._turns = account, frozenset(map(str, given_up)), turns
         return made
 
     def __repr__(self) -> str:

@@ -47,6 +47,7 @@ class StoringServer:
 
     Attributes:
         inherits_system: hosts that take no `instructions` beside an id, so that system messages are items.
+        ignores: hosts that don't know the id, and answer without what came before.
         stored: what is stored of each account: the items up to and including an answer, by its id.
         known: ids whose answers have reached the client as a whole.
         plan: for the next request; after it, plain texts are the answers.
@@ -54,6 +55,7 @@ class StoringServer:
 
     random: Random
     inherits_system: frozenset[str] = frozenset()
+    ignores: frozenset[str] = frozenset()
     stored: dict[Account, dict[str, tuple[Item, ...]]] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     plan: Plan = field(default_factory=Plan)
@@ -61,6 +63,7 @@ class StoringServer:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     rejected: int = 0
     continued: int = 0
+    ignored: int = 0
     problems: list[str] = field(default_factory=list)
     _restarting: set[Account] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=lambda: count(1))
@@ -85,6 +88,9 @@ class StoringServer:
         account = (request.url.host, api, key)
         answers = self.stored.setdefault(account, {})
         previous = body.get("previous_response_id") or body.get("previous_interaction_id")
+        if ignored := previous is not None and request.url.host in self.ignores:
+            self.ignored += 1
+            previous = None
         if previous is not None and previous not in answers:
             return self._unknown(previous, account, plan)
         instructions, new = _READERS[api](body, self.problems.append)
@@ -93,14 +99,15 @@ class StoringServer:
         if previous is not None and request.url.host in self.inherits_system and body.get("instructions"):
             self.problems.append("instructions beside an id")
         items = (*answers.get(previous or "", ()), *new)
-        self._check(items, new, account)
+        if not ignored:
+            self._check(items, new, account)
         self.continued += previous is not None
         self._restarting.discard(account)
         system = [item[1] for item in items if item[0] == "system"]
         talk = tuple(item for item in items if item[0] != "system")
         self.seen.append(("\n\n".join(filter(None, [*system, instructions])), talk))
         self.plan = Plan()
-        said = {name: body.get(name) for name in ("stream", "store", "include")}
+        said = {"previous": previous, **{name: body.get(name) for name in ("stream", "store", "include")}}
         return self._answer(api, account, items, plan, **said)
 
     def _unknown(self, previous: str, account: Account, plan: Plan) -> httpx.Response:
@@ -130,15 +137,24 @@ class StoringServer:
             self.problems.append(f"calls {waiting} have the results {results}")
         known = [each for answer, each in self.stored[account].items() if answer in self.known]
         most = max((len(each) for each in known if len(each) < len(items) and items[: len(each)] == each), default=0)
-        if account not in self._restarting and most > len(items) - len(new):
+        if account not in self._restarting and account[0] not in self.ignores and most > len(items) - len(new):
             self.problems.append(f"{most - len(items) + len(new)} stored items were sent again")
 
     def _answer(
-        self, api: str, account: Account, items: tuple[Item, ...], plan: Plan, *, stream: bool, store: Any, include: Any
+        self,
+        api: str,
+        account: Account,
+        items: tuple[Item, ...],
+        plan: Plan,
+        *,
+        previous: str | None,
+        stream: bool,
+        store: Any,
+        include: Any,
     ) -> httpx.Response:
         number = next(self._numbers)
         answer_id = f"{account[0]}-{account[2][-1]}-{number}"
-        text = f"answer {number}"
+        text = f"answer {number}."
         calls = [(f"call_{number}_{at}", name, json.dumps({"n": number})) for at, name in enumerate(plan.calls)]
         made: list[Item] = [("assistant", text), *(("call", each, name, plain(said)) for each, name, said in calls)]
         if plan.end == "length":  # behind what the client is told of, the model had begun a call
@@ -147,11 +163,15 @@ class StoringServer:
             self.stored[account][answer_id] = (*items, *made)
         writer = {"responses": _responses, "interactions": _interactions, "completions": _completions}[api]
         events, whole = writer(answer_id, text, calls, plan.end)
+        written = json.dumps([[each.decode() for each in events], whole])
         if "reasoning.encrypted_content" not in (include or ()):
-            events, whole = json.loads(
-                json.dumps([[each.decode() for each in events], whole]).replace("encrypted", "no")
-            )
-            events = [each.encode() for each in events]
+            written = written.replace("encrypted", "no")
+        if previous is not None:  # each response says what it continues
+            for quote in ('"', '\\"'):
+                name = f"{quote}previous_response_id{quote}: "
+                written = written.replace(f"{name}null", f"{name}{quote}{previous}{quote}")
+        events, whole = json.loads(written)
+        events = [each.encode() for each in events]
         if not stream and plan.end != "cut":
             return httpx.Response(200, json=whole)
         if plan.end == "cut":
@@ -192,6 +212,7 @@ def _responses(answer_id: str, text: str, calls: Calls, end: str) -> Written:
     status = "incomplete" if end == "length" else "completed"
     usage = {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}
     response = {"id": answer_id, "object": "response", "status": status, "model": "m", "output": output, "usage": usage}
+    response["previous_response_id"] = None
     if end == "length":
         response["incomplete_details"] = {"reason": "max_output_tokens"}
     begun = {**response, "status": "in_progress", "output": [], "usage": None}

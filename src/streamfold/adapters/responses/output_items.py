@@ -133,10 +133,11 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def response_meta(response: dict[str, Any]) -> Meta:
-    """Returns the id, model and time of a response."""
+    """Returns the id, model and time of a response, and which one it continues."""
     created = response.get("created_at")
     created = created if isinstance(created, int | float | str) else None
-    return Meta(str_or_none(response.get("id")), str_or_none(response.get("model")), created)
+    previous = (str_or_none(response["previous_response_id"]) or "") if "previous_response_id" in response else None
+    return Meta(str_or_none(response.get("id")), str_or_none(response.get("model")), created, previous)
 
 
 def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
