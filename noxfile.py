@@ -66,7 +66,14 @@ NODE_CLIENTS = [
     "zod@4.6.7",
 ]
 # The lowest versions that pyproject.toml allows, and httpx with its own lower bounds.
-LOWEST_HTTP = ["httpx==0.27.0", "httpcore==1.0.3", "aiohttp==3.14.0", "httpx2==2.0.0", "httpcore2==2.0.0"]
+LOWEST_HTTP = [
+    "httpx==0.27.0",
+    "httpcore==1.0.3",
+    "aiohttp==3.14.0",
+    "httpx2==2.0.0",
+    "httpcore2==2.0.0",
+    "websockets==13.0",
+]
 # What `scenes` tries, each in an environment of its own.
 SCENES = {
     "autogen": [

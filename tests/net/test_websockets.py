@@ -38,6 +38,7 @@ from streamfold import (
     ChatStream,
     ConfigError,
     ContextLengthError,
+    Conversation,
     IncompleteStreamError,
     ModelNotFoundError,
     PermissionDeniedError,
@@ -216,6 +217,31 @@ async def test_a_response_that_the_caller_names_is_continued_where_it_was_made()
         assert reply.text == "Bye"
         assert [sent["_connection"] for sent in server.created] == [0, 1, 0]
         assert (server.created[2]["previous_response_id"], len(server.created[2]["input"])) == ("resp_1", 1)
+
+
+async def test_a_stored_conversation_has_one_connection() -> None:
+    """Requests that name the same conversation of the provider share its connection."""
+    turns = [HI, events_of("resp_b", message_item("B")), BYE]
+    async with serving_sockets(answers(*turns)) as server, server.provider() as provider:
+        for name in ("conv_1", "conv_2", "conv_1"):
+            await provider.chat([user("Hello")], extra_body={"conversation": name})
+        assert [sent["_connection"] for sent in server.created] == [0, 1, 0]
+        assert [sent["conversation"] for sent in server.created] == ["conv_1", "conv_2", "conv_1"]
+
+
+async def test_the_option_conversation() -> None:
+    """`conversation=` names the response that it continues; if that is forgotten, all is sent with a warning."""
+    turns = [HI, BYE, [error_event(400, "previous_response_not_found")], events_of("resp_3", message_item("Again"))]
+    quirks = {"conversations": "without_instructions"}
+    async with serving_sockets(answers(*turns)) as server, server.provider(quirks=quirks) as provider:
+        conversation, messages = Conversation(), [user("Hello")]
+        for text in ("Bye", "More"):
+            reply = await provider.chat(messages, conversation=conversation)
+            messages += [reply.message, user(text)]
+        reply = await provider.chat(messages, conversation=conversation)
+        assert (reply.text, [warning.code for warning in reply.warnings]) == ("Again", ["conversation_restarted"])
+        sent = [(each["_connection"], each.get("previous_response_id"), len(each["input"])) for each in server.created]
+        assert sent == [(0, None, 1), (0, "resp_1", 1), (0, "resp_2", 1), (0, None, 5)]
 
 
 async def test_idle_connections_are_few() -> None:

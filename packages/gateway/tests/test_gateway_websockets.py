@@ -14,6 +14,7 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 from openai.lib.responses_websocket import AsyncResponsesWebSocketSession, ResponsesWebSocketLimits
+from websockets.exceptions import ConnectionClosed
 
 from folding import DONE, call, entry, fin, text
 from gateways import RESPONSES, client_of, serve_command, served
@@ -585,3 +586,23 @@ async def test_streamfold_serve_opens_websockets(tmp_path: Path) -> None:
                 assert (await last_event(connection)).response.output_text == "Hi"
     assert b"WARNING" not in said
     assert b"ERROR" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_streamfold_serve_stops_with_idle_websockets(tmp_path: Path) -> None:
+    """Idle connections don't keep the server from stopping: they are closed with the code for a restart."""
+    file = tmp_path / "streamfold.toml"
+    provider = '[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
+    file.write_text(f"[gateway]\nwebsockets = true\nshutdown = 60.0\n{provider}")
+    async with serve_command(file) as (address, _, stop):
+        client = AsyncOpenAI(api_key="none", base_url=f"{address}/v1")
+        async with client, client.responses.connect() as connection:
+            warm_up: Any = {"type": "response.create", "model": "main", "input": "x", "generate": False}
+            await connection.send(warm_up)
+            assert (await last_event(connection)).type == "response.completed"
+            stop()
+            with pytest.raises(ConnectionClosed) as closed:
+                await connection.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1012

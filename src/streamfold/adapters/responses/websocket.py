@@ -11,7 +11,6 @@ https://docs.x.ai/developers/advanced-api-usage/websocket-mode describe it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,7 +30,6 @@ _ENDS = frozenset(f"response.{end}" for end in ("completed", "incomplete", "fail
 _HTTP_ONLY = ("stream", "stream_options", "background", "background_options")  # members that a message must not have
 _STATE = ("previous_response_id", "conversation")
 _HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # read beside an error
-_LINE_END = re.compile(b"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +40,12 @@ class NewestResponse:
         response_id: its id.
         items: digests of all items of the conversation up to its end, as a client sends them back; None if they are
             unknown, because the request named an earlier response.
+        conversation: the id of the stored conversation that it belongs to.
     """
 
     response_id: str
     items: tuple[bytes, ...] | None
+    conversation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ class SocketTurn:
     def __init__(self, body: dict[str, Any]) -> None:
         self._body = {name: value for name, value in body.items() if name not in _HTTP_ONLY}
         self.names_response = any(self._body.get(name) for name in _STATE)
+        conversation = self._body.get("conversation")
+        self._conversation = str_or_none(as_object(conversation).get("id", conversation))
         given = self._body.get("input")
         self._input = given if isinstance(given, list) and not self.names_response else None
         self._digests = None if self._input is None else tuple(map(_digest, self._input))
@@ -102,7 +104,8 @@ class SocketTurn:
         if newest is None:
             return False
         if self.names_response:
-            return self._body.get("previous_response_id") == newest.response_id
+            same = self._conversation is not None and self._conversation == newest.conversation
+            return same or self._body.get("previous_response_id") == newest.response_id
         if self._digests is None or newest.items is None or len(self._digests) <= len(newest.items):
             return False
         return self._digests[: len(newest.items)] == newest.items
@@ -161,12 +164,13 @@ class SocketTurn:
             stored = self._body.get("store") is not False
             sent_back = [input_item(item, stored=stored) for item in output if isinstance(item, Mapping)]
             items = (*self._digests, *(_digest(item) for item in sent_back if item is not None))
-        self.newest = NewestResponse(response_id, items)
+        self.newest = NewestResponse(response_id, items, self._conversation)
 
 
 def _event(message: bytes) -> bytes:
     """Returns a message as a server-sent event."""
-    return b"".join(b"data: %b\n" % line for line in _LINE_END.split(message)) + b"\n"
+    lines = message.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return b"".join(b"data: %b\n" % line for line in lines) + b"\n"
 
 
 def _digest(item: Any) -> bytes:
