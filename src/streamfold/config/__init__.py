@@ -1,6 +1,6 @@
 """Configuration: the settings of providers, the catalogue, and `streamfold.toml`.
 
-Public is the kit with which packages read their tables in `streamfold.toml`:
+The public names let other packages read their own tables in `streamfold.toml`:
 
     class ReportSettings(PackageTable):
         every: Seconds = 60.0

@@ -1,7 +1,7 @@
 """The catalogue: `providers/*.toml`, one file for each endpoint.
 
-The catalogue is data. A new endpoint is a new file and no code; a difference that needs code is a step of an adapter,
-switched by a typed quirk. Facts about models, whichever endpoint serves them, are in `families.toml` beside them.
+The catalogue is data: a new endpoint needs a new file and no code. A difference that needs code is a step of an
+adapter, which a typed quirk turns on. Facts about models at all endpoints are in `families.toml`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FAMILIES_FILE = "families.toml"
 
 @cache
 def provider_files() -> dict[str, Path]:
-    """Returns the provider files by name. Raises ConfigError if the installation lacks them."""
+    """Returns the provider files by name. Raises ConfigError if the installation has no provider files."""
     try:
         folder = catalogue_folder()
     except FileNotFoundError as error:
@@ -30,7 +30,7 @@ def provider_files() -> dict[str, Path]:
 
 
 def catalogue_layers(name: str) -> list[Layer]:
-    """Returns the settings of a provider of the catalogue: one layer, above that of the provider that it starts from.
+    """Returns the settings of a provider of the catalogue, as a layer above the layer of its base provider.
 
     Raises KeyError if the catalogue has no such provider.
     """

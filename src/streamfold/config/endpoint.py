@@ -1,4 +1,4 @@
-"""The address, headers, key and secrets of a provider, with the values of environment variables."""
+"""The URL, headers, API key and secrets of a provider, with the values of environment variables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_PATHS = 64  # a path may hold the id of an answer or of a file
 
 
 class EndpointSettings(Protocol):
-    """The settings of a `Profile` from which an endpoint is made."""
+    """The settings of a `Profile` that describe an endpoint."""
 
     name: str
     base_url: str
@@ -49,12 +49,12 @@ class EndpointSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class URLs:
-    """The URLs of a path.
+    """The URL of a path, in three forms.
 
     Attributes:
-        sent: as it is sent; it may hold secrets.
-        shown: the same without the values of variables, and without other secrets.
-        named: with references instead of the values of variables.
+        sent: the URL that is sent, which may contain secrets.
+        shown: the URL without the values of environment variables, and without other secrets.
+        named: the URL with references instead of the values of environment variables.
     """
 
     sent: str = field(repr=False)
@@ -64,11 +64,11 @@ class URLs:
 
 @dataclass(frozen=True, slots=True)
 class EndpointHeaders:
-    """The configured headers of requests, and the redactor of their secrets.
+    """The configured HTTP headers, and the redactor of the secrets in the headers.
 
     Attributes:
-        headers: includes the key.
-        has_key: whether a key is among them.
+        headers: the HTTP headers, including the API key.
+        has_key: True if the headers contain an API key.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -78,14 +78,15 @@ class EndpointHeaders:
 
 @dataclass(frozen=True)
 class ResolvedEndpoint:
-    """Where the requests of a provider go, and what they carry. A value that is used twice is computed once.
+    """The URL, headers and API key of a provider's requests. Values are computed once.
 
     Attributes:
-        environment: the values of the variables that the profile names; None for one that isn't set.
+        environment: the values of the environment variables that the profile names, or None for unset variables.
 
     Raises:
-        NotConfiguredError: when a value is read: a variable is not set, or must not be sent to this host.
-        ConfigError: when a value is read: it can't be sent.
+        NotConfiguredError: an environment variable isn't set, or must not be sent to this host; raised when a value is
+            read.
+        ConfigError: a value can't be sent; raised when the value is read.
     """
 
     profile: EndpointSettings = field(repr=False)
@@ -93,12 +94,12 @@ class ResolvedEndpoint:
 
     @property
     def is_current(self) -> bool:
-        """True if all variables still have these values."""
+        """True if all environment variables still have these values."""
         return read_environment(self.environment) == self.environment
 
     @cached_property
     def key(self) -> str | None:
-        """The API key; None if none is needed, or if `auth` replaces it."""
+        """The API key, or None if no API key is needed or `auth` replaces the API key."""
         profile = self.profile
         if profile.api_key is not None:
             return self._sendable("api_key", self._expand("api_key").strip())
@@ -112,12 +113,12 @@ class ResolvedEndpoint:
 
     @property
     def keys_set(self) -> dict[str, bool]:
-        """The variables that may hold the key, and whether each is set."""
+        """The environment variables for the API key, and whether each variable is set."""
         return {name: self.environment[name] is not None for name in self.profile.key_variables()}
 
     @cached_property
     def key_headers(self) -> dict[str, str]:
-        """The header with the key; none if no key is needed."""
+        """The HTTP header with the API key, or no header if no API key is needed."""
         if not self.key:
             return {}
         address = self.profile.base_url
@@ -161,10 +162,10 @@ class ResolvedEndpoint:
         return {}
 
     def headers(self, extra: Mapping[str, str] | None = None) -> EndpointHeaders:
-        """Returns the headers of a request, and their redactor.
+        """Returns the headers of a request, and the redactor of their secrets.
 
         Args:
-            extra: headers of this request, on top of the configured ones.
+            extra: additional headers of this request.
         """
         return self._headers(extra) if extra else self._configured_headers
 
@@ -187,7 +188,7 @@ class ResolvedEndpoint:
 
     @property
     def turn_cache(self) -> str | bool:
-        """Where turns are stored; False: nowhere."""
+        """The store of the turn cache, or False without a turn cache."""
         where = self.profile.turn_cache
         if not isinstance(where, str):
             return bool(where)
@@ -196,10 +197,10 @@ class ResolvedEndpoint:
         return store_url(where)
 
     def make_signer(self) -> Signer | None:
-        """Returns what authenticates requests without a key; None if `auth` is "key".
+        """Returns the signer that authenticates requests without an API key, or None if `auth` is "key".
 
         Raises:
-            NotConfiguredError: also if the extra that it needs is not installed.
+            NotConfiguredError: the credentials are missing, or the required extra isn't installed.
         """
         auth, profile = self.profile.auth, self.profile
         if auth == "key":
@@ -208,7 +209,7 @@ class ResolvedEndpoint:
         return make_signer(auth, profile.name, audience=profile.auth_scope, key_variables=profile.api_key_env)
 
     def problem(self) -> str | None:
-        """Returns why no request can be sent; None if nothing is missing."""
+        """Returns the reason why no request can be sent, or None if nothing is missing."""
         try:
             self.secrets()
             _ = self.base_url, self.model
@@ -217,9 +218,10 @@ class ResolvedEndpoint:
         return None
 
     def secrets(self, extra: Mapping[str, str] | None = None) -> list[str]:
-        """Returns the texts that must never be shown, in case the server repeats them.
+        """Returns the secrets that must be removed from logs and errors, in case the server repeats the secrets.
 
-        These are the key, the values of all headers and variables, and password and query of the URL.
+        The secrets are the API key, the values of all headers and environment variables, and the password and query of
+        the URL.
         """
         keys = self.profile.key_variables()
         found = [self.key or "", *self._url_secrets()]
@@ -249,7 +251,7 @@ class ResolvedEndpoint:
         return expanded
 
     def _check_trusted(self, what: str) -> None:
-        """Raises NotConfiguredError for what comes from the environment, if an untrusted file chooses the host."""
+        """Raises NotConfiguredError for values from the environment if an untrusted file chooses the host."""
         profile = self.profile
         if profile.untrusted_file is not None:
             raise NotConfiguredError(
@@ -265,7 +267,7 @@ class ResolvedEndpoint:
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError if a text can't be the base URL of requests. The error does not quote it."""
+    """Raises ValueError if a text isn't a valid base URL. The error doesn't quote the text."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -293,7 +295,9 @@ def check_url(url: str) -> None:
 
 
 def same_origin(one: Any, other: Any) -> bool:
-    """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
+    """Returns True if two base URLs have the same scheme, host and port. Returns False if a URL contains an
+    environment variable.
+    """
     if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
         return False
     try:
@@ -304,7 +308,7 @@ def same_origin(one: Any, other: Any) -> bool:
 
 
 def joined_url(base_url: str, path: str) -> str:
-    """Returns the URL of a path below a base URL. Both may have a query."""
+    """Joins a base URL and a path. Both may have a query."""
     base, _, query = base_url.partition("?")
     path, _, more = path.partition("?")
     queries = "&".join(filter(None, (query, more)))
@@ -312,7 +316,7 @@ def joined_url(base_url: str, path: str) -> str:
 
 
 def normalized_url(url: Any) -> Any:
-    """Returns a URL without spaces around it, and with its scheme in lower case."""
+    """Returns a URL without surrounding spaces, and with its scheme in lower case."""
     if not isinstance(url, str):
         return url
     scheme, mark, rest = url.strip().partition("://")
@@ -320,7 +324,9 @@ def normalized_url(url: Any) -> Any:
 
 
 def untrusted(file: str) -> str:
-    """Returns why a file that was found in the working directory may use no variables, and how to trust it."""
+    """Returns the reason why a file in the working directory may not use environment variables, and how to trust the
+    file.
+    """
     path = Path(file).absolute()
     return (
         f"{file} was found in the working directory, and may have come with a checkout. If you trust it as it is now:"

@@ -17,10 +17,10 @@ def variable_value(variable: str, where: str) -> str:
     """Returns the value of an environment variable.
 
     Args:
-        where: the setting that names it.
+        where: the setting that names the variable, for the error message.
 
     Raises:
-        NotConfiguredError: it is not set; the message begins with `where`.
+        NotConfiguredError: the variable isn't set. The message begins with `where`.
     """
     if not variable_is_set(variable):
         raise NotConfiguredError(f"{where}: {variable} is not set")
@@ -28,10 +28,10 @@ def variable_value(variable: str, where: str) -> str:
 
 
 def read_environment(names: Iterable[str]) -> dict[str, str | None]:
-    """Returns the values of environment variables; None for one that is not set, or blank."""
+    """Returns the values of environment variables. The value of an unset or blank variable is None."""
     return {name: os.environ.get(name, "").strip() or None for name in names}
 
 
 def set_variable(name: str, value: str) -> None:
-    """Sets an environment variable of this process, for a library that is configured by it."""
+    """Sets an environment variable of this process, for a library that reads the variable."""
     os.environ[name] = value

@@ -1,8 +1,9 @@
 """`streamfold.toml`: its providers, their fallbacks, the default, and tables of other packages.
 
-One file is read: the one that was passed, else the one that `STREAMFOLD_CONFIG` names, else `streamfold.toml` in the
-working directory, else the one in the user's directory. It is read when a provider is made, never at import. A provider
-is validated when it is used; `streamfold config check` validates all.
+Exactly one file is read. The search order is: the path that was passed, the path in `STREAMFOLD_CONFIG`,
+`streamfold.toml` in the working directory, and `streamfold.toml` in the user's configuration directory. The file is
+read when a provider is created, never at import. A provider's table is validated when the provider is used. `streamfold
+config check` validates all tables.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _name(name: str) -> None:
 
 
 class FileSettings(Table):
-    """The whole file, apart from tables of other packages. Those of providers are validated when one is used."""
+    """The whole file, without tables of other packages. Provider tables are validated when the provider is used."""
 
     default: str = ""
     families: str | None = None
@@ -50,7 +51,7 @@ class FileSettings(Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error for an unknown key; for a table, how a provider is written."""
+        """Returns the error for an unknown key. For a table, the error shows how to write a provider."""
         if package := package_of_table(key):
             return f"this table is for a package that is not installed: pip install {package}"
         names = [*FileSettings.model_fields, *table_names()]
@@ -60,12 +61,12 @@ class FileSettings(Table):
         return text
 
     def package_tables(self) -> Iterator[tuple[str, PackageTable]]:
-        """Yields the tables of other packages, with their names."""
+        """Yields the names and tables of other packages."""
         yield from ((name, value) for name, value in self if isinstance(value, PackageTable))
 
 
 def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
-    """Returns the model of a file: with the tables of other packages that the file has and that are installed."""
+    """Returns the model of a file, including the tables of other installed packages."""
     names = [name for name in data if name not in FileSettings.model_fields]
     tables: dict[str, Any] = {name: (model, ...) for name in names if (model := find_table(name))}
     return create_model("FileSettings", __base__=FileSettings, **tables) if tables else FileSettings
@@ -73,11 +74,11 @@ def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
 
 @dataclass(frozen=True)
 class Config:
-    """The contents of a configuration file. Without a file it is empty, and the catalogue is used alone.
+    """The contents of a configuration file. Without a file, only the catalogue is used.
 
     Attributes:
-        file: the file that was read.
-        looked_in: where the file was looked for.
+        file: the file that was read, or None.
+        looked_in: the paths that were searched.
     """
 
     file: TomlFile | None = None
@@ -98,7 +99,9 @@ class Config:
         return list(self.tables)
 
     def default(self) -> tuple[str, str]:
-        """Returns the default provider and where it is named. Raises ConfigError that says what to write."""
+        """Returns the default provider and the place that names the default provider. Raises ConfigError without a
+        default provider.
+        """
         if variable_is_set(PROVIDER_VARIABLE):
             chosen, origin = os.environ[PROVIDER_VARIABLE].strip(), PROVIDER_VARIABLE
             where = origin
@@ -113,14 +116,14 @@ class Config:
         return chosen, origin
 
     def layers(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> list[Layer]:
-        """Returns the settings of a provider as they are written, lowest layer first, not validated.
+        """Returns the layers of a provider's settings, lowest layer first, without validation.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. A name is looked up in the file, then in the catalogue.
-            overrides: settings on top; None values are left out.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. A name is searched in the file, then in the catalogue.
+            overrides: settings that take precedence. None values are ignored.
 
         Raises:
-            ConfigError: an unknown name.
+            ConfigError: the name is unknown.
         """
         if isinstance(spec, str):
             if self.file is not None:
@@ -140,11 +143,11 @@ class Config:
         ]
 
     def file_layers(self, name: str) -> list[Layer]:
-        """Returns the settings of a provider of the file, as `layers` does."""
+        """Returns the layers of a provider in the file, like `layers`."""
         return [Layer({"name": name}, ""), *self._shared_layers(), *_with_base_profile(self._own_layers(name))]
 
     def _shared_layers(self) -> list[Layer]:
-        """Returns the settings of the file that all of its providers share."""
+        """Returns the settings of the file that apply to all providers."""
         data = self.file.data if self.file else {}
         return [Layer({key: data[key]}, self.file.place((key,))) for key in _SHARED_KEYS if self.file and key in data]
 
@@ -156,25 +159,23 @@ class Config:
         return catalogue_layers(name)
 
     def profile(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
-        """Returns the validated settings of one provider.
+        """Returns the validated profile of one provider.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping, which is never looked up in the file.
-            overrides: settings on top, such as the keyword arguments of `Provider.from_config`.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. For a mapping, the file isn't used.
+            overrides: settings that take precedence, such as the keyword arguments of `Provider.from_config`.
 
         Raises:
-            ConfigError: an unknown name, or a mistake in the settings. The message has the place, the key and what is
-                allowed.
+            ConfigError: the name is unknown, or a setting is invalid. The message has the position, the key and the
+                allowed values.
         """
         return build_profile(self.layers(spec, overrides))
 
     def profiles(
         self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
     ) -> tuple[Profile, ...]:
-        """Returns the settings of a provider and of all that it falls back on, each once, in their order.
-
-        Raises:
-            ConfigError: as `profile`; or a cycle of fallbacks.
+        """Returns the profiles of a provider and of its fallbacks, in order and without duplicates. Raises:
+        ConfigError: the fallbacks form a cycle. See also `profile`.
         """
         layers = self.layers(spec, overrides)
         first = build_profile(layers)
@@ -191,13 +192,14 @@ class Config:
     def fallbacks(
         self, name: str, fallback: Sequence[str] | None = None, explored: set[str] | None = None
     ) -> Iterator[tuple[str, int, str, str | None]]:
-        """Yields every fallback that can be reached from a provider, depth first.
+        """Yields all direct and indirect fallbacks of a provider, depth first.
 
-        Each is a tuple: the provider that lists it, its index there, its name, and the problem with it or None.
+        Each fallback is a tuple: the provider that lists the fallback, the index in its list, the fallback's name, and
+        a problem or None.
 
         Args:
-            fallback: the names that the first provider falls back on; else those of the file.
-            explored: names whose fallbacks are not followed; added to.
+            fallback: the fallbacks of the first provider. By default, the fallbacks in the file are used.
+            explored: providers whose fallbacks aren't followed. Names are added to this set.
         """
         explored = set() if explored is None else explored
         chain = {name: enumerate(self._listed_fallbacks(name) if fallback is None else fallback)}
@@ -216,16 +218,16 @@ class Config:
                     chain[other] = enumerate(self._listed_fallbacks(other))
 
     def _listed_fallbacks(self, name: str) -> list[str]:
-        """Returns the fallbacks that the file lists for a provider, without values that are not names."""
+        """Returns the fallbacks that the file lists for a provider. Values that aren't names are left out."""
         listed = self.tables.get(name, {}).get("fallback", ())
         listed = [listed] if isinstance(listed, str) else listed
         return [other for other in listed if isinstance(other, str)] if isinstance(listed, list) else []
 
     def package_table(self, name: str, model: type[P], **overrides: Any) -> P:
-        """Returns the settings in a table of another package, with the overrides that are not None on top.
+        """Returns the settings in a table of another package. Overrides that aren't None take precedence.
 
         Raises:
-            ConfigError: a mistake in the file or in an override.
+            ConfigError: the file or an override is invalid.
         """
         self._settings()
         table = self.file.data.get(name, {}) if self.file else {}
@@ -233,7 +235,7 @@ class Config:
         return read_settings(model, {**table, **given}, name)
 
     def rate_limits(self) -> RateLimitSettings | None:
-        """Returns the table `[rate_limits]`; None if there is none. Raises ConfigError for a mistake in the file."""
+        """Returns the table `[rate_limits]`, or None without this table. Raises ConfigError if the file is invalid."""
         if self.file is None:
             return None
         settings = self._settings()
@@ -241,14 +243,14 @@ class Config:
 
     @cached_property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:
-        """The tables of the file's providers, as they are written."""
+        """The unvalidated tables of the file's providers."""
         tables = self.file.data.get("providers") if self.file else None
         found = tables.items() if isinstance(tables, Mapping) else ()
         return {name: table for name, table in found if isinstance(table, Mapping)}
 
     @cached_property
     def checked(self) -> tuple[FileSettings, list[tuple[int, str]]]:
-        """The file apart from its providers, and the mistakes in it, each with its line."""
+        """The file without its providers, and the mistakes in the file with their lines."""
         if self.file is None:
             return FileSettings(), []
         try:
@@ -265,7 +267,9 @@ class Config:
         return settings
 
     def _check_stores(self, settings: FileSettings) -> None:
-        """Raises ConfigError for a store with variables in an untrusted file: it may be on any host."""
+        """Raises ConfigError if a store URL in an untrusted file contains environment variables, because the store
+        may be on any host.
+        """
         stores: dict[KeyPath, str | bool | None] = {("rate_limits", "store"): settings.rate_limits.store}
         for name, table in settings.package_tables():
             stores |= {(name, key): getattr(table, key) for key in table.store_keys}
@@ -282,7 +286,7 @@ class Config:
         )
 
     def unknown(self, spec: str) -> str | None:
-        """Returns the error for a provider that neither the file nor the catalogue has; None if one of them has it."""
+        """Returns the error for an unknown provider, or None if the file or the catalogue has the provider."""
         name, files = spec.partition(":")[0], provider_files()
         if name in self.tables or name in files:
             return None
@@ -303,7 +307,7 @@ class Config:
 
 
 def build_profile(layers: Sequence[Layer]) -> Profile:
-    """Merges the settings of a provider and validates them. Raises ConfigError for the first mistake."""
+    """Merges and validates the settings of a provider. Raises ConfigError for the first mistake."""
     profile, mistakes = check_layers(layers)
     if profile is None:
         raise ConfigError(mistakes[0][1])
@@ -311,7 +315,7 @@ def build_profile(layers: Sequence[Layer]) -> Profile:
 
 
 def _foreign_host(merged: MergedSettings) -> str | None:
-    """Returns the file that chooses the host and is not trusted; None if there is none."""
+    """Returns the untrusted file that chooses the host, or None."""
     found = merged.origin(("base_url",))
     if found is None or (file := found[0].file) is None or not file.is_foreign:
         return None
@@ -320,7 +324,7 @@ def _foreign_host(merged: MergedSettings) -> str | None:
 
 
 def _with_base_profile(layers: list[Layer]) -> list[Layer]:
-    """Returns the settings above those of the provider of the catalogue that they start from, if it is known."""
+    """Puts settings above the settings of their base provider in the catalogue."""
     if layers[0].is_catalogue:
         return layers
     base = next((layer.values["profile"] for layer in reversed(layers) if "profile" in layer.values), None)
@@ -328,7 +332,7 @@ def _with_base_profile(layers: list[Layer]) -> list[Layer]:
 
 
 def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
-    """Returns the profile that settings make, or the mistakes in them, each with its line."""
+    """Returns the profile, or the mistakes in the settings with their lines."""
     merged = merge(layers)
     mistakes = [
         (layer.line(("name",)), layer.describe(("name",), "not allowed: the name of the table is the provider's name"))
@@ -346,7 +350,7 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[in
 
 
 def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
-    """Validates settings that do not come from a file.
+    """Validates settings that don't come from a file.
 
     Raises:
         ConfigError: the first mistake. The message begins with `what`.
@@ -358,13 +362,14 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
 
 
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
-    """Reads the first configuration file that exists; an empty `Config` if there is none. Tables are not validated yet.
+    """Reads the first existing configuration file. Returns an empty `Config` without a file. Tables aren't validated
+    yet.
 
-    A `Config` is returned as it is.
+    A `Config` argument is returned unchanged.
 
     Raises:
-        ConfigError: a file that was named does not exist, can't be read, or is not TOML; or the file in the working
-            directory is under the control of another user.
+        ConfigError: a named file doesn't exist, can't be read, or isn't TOML; or another user controls the file in the
+            working directory.
     """
     if isinstance(path, Config):
         return path
@@ -373,10 +378,10 @@ def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
 
 
 def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
-    """Returns the settings of a provider of the catalogue, or of a mapping. Reads no `streamfold.toml`.
+    """Returns the profile of a provider of the catalogue, or of a mapping, without reading `streamfold.toml`.
 
     Raises:
-        ConfigError: an unknown name or key, or a value that is not allowed.
+        ConfigError: a name or key is unknown, or a value isn't allowed.
     """
     return Config().profile(spec, overrides)
 
@@ -386,7 +391,7 @@ def load_profile(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Profile:
-    """Returns the settings of one provider, without those that it falls back on. Takes what `load_profiles` takes."""
+    """Returns the profile of one provider without its fallbacks. Accepts the arguments of `load_profiles`."""
     config, chosen = _chosen(spec, path)
     return config.profile(chosen, overrides)
 
@@ -396,15 +401,14 @@ def load_profiles(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | Config | None = None,
 ) -> tuple[Profile, ...]:
-    """Returns the settings of a provider and of all that it falls back on, each once, in their order.
-
-    Args:
-        spec: a name, `"NAME:MODEL"`, a mapping, for which no file is read, or None for the default provider.
-        overrides: settings of the first provider on top of all others.
-        path: the file to read instead of the one that is found.
+    """Returns the profiles of a provider and of its fallbacks, in order and without duplicates. Args: spec: a name,
+    `"NAME:MODEL"`, a mapping, or None for the default provider. With a mapping, no file is read. overrides: settings of
+    the first provider, which take precedence over all other settings. path: the path of the file, instead of the search
+    order.
 
     Raises:
-        ConfigError: a name or key is unknown, or a value is not allowed. The message has the place and what is allowed.
+        ConfigError: a name or key is unknown, or a value isn't allowed. The message has the position and the allowed
+            values.
     """
     config, chosen = _chosen(spec, path)
     return config.profiles(chosen, overrides)

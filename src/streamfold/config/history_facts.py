@@ -17,13 +17,13 @@ from .tables import read_table
 def history_facts(
     model: str, adapter: str, providers: Collection[str | None], host: str | None, templates: bool
 ) -> dict[str, Any]:
-    """Returns the rules for a model at an endpoint, by the names of `HistoryRules`.
+    """Returns the rules for a model at an endpoint, with the attribute names of `HistoryRules`.
 
     Args:
         adapter: the wire format.
-        providers: the names of the provider: its own, and that of the catalogue's from which it starts.
-        host: None if it isn't known yet.
-        templates: the endpoint renders the chat template of the model.
+        providers: the provider's own name, and the name of its base provider in the catalogue.
+        host: the host of the endpoint, or None if unknown.
+        templates: True if the endpoint renders the model's chat template.
     """
     found: dict[str, Any] = {}
     name = bare_name(model)
@@ -42,7 +42,7 @@ def history_facts(
 
 
 def learned_rules(message: str) -> dict[str, Any]:
-    """Returns the rules that a server's refusal of a history states; an empty dict if it states none.
+    """Returns the rules in a server's error message about a history, or an empty dict.
 
     >>> learned_rules("Invalid 'input[4].call_id': string too long. Expected a string with maximum length 40")
     {'id_length': 40}
@@ -57,7 +57,7 @@ def learned_rules(message: str) -> dict[str, Any]:
 
 
 def check_history_rules(rules: Mapping[str, Any]) -> None:
-    """Raises ValidationError for mistakes in rules that a user wrote."""
+    """Raises ValidationError for mistakes in a user's rules."""
     read_table(HistoryRules, rules)
 
 

@@ -1,4 +1,4 @@
-"""Effective values with their sources, and every problem of a configuration; never a secret."""
+"""Shows the effective settings with their sources, and the problems of a configuration, without secrets."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class EffectiveValue:
     """One setting of a provider.
 
     Attributes:
-        key: the key, as it is written in the file.
-        shown: the value as TOML; for a secret, whether it is set and by which variable.
-        source: a file and a line, or another place that it comes from.
+        key: the key as written in the file.
+        shown: the value as TOML. For a secret, only tells whether and by which variable the secret is set.
+        source: the source of the value, such as a file and a line.
     """
 
     key: str
@@ -40,7 +40,7 @@ class EffectiveValue:
 
 
 def describe_key(profile: Profile) -> str:
-    """Returns whether the API key is set and which variables may hold it. Never the key."""
+    """Returns whether the API key is set, and the environment variables for the API key. Never returns the API key."""
     if keys := profile.resolve().keys_set:
         found = [variable for variable, is_set in keys.items() if is_set]
         if not found and (others := _CREDENTIALS.get(profile.auth)):
@@ -50,7 +50,7 @@ def describe_key(profile: Profile) -> str:
 
 
 def abilities(profile: Profile) -> list[str]:
-    """Returns what is known of all models of an endpoint, in words: capabilities, tools that it runs, the cost."""
+    """Describes the known features of all models of an endpoint: capabilities, hosted tools, and costs."""
     known = [(name.replace("_", " "), profile.capabilities.of(name)) for name in CAPABILITIES]
     words = [name if support == "yes" else f"no {name}" for name, support in known if support != "unknown"]
     words += [f"runs {kind.replace('_', ' ')}" for kind in profile.hosted or () if kind != "custom"]
@@ -76,10 +76,10 @@ def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
 
 
 def capability_values(config: Config, spec: str, model: str | None = None) -> list[tuple[str, Support, str]]:
-    """Returns the known capabilities of a model: name, support, and where that is written.
+    """Returns the known capabilities of a model, each with its name, its value and its source.
 
     Args:
-        model: the model, if not that of `spec`.
+        model: the model, by default the model in `spec`.
 
     Raises:
         ConfigError: as `Provider.from_config`.
@@ -93,7 +93,7 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
 
 
 def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[EffectiveValue]:
-    """Yields what is known of the model beside its capabilities, by the keys of `families.toml`."""
+    """Yields the other facts about the model, by the keys of `families.toml`."""
     if profile.model is None or _unset(profile.model):
         return
     model = profile.resolve().model or ""
@@ -105,7 +105,9 @@ def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Effect
 
 
 def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:
-    """Returns the place of a fact about a model: a table of `models`, a capability of the endpoint, its family."""
+    """Returns the source of a fact about a model: a table of `models`, a capability of the endpoint, or the model's
+    family.
+    """
     for layer in reversed(layers):
         for index, table in reversed(list(enumerate(layer.values.get("models", ())))):
             if name in table and ModelTable(table["pattern"]).fits(model):
@@ -148,7 +150,7 @@ def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
 
 
 def _state(text: str) -> str:
-    """Returns whether the variables that a text refers to are set; empty if it refers to none."""
+    """Returns whether the environment variables in a text are set, or "" without variables."""
     if unset := _unset(text):
         return f"not set ({', '.join(unset)})"
     names = variable_names(text)
@@ -160,7 +162,7 @@ def _unset(text: str) -> list[str]:
 
 
 def config_problems(config: Config) -> list[str]:
-    """Returns every problem of a file and of the environment, a line each, in the order of the file."""
+    """Returns a line for each problem of a file and of the environment, in the order of the file."""
     found = [*config.checked[1], *_file_problems(config)]
     for name in config.tables:
         found += _provider_problems(config, name)
@@ -176,11 +178,11 @@ def config_problems(config: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit of money in a file.
+    """A budget (limit of money) in a file.
 
     Attributes:
-        place: the file, the line and the key.
-        providers: the providers whose prices it needs.
+        place: the file, line and key of the budget.
+        providers: the providers whose prices the budget needs.
     """
 
     place: str
@@ -188,7 +190,7 @@ class Budget:
 
 
 def configured_budgets(config: Config) -> list[Budget]:
-    """Returns the limits of money of the file's providers, and of the tables of other packages."""
+    """Returns the budgets of the file's providers, and of the tables of other packages."""
     if config.file is None:
         return []
     layer = Layer.of_file(config.file)
@@ -203,7 +205,9 @@ def configured_budgets(config: Config) -> list[Budget]:
 
 
 def stores_in_process(config: Config) -> list[str]:
-    """Returns the stores of the file whose content ends with the process: limits with a budget, tables of packages."""
+    """Returns the stores in the file that lose their content at the end of the process: budgets, and tables of
+    packages.
+    """
     settings = config.checked[0]
     found = [
         toml_path((name, key))
@@ -216,7 +220,7 @@ def stores_in_process(config: Config) -> list[str]:
 
 
 def retiring_models(config: Config, days: int) -> list[str]:
-    """Returns a line for each model of the file that is switched off within this many days, or was."""
+    """Returns a line for each model of the file that was retired, or will be retired within a number of days."""
     found, specs = [], list(config.names)
     for spec in specs:  # grows by the fallbacks
         try:
@@ -231,7 +235,7 @@ def retiring_models(config: Config, days: int) -> list[str]:
 
 
 def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
-    """Yields a name in `default` that no provider has, and what is wrong in tables of other packages."""
+    """Yields an unknown name in `default`, and the problems in tables of other packages."""
     if config.file is None:
         return
     layer, file = Layer.of_file(config.file), config.checked[0]
@@ -257,7 +261,7 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
 
 
 def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
-    """Yields the environment variables that a provider needs and that are not set."""
+    """Yields the missing environment variables of a provider."""
     keys = profile.resolve().keys_set
     if keys and not any(keys.values()) and profile.auth == "key":
         yield ("api_key",), f"no API key: set {' or '.join(keys)}"

@@ -1,7 +1,7 @@
 """Settings of one provider, written in several places: the catalogue, `streamfold.toml`, arguments.
 
-Each place is a layer. The values of all layers are merged first and validated once; where each was written is kept for
-errors and `config show`.
+Each place is a layer. The values of all layers are merged first and validated once. Errors and `config show` name the
+place of each value.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class TomlFile:
     """A TOML file that has been read.
 
     Attributes:
-        origin: what errors call the file.
-        is_foreign: it was found in a working directory, and the user doesn't trust it. It may have come with a
-            checkout, so no environment variable is sent to a host that it chooses.
+        origin: the file's name in errors.
+        is_foreign: True if the file is in the working directory and isn't trusted. The file may belong to someone
+            else's repository, so no environment variable is sent to a host that this file chooses.
     """
 
     origin: str
@@ -38,7 +38,7 @@ class TomlFile:
 
     @classmethod
     def parse(cls, origin: str, content: bytes) -> TomlFile:
-        """Parses the content of a file. Raises ConfigError with the line if it is not TOML."""
+        """Parses the content of a file. Raises ConfigError with the line if the content isn't TOML."""
         try:
             text = content.decode("utf-8-sig")  # editors on Windows may write a byte-order mark
             return cls(origin, text, tomllib.loads(text))
@@ -52,12 +52,12 @@ class TomlFile:
             raise ConfigError(f"{origin}: not TOML: {exc}") from None
 
     def place(self, path: KeyPath) -> str:
-        """Returns `file:line` of a key, or the file alone if the line was not found."""
+        """Returns `file:line` of a key, or only the file if the line is unknown."""
         line = line_of(self._lines, path)
         return f"{self.origin}:{line}" if line else self.origin
 
     def line(self, path: KeyPath) -> int:
-        """Returns the line of a key; 0 if it was not found."""
+        """Returns the line of a key, or 0 if unknown."""
         return line_of(self._lines, path) or 0
 
     @cached_property
@@ -75,12 +75,12 @@ def _not_toml(origin: str, text: str, problem: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Settings as they were written in one place.
+    """The settings of one place.
 
     Attributes:
-        origin: what errors call the place, if it is not a file.
-        file: the file that they come from.
-        table: the path of their table in the file.
+        origin: the name of the place in errors, if the place isn't a file.
+        file: the file with the settings, or None.
+        table: the path of the table in the file.
     """
 
     values: Mapping[str, Any] = field(repr=False)  # may hold keys
@@ -90,19 +90,19 @@ class Layer:
 
     @property
     def is_catalogue(self) -> bool:
-        """True if these are settings of the catalogue."""
+        """True if the settings come from the catalogue."""
         return self.file is not None and not self.table
 
     @classmethod
     def of_file(cls, file: TomlFile, *table: str) -> Layer:
-        """A table of a file; without a path, the whole file."""
+        """Creates a layer from a table of a file, or from the whole file without a path."""
         values: Any = file.data
         for part in table:
             values = values[part]
         return cls(values, file.origin, file, table)
 
     def has(self, path: KeyPath) -> bool:
-        """True if a setting is written here. Of a list: the whole of it."""
+        """True if this layer contains a setting, or the whole list of an item."""
         values: Any = self.values
         for part in path:
             if not isinstance(values, Mapping):
@@ -113,26 +113,27 @@ class Layer:
         return True
 
     def place(self, path: KeyPath) -> str:
-        """Returns `file:line` of a setting; of an argument, what it is an argument of."""
+        """Returns `file:line` of a setting, or the function that got the setting as an argument."""
         return self.file.place((*self.table, *path)) if self.file else self.origin
 
     def describe(self, path: KeyPath, text: str) -> str:
-        """Returns a line about a setting that is written here, or missing: place, key and text."""
+        """Returns a line about a setting of this layer, or about a missing setting: place, key and text."""
         key = toml_path((*self.table, *path))
         return ": ".join(filter(None, (self.place(path), key, text)))
 
     def line(self, path: KeyPath) -> int:
-        """Returns the line of a setting in its file; 0 if there is none."""
+        """Returns the line of a setting in its file, or 0 without a file."""
         return self.file.line((*self.table, *path)) if self.file else 0
 
 
 @dataclass(frozen=True, slots=True)
 class MergedSettings:
-    """The settings of all layers, not validated, and where each was written.
+    """The unvalidated settings of all layers, and the place of each setting.
 
     Attributes:
-        layers: the lowest one first.
-        origins: the layer of a key, of a member of a table or of a table of `models`, and its path in that layer.
+        layers: the layers, lowest layer first.
+        origins: for each key, its layer and its path in this layer. A key may be a member of a table, or a table of
+            `models`.
     """
 
     layers: Sequence[Layer]
@@ -140,7 +141,7 @@ class MergedSettings:
     origins: dict[KeyPath, tuple[Layer, KeyPath]] = field(default_factory=dict, repr=False)
 
     def origin(self, path: KeyPath) -> tuple[Layer, KeyPath] | None:
-        """Returns the layer that a setting comes from, and its path there; None for a default."""
+        """Returns the layer of a setting and its path in the layer, or None for a default value."""
         if path[:1] == ("api_key",) and "api_key" not in self.values:
             path = ("api_key_env",)
         for end in range(len(path), 0, -1) if path[0] in self.values else ():
@@ -151,7 +152,7 @@ class MergedSettings:
         return None
 
     def locate(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns a line about a setting that is written somewhere, or missing, and the number of the line it is on."""
+        """Returns a text about a setting, and the line number of the setting."""
         top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
         layer, own = self.origin(path) or (top, path)
         return layer.line(own), layer.describe(own, text)
@@ -160,8 +161,8 @@ class MergedSettings:
 def merge(layers: Sequence[Layer]) -> MergedSettings:
     """Merges settings, lowest layer first. Tables (quirks, headers, timeouts, ...) are merged key by key.
 
-    Tables of `models` come after those of lower layers. `capabilities`, `quirks` and `prices` also win over the
-    `models` of lower layers, because they are written for the model that is used.
+    Tables of `models` are added after the tables of lower layers. `capabilities`, `quirks` and `prices` take precedence
+    over `models` of lower layers.
     """
     merged = MergedSettings(layers)
     for layer in layers:
@@ -197,7 +198,7 @@ _MODEL_TABLES = ("quirks", "prices")  # may be of all models, or of some
 
 
 def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
-    """Returns the tables of `models` with those of a layer, and with what the layer says of all models before these."""
+    """Adds a layer's tables of `models`, and before them the layer's settings for all models."""
     above = layer.values
     below, own = merged.values.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
@@ -220,6 +221,6 @@ def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
 
 
 def locate_errors(error: ValidationError, merged: MergedSettings) -> list[tuple[int, str]]:
-    """Returns every mistake that the validation found as a text with its place, sorted by line."""
+    """Returns each validation error as a text with its place, sorted by line."""
     found = [merged.locate(path, text) for path, text in validation_errors(error)]
     return sorted(dict.fromkeys(found), key=lambda mistake: mistake[0])

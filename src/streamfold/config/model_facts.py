@@ -1,6 +1,6 @@
-"""Facts about a model at an endpoint: families.toml, the user's own file, the tables of a provider.
+"""Facts about a model at an endpoint, from families.toml, the user's own file, and the tables of a provider.
 
-Of our families.toml only the rows that are looked up are parsed: all of them would take longer than sending the first
+Only the required rows of families.toml are parsed, because parsing all rows would take longer than sending the first
 request.
 """
 
@@ -50,40 +50,40 @@ class _Index(NamedTuple):
 
 
 def find_family(model: str) -> Family:
-    """Returns the facts of our file about a model; `NO_FAMILY` if it has none."""
+    """Returns the facts about a model in streamfold's families.toml, or `NO_FAMILY`."""
     rows, name = _index().rows, bare_name(model)
     found = next((row for end in range(len(name), 0, -1) if (row := rows.get(name[:end]))), None)
     return NO_FAMILY if found is None else _parsed(found)
 
 
 def is_first_party_host(vendor: str | None, host: str) -> bool:
-    """True if the maker of a model serves it at a host itself."""
+    """Returns True if a model's maker serves the model at a host."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
 
 
 def is_operated_by_maker(vendor: str | None, host: str) -> bool:
-    """Returns whether the maker of a model operates a host itself: partners serve its models on theirs."""
+    """Returns True if a model's maker operates a host. Partners serve the maker's models on other hosts."""
     by_others = any(fnmatchcase(host, pattern) for pattern in _index().partners.get(vendor or "", ()))
     return is_first_party_host(vendor, host) and not by_others
 
 
 def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
-    """Yields the example models of all makers for whose name a function returns True."""
+    """Yields the example models of the makers that a function selects."""
     for row in dict.fromkeys(_index().rows.values()):
         if "\nexamples = " in row.text and is_served((family := _parsed(row)).vendor):
             yield from family.examples
 
 
 def all_families() -> list[Family]:
-    """Returns all rows of our file."""
+    """Returns all rows of streamfold's families.toml."""
     return [_parsed(row) for row in dict.fromkeys(_index().rows.values())]
 
 
 def own_family(path: str | None, model: str) -> Family:
-    """Returns the facts of the user's own file about a model; `NO_FAMILY` if it has none.
+    """Returns the facts about a model in the user's own file, or `NO_FAMILY`.
 
     Raises:
-        ConfigError: a mistake in the file; or it was named and can't be read.
+        ConfigError: the file is invalid, or a named file can't be read.
     """
     name = bare_name(model)
     fitting = [(len(prefix), family) for family in own_families(path) for prefix in family.prefix]
@@ -92,7 +92,9 @@ def own_family(path: str | None, model: str) -> Family:
 
 
 def own_families(path: str | None) -> tuple[Family, ...]:
-    """Returns the rows of the user's own file: the one that is named, else `families.toml` in the user's directory."""
+    """Returns the rows of the user's own file: the named file, or `families.toml` in the user's configuration
+    directory.
+    """
     if path is not None:
         file = Path(path).expanduser()
     elif (folder := user_folder()) is None:
@@ -118,7 +120,7 @@ def _read_own(file: Path, changed: int) -> tuple[Family, ...]:
 
 
 def read_families(file: TomlFile) -> tuple[Family, ...]:
-    """Returns the rows of a file. Raises ConfigError for the first mistake in it, with its place."""
+    """Returns the rows of a file. Raises ConfigError for the first mistake, with its line."""
     rows = file.data.get("families", [])
     if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts", "partners")), None):
         raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. A row is written below [[families]]")
@@ -169,7 +171,7 @@ def _parsed(row: _Row) -> Family:
 
 
 def read_prices(prices: Mapping[str, Any]) -> Prices:
-    """Returns the `Prices` of a table. Raises ValidationError for mistakes in it."""
+    """Returns the `Prices` of a table. Raises ValidationError for invalid prices."""
     try:
         read: Prices = read_table(Prices, prices)
     except ValueError as exc:
@@ -180,7 +182,7 @@ def read_prices(prices: Mapping[str, Any]) -> Prices:
 
 
 def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
-    """Returns the typed quirks of an adapter; None if it has none. Raises ValidationError for one that it lacks."""
+    """Returns the typed quirks of an adapter, or None without quirks. Raises ValidationError for an unknown quirk."""
     kind = getattr(find_adapter(adapter), "Quirks", None)
     if kind is not None:
         return read_table(kind, quirks)
@@ -193,7 +195,7 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
     """Raises ValidationError for mistakes in the prices and quirks of tables of models.
 
     Args:
-        adapter: whose quirks they are; None if that is a mistake itself.
+        adapter: the adapter of the quirks, or None if the adapter is invalid.
     """
     mistakes = []
     for index, table in enumerate(models):
@@ -219,12 +221,14 @@ _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
 
 
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Returns the prices of a model: those of its tables win over the common ones, key by key."""
+    """Returns the prices of a model. Prices in tables of `models` take precedence over prices for all models, key by
+    key.
+    """
     return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
 
 
 class EndpointModels:
-    """The part of a `Profile` that is about models."""
+    """The methods of a `Profile` about models."""
 
     if TYPE_CHECKING:
         name: str
@@ -246,7 +250,7 @@ class EndpointModels:
         def on_api(self, api: str) -> Self: ...
 
     def make_adapter(self, model: str | None = None) -> Adapter:
-        """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
+        """Returns the adapter with the quirks of this endpoint and of a model."""
         served = self.for_model(model)
         kind, quirks = find_adapter(served.adapter), read_quirks(served.adapter, served.quirks_of(model))
         adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
@@ -254,31 +258,34 @@ class EndpointModels:
         return adapter
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the wire format on which a model is called. It is the same for all requests of a conversation."""
+        """Returns the wire format for a model. All requests of a conversation use the same wire format."""
         if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
         return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
 
     def for_model(self, model: str | None) -> Self:
-        """Returns the settings for calls of a model: those of its wire format."""
+        """Returns the settings for the wire format of a model."""
         api = self.adapter_of(model)
         return self if api == self.adapter else self.on_api(api)
 
     def capabilities_of(self, model: str | None) -> Capabilities:
-        """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
+        """Returns the known capabilities of a model. Without a model, returns the capabilities that all models
+        share.
+        """
         return self.family_of(model).capabilities
 
     def family_of(self, model: str | None) -> Family:
-        """Returns what is known of a model at this endpoint.
+        """Returns the facts about a model at this endpoint.
 
-        Key by key: what `models` says of it, `capabilities`, the user's own families, those of the catalogue.
+        For each key, the order of precedence is: `models`, `capabilities`, the user's families, the catalogue's
+        families.
         """
         served = self.for_model(model)
         family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
         return family.over({"history": history}) if history else family
 
     def _facts_of(self, model: str | None) -> Family:
-        """Returns the same without what its wire format demands of a conversation."""
+        """Returns the facts about a model, without the conversation rules of its wire format."""
         own, found = self.families_of(model)
         can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
         quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
@@ -286,7 +293,7 @@ class EndpointModels:
         return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
 
     def _history_of(self, model: str, own: Family, found: Family) -> dict[str, Any]:
-        """Returns what a model at this endpoint demands of a conversation. The last to say something wins."""
+        """Returns the conversation rules of a model at this endpoint. Later sources take precedence."""
         name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
         history = history_facts(name, self.adapter, providers, host, self.renders_templates)
         for facts in (found, own, *(table for table in self.models if table.fits(model))):
@@ -294,7 +301,7 @@ class EndpointModels:
         return history
 
     def families_of(self, model: str | None) -> tuple[Family, Family]:
-        """Returns what the user's own families say of a model, and what those of the catalogue say of it here."""
+        """Returns the facts about a model in the user's families, and in the catalogue's families."""
         name = self.model_family or model or ""
         found = find_family(name)
         if not self._is_makers_own(found.vendor):
@@ -304,7 +311,7 @@ class EndpointModels:
         return own_family(self.families, name), found
 
     def quirks_of(self, model: str | None) -> dict[str, Any]:
-        """Returns those for a model: of its dialect, of its family, of this endpoint, and of its tables in `models`."""
+        """Returns the quirks of a model: from its dialect, its family, this endpoint, and the tables of `models`."""
         served = self.for_model(model)
         quirks: dict[str, Any] = {}
         for name in (served.dialect or "").split("+"):
@@ -315,20 +322,22 @@ class EndpointModels:
         return quirks
 
     def prices_of(self, model: str | None) -> dict[str, Any]:
-        """Returns the known prices of a model as a table; those of `models` win over those of all, key by key."""
+        """Returns the known prices of a model as a table. Prices in `models` take precedence, key by key."""
         return prices_in(self.prices, self.models, model or "")
 
     def models_with(self, capability: str) -> list[str]:
-        """Returns the example models that are known to have a capability."""
+        """Returns example models with a capability."""
         return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
 
     def examples(self) -> list[str]:
-        """Returns some models of this endpoint of which something is known."""
+        """Returns some known models of this endpoint."""
         own = (name for table in self.models for name in table.examples)
         return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 
     def _is_makers_own(self, vendor: str | None) -> bool:
-        """True if the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
+        """Returns True if a model's maker serves the model at this endpoint. The host decides, unless only the maker
+        uses the adapter.
+        """
         if publisher := re.search(r"/publishers/([\w-]+)", self.base_url):  # Vertex AI: the path names the maker
             return vendor == publisher[1]
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
@@ -339,7 +348,7 @@ class EndpointModels:
         return is_first_party_host(vendor, host)
 
     def _host(self) -> str | None:
-        """Returns the host of the base URL; None if a variable in it isn't set."""
+        """Returns the host of the base URL, or None if an environment variable in the URL isn't set."""
         try:
             return (urlsplit(self.resolve().base_url).hostname or "").lower()
         except (NotConfiguredError, ValueError):

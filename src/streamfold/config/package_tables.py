@@ -1,4 +1,4 @@
-"""Tables of `streamfold.toml` that belong to other packages: found by entry points in the group `streamfold.tables`."""
+"""Tables of `streamfold.toml` that belong to other packages, found by entry points in the group `streamfold.tables`."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ _PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of the other distrib
 
 
 class PackageTable(Table):
-    """A table of another package. Its entry point has the name of the table: `gateway = "package.module:Settings"`."""
+    """Base class for a table of another package. The entry point has the table's name: `gateway =
+    "package.module:Settings"`.
+    """
 
     store_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that may say where something is stored. A file that is not trusted must not expand variables there."""
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields what is wrong besides the values, for `streamfold config check`: the path in the table, and a text.
+        """Yields additional problems for `streamfold config check`: a path in the table, and a text.
 
         Args:
-            unknown: returns the error for a name that no provider has, else None.
+            unknown: a function that returns the error for an unknown provider name, or None.
         """
         yield from ()
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields each limit of money in the table: its path, and the providers whose prices it needs.
+        """Yields each budget in the table: its path, and the providers whose prices the budget needs.
 
         Args:
-            providers: those of the file.
+            providers: the names of the file's providers.
         """
         yield from ()
 
 
 def find_table(name: str) -> type[PackageTable] | None:
-    """Returns the model of a table; None if no installed package has it. Raises ConfigError if it can't be imported."""
+    """Returns the model of a table, or None if no installed package has the table. Raises ConfigError if the import
+    fails.
+    """
     from importlib.metadata import entry_points  # slow to import, and mostly not needed
 
     for entry in entry_points(group="streamfold.tables", name=name):
@@ -49,12 +53,12 @@ def find_table(name: str) -> type[PackageTable] | None:
 
 
 def table_names() -> list[str]:
-    """Returns the names of all tables of other packages that are known, installed or not."""
+    """Returns the names of all known tables of other packages, installed or not."""
     from importlib.metadata import entry_points
 
     return sorted({*_PACKAGES, *entry_points(group="streamfold.tables").names})
 
 
 def package_of_table(name: str) -> str | None:
-    """Returns the distribution that brings a table, if it is one of the project's."""
+    """Returns the project's distribution that contains a table, or None."""
     return _PACKAGES.get(name)

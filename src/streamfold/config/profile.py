@@ -1,4 +1,4 @@
-"""The settings of one provider: keys, their types for type checkers, and their checks. No environment."""
+"""The settings of one provider: keys, types and validation. Environment variables aren't read here."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ POSITIVE = Field(gt=0)
 
 
 def read_timeouts(value: Any) -> Any:
-    """Returns the `Timeouts` of a table. `inf` switches one off, because TOML has no null."""
+    """Returns the `Timeouts` of a table. `inf` disables a timeout, because TOML has no null."""
     if isinstance(value, Timeouts):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -77,10 +77,11 @@ def read_timeouts(value: Any) -> Any:
 
 
 def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] | None) -> Timeouts:
-    """Returns the timeouts of a request: a `Timeouts` replaces the configured ones, a mapping some of them.
+    """Returns the timeouts of a request. A `Timeouts` replaces all configured timeouts, and a mapping replaces some
+    timeouts.
 
     Raises:
-        ConfigError: an unknown timeout, or a value that is not greater than 0.
+        ConfigError: a timeout is unknown, or not greater than 0.
     """
     if given is None:
         return configured
@@ -98,7 +99,7 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
 
 @lru_cache(maxsize=64, typed=True)
 def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Timeouts:
-    """Reads the timeouts once that many requests have in common."""
+    """Parses timeouts, with a cache for timeouts that many requests share."""
     timeouts: Timeouts = read_timeouts({**asdict(configured), **dict(zip(names, seconds, strict=True))})
     return timeouts
 
@@ -106,7 +107,7 @@ def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Tim
 class ProviderConfig(TypedDict, total=False):
     """The keyword arguments of `Provider.from_config`: the keys of a `[providers.NAME]` table.
 
-    `Profile` documents each of them. None is the same as leaving a key out.
+    `Profile` documents the keys. None means the same as a missing key.
     """
 
     name: str | None
@@ -215,83 +216,86 @@ def _are_options(options: dict[str, Any]) -> None:
 
 
 class Profile(EndpointModels, Table):
-    """The settings of one provider, merged from all places and checked.
+    """The settings of one provider, merged from all places and validated.
 
     Attributes:
-        name: name of the provider in errors and logs.
-        profile: the provider of the catalogue that these settings start from.
-        adapter: wire format of the endpoint.
-        base_url: URL of the API, with its `/v1`.
-        api_key: the key itself, or a reference to a variable.
-        api_key_env: environment variables that may hold the key; the first that is set is used. Empty: no key
-            is needed.
-        key_header: header that carries the key. `Authorization` gets "Bearer" before it; other headers, such as Azure's
-            `api-key`, carry the key alone.
-        auth: how requests are authenticated if no key is set. "key": a key is required, if `api_key_env` names any;
-            "sigv4": each request is signed with AWS credentials, found as the AWS tools find them (extra `bedrock`);
-            "google": with an access token of Google's application default credentials (extra `vertex`); "entra": with
-            one of Microsoft Entra ID, by the chain of credentials that Azure's tools use (extra `azure`).
-        auth_scope: what these credentials are for, if it isn't the default: the scope of a token; for "sigv4" the name
-            of the service, such as "bedrock-mantle".
-        api: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
-            Responses API for models that accept no tools on the other one, or are served there alone, at the maker's
-            own address; "chat" or "responses": always that one. Default: the one of `adapter`; if it isn't pinned, a
-            model that the server says it serves on the other one alone is called there, with a warning. `quirks` only
-            count for the API of `adapter`.
-        other_api: in the catalogue, the provider that is the other one of these two APIs at the same endpoint. Its
-            quirks and `hosted` count for models that are called there.
-        issuer: name of the maker of the answers, if several endpoints share it: what only they can read (such as
-            signed thinking) may be sent to any of them. Default: the adapter and the base URL.
-        model: default model.
-        model_family: name of the model whose facts hold for `model`, if that is the name of a deployment.
-        families: file with facts about models, `[[families]]`, which win over those of the catalogue. Default:
-            `families.toml` in the user's directory, if there is one.
-        dialect: format of tool calls and reasoning inside the text, for servers that don't parse them.
-        escape_special_tokens: send special tokens in messages of users and in results of tools so that the model's
-            tokenizer reads them as text (with a word joiner, U+2060, in them), with a warning. These are the tokens of
-            the dialect's models; and, if the endpoint renders templates, those of the model.
-        renders_templates: the endpoint renders the model's chat template over the texts that it is sent, so that
-            special tokens in them become real (inference servers that you run do).
-        quirks: differences of the endpoint, as typed settings of the adapter.
-        headers: headers of every request.
-        options: default options of every request, such as `temperature`; options of a call win over them.
-        unsupported_options: what happens to an option that the model or endpoint doesn't support. "adapt": it is
-            translated, clamped, emulated or left out, each with a warning; "strict": it is an error.
+        name: the provider's name in errors and logs.
+        profile: the provider of the catalogue whose settings are the base of these settings.
+        adapter: the wire format of the endpoint.
+        base_url: the URL of the API, including `/v1`.
+        api_key: the API key, or a reference to an environment variable.
+        api_key_env: the environment variables that may contain the API key. The first set variable is used. An empty
+            list means that no API key is needed.
+        key_header: the HTTP header with the API key. In `Authorization`, "Bearer" precedes the API key. Other headers,
+            such as Azure's `api-key`, contain only the API key.
+        auth: the authentication of requests without an API key. With "key", an API key is required if `api_key_env`
+            isn't empty. "sigv4" signs requests with AWS credentials (extra `bedrock`). "google" sends an access token
+            of Google's application default credentials (extra `vertex`). "entra" sends a token of Microsoft Entra ID
+            from Azure's chain of credentials (extra `azure`).
+        auth_scope: the scope of the token, if not the default; for "sigv4", the name of the AWS service, such as
+            "bedrock-mantle".
+        api: the API, for endpoints that have both Chat Completions and the Responses API. "auto" uses the Responses API
+            for models that accept no tools on Chat Completions, or that only the Responses API serves, and Chat
+            Completions for other models. "chat" and "responses" always use one API. By default, the API of `adapter` is
+            used; if the server reports that only the other API serves a model, that API is used, with a warning.
+            `quirks` apply only to the API of `adapter`.
+        other_api: the provider in the catalogue for the other of these two APIs at the same endpoint. The quirks and
+            `hosted` of this provider apply to models that use the other API.
+        issuer: a common name for several endpoints that can read each other's data, such as signed thinking. By
+            default, an endpoint is identified by its adapter and base URL.
+        model: the default model.
+        model_family: the name of the real model, if `model` is the name of a deployment.
+        families: a file with facts about models, `[[families]]`, which take precedence over the catalogue. The default
+            is `families.toml` in the user's configuration directory, if this file exists.
+        dialect: the format of tool calls and reasoning inside the text, for servers that don't parse tool calls.
+        escape_special_tokens: True to escape special tokens in user messages and tool results with a word joiner
+            (U+2060), so that the model's tokenizer reads the tokens as text. A warning names the positions. The special
+            tokens of the dialect's models are escaped and, if the endpoint renders templates, the special tokens of the
+            model.
+        renders_templates: True if the endpoint renders the model's chat template, so that special tokens in texts take
+            effect. Inference servers such as vLLM do so.
+        quirks: settings of the adapter for differences of the endpoint.
+        headers: additional HTTP headers for every request.
+        options: default options of every request, such as `temperature`. Options of a request take precedence.
+        unsupported_options: the handling of options that the model or endpoint doesn't support. "adapt" translates,
+            clamps, emulates or leaves out the option, with a warning. "strict" raises ConfigError.
         extra_body: additional members of the JSON body of every request.
-        timeouts: seconds to wait: connect, first_event, read, stall, total; `inf` for no limit.
-        max_retries: how often a request that failed before its first chunk is sent again; 0: never.
-        max_continuations: how many further requests an answer may take; see `ChatOptions`.
-        limits: how much of an answer is accepted before it is an error.
-        coalesce: whether text that arrived in one read of the network is one chunk; false: a chunk for each event.
+        timeouts: the timeouts in seconds: connect, first_event, read, stall and total. `inf` means no limit.
+        max_retries: the maximum number of retries of a request that failed before its first chunk; 0 turns retries off.
+        max_continuations: the maximum number of additional requests for one answer; see `ChatOptions`.
+        limits: the maximum size of an answer. A larger answer raises an error.
+        coalesce: True to join all text of a network read into one chunk, False for one chunk per SSE event.
         transport: what sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), "httpx2" (extra
             `httpx2`), or "websocket": answers of the Responses API over WebSockets (extra `websocket`).
-        http2: use HTTP/2 if the server offers it (extra `http2`; not with aiohttp). With httpx, a server isn't told
-            that an answer was cancelled: it may continue to generate, and charge for it.
-        rpm: requests per minute, evenly spread; see `RateLimiter`. The limits hold for all providers with the same base
-            URL and key.
-        tpm: tokens per minute, of input and output together.
-        max_concurrent: requests at once.
-        max_cost_per_day: money that may be spent in a day (UTC), in the currency of the prices.
-        rate_limits: where limits are counted; default: the table `[rate_limits]`.
-        fallback: providers to call when this one fails; see `Fallback`.
-        turn_cache: where turns are stored to restore what later requests have lost of them: "memory",
-            "sqlite:///turns.db", "valkey://host:6379"; see `TurnCache`.
-        capabilities: features of all models of this endpoint.
-        hosted: the tools that this endpoint runs itself, by kind: "web_search", "web_fetch", "code_execution",
-            "file_search", "mcp", "custom". None: unknown, so that all of its wire format are sent.
-        prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
-            `models` may have other ones.
-        batches: what the provider's batch API accepts: `rows` and `bytes` of a batch, `window` and `purpose`.
-        models: facts about some of the models, by pattern of their name. They win over those of the models' families;
-            of the tables that fit a model, later ones win over earlier ones, key by key.
-        docs: documentation that the facts of a catalogue file come from.
-        checked: date on which they were looked up.
-        evidence: what they are based on. "recorded": answers of the endpoint, which are fixtures; "documented": the
-            maker's pages; "reported": other people's programs and reports. Default in the catalogue: "documented".
-        untrusted_file: the file that chooses the host and is not trusted: see `without_environment`.
+        http2: True to use HTTP/2 if the server supports it (extra `http2`; not with aiohttp). With httpx over HTTP/2,
+            the server doesn't notice a cancelled answer, and may continue to generate and charge.
+        rpm: the maximum number of requests per minute; see `RateLimiter`. Providers with the same base URL and API key
+            share the limits.
+        tpm: the maximum number of input and output tokens per minute.
+        max_concurrent: the maximum number of parallel requests.
+        max_cost_per_day: the maximum cost per day (UTC), in the currency of the prices.
+        rate_limits: the store of the limits; by default the store in the table `[rate_limits]`.
+        fallback: the providers that are tried if this provider fails; see `Fallback`.
+        turn_cache: the store of the turn cache, which restores lost data of earlier turns: "memory",
+            "sqlite:///turns.db", or "valkey://host:6379"; see `TurnCache`.
+        capabilities: the features that all models of this endpoint share.
+        hosted: the kinds of hosted tools that this endpoint runs: "web_search", "web_fetch", "code_execution",
+            "file_search", "mcp" and "custom". None means unknown; then all kinds of the wire format are sent.
+        prices: the prices of all models of this endpoint per million tokens, such as `{input = 3, output = 15}`; see
+            `Prices`. Tables of `models` may contain other prices.
+        batches: the limits and settings of the provider's batch API: `rows` and `bytes` of a batch, `window` and
+            `purpose`.
+        models: facts about some models, by a pattern of the model's name. These facts take precedence over the models'
+            families. Later tables override earlier tables, key by key.
+        docs: the URL of the documentation with the facts of a catalogue file.
+        checked: the date of the last check of these facts.
+        evidence: the source of these facts. "recorded" means recorded answers of the endpoint, "documented" the
+            provider's documentation, and "reported" other projects. The default in the catalogue is "documented".
+        untrusted_file: the untrusted file that chooses the host, or None; see `without_environment`.
 
-    `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may refer to environment variables, as in
-    `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
+    `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
+    `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never show their
+    values.
     """
 
     unlisted = ("name", "docs", "checked", "evidence", "other_api", "untrusted_file")
@@ -388,7 +392,7 @@ class Profile(EndpointModels, Table):
         return models
 
     def default_options(self) -> Options:
-        """Returns the configured options; `NO_OPTIONS` if there are none."""
+        """Returns the configured options, or `NO_OPTIONS`."""
         options = Options.read(self.options)
         if self.unsupported_options != "adapt":
             options = replace(options, unsupported_options=self.unsupported_options)
@@ -396,7 +400,7 @@ class Profile(EndpointModels, Table):
         return NO_OPTIONS if options == NO_OPTIONS else options
 
     def on_api(self, api: str) -> Self:
-        """Returns the settings for calls of Chat Completions or the Responses API at the same endpoint."""
+        """Returns the settings for Chat Completions or the Responses API at the same endpoint."""
         if api == self.adapter:
             return self if self.api in (None, api) else self.model_copy(update={"api": api})
         changed: dict[str, Any] = {"adapter": api, "api": api, "quirks": {}}
@@ -415,38 +419,40 @@ class Profile(EndpointModels, Table):
         return self.model_copy(update={**changed, "models": models})
 
     def api_with_tool(self, kind: str) -> str | None:
-        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
+        """Returns the adapter name of the endpoint's other API, if the other API runs a kind of hosted tool."""
         if self.other_api is None:
             return None
         other = _catalogue_profile(self.other_api)
         return other.adapter if kind in (other.hosted or ()) else None
 
     def without_environment(self, file: str) -> Self:
-        """Returns the profile with an untrusted file that chooses the host: no variable or account is used for it."""
+        """Marks the profile as untrusted: environment variables and cloud credentials aren't used for its host."""
         return self.model_copy(update={"untrusted_file": file})
 
     def references(self) -> dict[KeyPath, str]:
-        """Returns the parts of a request that may refer to variables, by their path; nothing else is expanded."""
+        """Returns the values that may contain environment variables, by path. Other values are never expanded."""
         key = None if self.api_key is None else self.api_key.get_secret_value()
         texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}
         texts |= {("headers", name): text for name, text in self.headers.items()}
         return {path: text for path, text in texts.items() if text is not None}
 
     def variables(self) -> list[str]:
-        """Returns the names of all variables that are read when a request is made."""
+        """Returns the names of all environment variables that a request reads."""
         names = [name for text in self.references().values() for name in variable_names(text)]
         return list(dict.fromkeys([*self.key_variables(), *names]))
 
     def key_variables(self) -> list[str]:
-        """Returns the names of the variables that may hold the key."""
+        """Returns the names of the environment variables that may contain the API key."""
         return variable_names(self.api_key.get_secret_value()) if self.api_key is not None else [*self.api_key_env]
 
     def resolve(self) -> ResolvedEndpoint:
-        """Returns the endpoint with the values that environment variables have now."""
+        """Returns the endpoint with the current values of environment variables."""
         return ResolvedEndpoint(self, read_environment(self.variables()))
 
     def url_of(self, path: str) -> str:
-        """Returns the URL of a path below the base URL, with references instead of the values of variables."""
+        """Returns the URL of a path below the base URL, with references instead of the values of environment
+        variables.
+        """
         return joined_url(shown_url(self.base_url), path)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

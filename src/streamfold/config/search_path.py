@@ -1,4 +1,4 @@
-"""Where streamfold.toml is looked for, and whether a file that was found may be used."""
+"""Searches streamfold.toml, and decides whether a found file may be used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"
 
 
 def trust_file(path: Path) -> Path:
-    """Records a configuration file with its present content as trusted. Returns the file of the record.
+    """Records a configuration file with its current content as trusted. Returns the path of the record.
 
     Raises:
         ConfigError: the file can't be read, or the user's directory can't be written.
@@ -43,7 +43,7 @@ def trust_file(path: Path) -> Path:
 
 
 def is_trusted(path: Path, content: bytes) -> bool:
-    """Returns whether the user trusts a file with this content. Raises ConfigError if that can't be read."""
+    """Returns True if the user trusts a file with this content. Raises ConfigError if the record can't be read."""
     record = _trust_record()
     return record is not None and _trusted_digests(record).get(os.path.realpath(path)) == sha256(content).hexdigest()
 
@@ -64,7 +64,7 @@ def _trusted_digests(record: Path) -> dict[str, str]:
 
 
 def user_folder() -> Path | None:
-    """Returns the folder of the user's settings; None if there is none."""
+    """Returns the user's configuration directory, or None."""
     variable = "APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME"
     folder = Path(os.environ.get(variable, ""))
     if folder.is_absolute():  # the XDG specification says to ignore relative paths
@@ -77,11 +77,11 @@ def user_folder() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A path at which a configuration file is looked for.
+    """A path where a configuration file is searched.
 
     Attributes:
-        origin: why it is looked for there, in words.
-        required: the file was named explicitly; it is an error if it does not exist.
+        origin: the reason for searching this path, as text.
+        required: True if the file was named explicitly. A missing file is then an error.
     """
 
     path: Path
@@ -90,12 +90,12 @@ class Location:
 
     @property
     def is_found(self) -> bool:
-        """True if it is in the working directory, so that it may not be the user's own."""
+        """True if the path is in the working directory, so that the file may belong to someone else."""
         return not self.required and not self.path.is_absolute()
 
     @property
     def exists(self) -> bool:
-        """True if there is a file."""
+        """True if the file exists."""
         try:
             return self.path.exists() and not self.path.is_dir()  # not is_file(): the null device is an empty file
         except OSError:  # a folder without permission
@@ -103,7 +103,7 @@ class Location:
 
 
 def search_locations(path: str | os.PathLike[str] | None = None) -> list[Location]:
-    """Returns where a file is looked for, in this order. A file that is named explicitly is the only place."""
+    """Returns the paths to search, in order. If a file is named explicitly, only this path is searched."""
     if path is not None:
         return [Location(Path(path).expanduser(), "the path that was passed", required=True)]
     if named := os.environ.get(FILE_VARIABLE, "").strip():
@@ -115,11 +115,11 @@ def search_locations(path: str | os.PathLike[str] | None = None) -> list[Locatio
 
 
 def read_file(looked_in: tuple[Location, ...]) -> TomlFile | None:
-    """Reads the first file that exists; None if there is none.
+    """Reads the first existing file. Returns None without a file.
 
     Raises:
-        ConfigError: a required file does not exist; the file can't be read, is not TOML, or is in the working directory
-            and belongs to another user or can be changed by one.
+        ConfigError: a required file doesn't exist, the file can't be read or isn't TOML, or another user controls the
+            file in the working directory.
     """
     for place in looked_in:
         if place.exists:
@@ -145,7 +145,7 @@ def _content(place: Location) -> bytes:
 def _refuse_untrusted(place: Location, status: os.stat_result) -> None:
     """Raises ConfigError for a file that another user controls.
 
-    A program that is started in a folder such as /tmp would send its keys wherever that file says.
+    Otherwise a program that runs in a folder such as /tmp would send its API keys to a host that another user chose.
     """
     if sys.platform == "win32":
         return

@@ -18,7 +18,7 @@ STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
 
 def check_store(where: str) -> None:
-    """Raises ValueError if a text is not the URL of a store. The error has no passwords."""
+    """Raises ValueError if a text isn't the URL of a store. The error never contains passwords."""
     check_references(where)
     scheme, _, rest = where.partition("://")
     if where == "memory" or variable_names(scheme):
@@ -36,7 +36,7 @@ def check_store(where: str) -> None:
 
 
 def store_place(where: str, what: str) -> tuple[str, str]:
-    """Returns the scheme of a store's URL, and the rest. Raises ConfigError that begins with `what`."""
+    """Returns the scheme and the rest of a store's URL. Raises ConfigError, which begins with `what`."""
     try:
         check_store(where)
     except ValueError as exc:
@@ -46,7 +46,7 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 
 
 def store_url(where: str, what: str = "memory") -> str:
-    """Returns the text with the values of its variables. Raises NotConfiguredError for one that is not set."""
+    """Replaces environment variables in a store's URL. Raises NotConfiguredError for an unset variable."""
     return expand_variables(where, lambda variable: variable_value(variable, what))
 
 
@@ -62,15 +62,15 @@ StoreName = Annotated[str | bool, BeforeValidator(_read)]
 
 
 class RateLimitSettings(Table):
-    """The `[rate_limits]` table of `streamfold.toml`: where the rate limits of all its providers are counted.
+    """The `[rate_limits]` table of `streamfold.toml`, which configures the store of all providers' rate limits.
 
     Attributes:
-        store: "memory": in this process; "sqlite:///limits.db": for the processes of this machine, and the budgets of
-            a day survive them; "valkey://host:6379" or "redis://host:6379": for all machines. May refer to environment
+        store: "memory" for one process; "sqlite:///limits.db" for all processes of a machine, with budgets that survive
+            a restart; "valkey://host:6379" or "redis://host:6379" for several machines. The URL may contain environment
             variables.
-        on_store_error: what happens while the store can't be used. "local": each process counts by itself, with the
-            limits divided by `replicas`; "refuse": nothing is sent.
-        replicas: how many processes share the store.
+        on_store_error: the behaviour while the store fails. With "local", each process counts alone, with the limits
+            divided by `replicas`. With "refuse", requests fail.
+        replicas: the number of processes that share the store.
     """
 
     store: Annotated[str, validated_by(check_store)] = "memory"

@@ -1,7 +1,7 @@
-"""Base class and field types of every table of settings, with errors that say what is allowed.
+"""Base class and field types of all settings tables, with errors that list the allowed values.
 
-A message names the key and never quotes a value that may be a secret. Unknown keys are errors. Numbers and booleans are
-not read from strings: a setting means the same in TOML, in a mapping and as a keyword argument.
+A message names the key and never quotes a possible secret. Unknown keys are errors. Strings aren't converted to numbers
+or booleans, so a setting means the same in TOML, in a mapping and as a keyword argument.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ PositiveNumber = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 
 
 class Table(BaseModel):
-    """A table of settings. Its errors are in plain words, and every unknown key is one."""
+    """Base class of settings tables. An unknown key is an error."""
 
     unlisted: ClassVar[tuple[str, ...]] = ()
     """Keys that errors do not suggest."""
@@ -91,7 +91,9 @@ class Table(BaseModel):
 
     @classmethod
     def _mistakes(cls, exc: ValidationError) -> Iterator[tuple[KeyPath, str]]:
-        """Yields the mistakes. A missing key is one only if nothing else is wrong: it is often misspelled."""
+        """Yields the mistakes. A missing key is reported only without other mistakes, because it is often
+        misspelled.
+        """
         errors = exc.errors(include_url=False)
         for error in errors:
             if error["type"] == "extra_forbidden":
@@ -103,12 +105,12 @@ class Table(BaseModel):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error for a key that the table does not have."""
+        """Returns the error for an unknown key."""
         return f"unknown key{allowed_values_hint(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
 
 
 def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
-    """Returns the error for mistakes, each with its path below the value that is being validated."""
+    """Returns the error for mistakes. Each mistake has its path below the validated value."""
     return ValidationError.from_exception_data(
         "settings",
         [
@@ -120,12 +122,12 @@ def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError
 
 
 def validation_errors(error: ValidationError) -> list[tuple[KeyPath, str]]:
-    """Returns the path and the text of each mistake in an error of a `Table`."""
+    """Returns the path and the text of each mistake in a `Table`'s validation error."""
     return [(_path(found), found["msg"]) for found in error.errors(include_url=False)]
 
 
 def validated_by(check: Callable[[Any], object]) -> AfterValidator:
-    """Returns the validator of a field whose value a function refuses with ValueError or ConfigError, or accepts."""
+    """Returns a pydantic validator from a function that raises ValueError or ConfigError for an invalid value."""
 
     def validate(value: Any) -> Any:
         try:
@@ -138,7 +140,7 @@ def validated_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def table_field(kind: type, *rules: Any) -> Any:
-    """Returns the pydantic validator of a field that holds a dataclass and is written as a table.
+    """Returns a pydantic validator for a dataclass field that users write as a table.
 
     Args:
         rules: pydantic constraints for each field of the dataclass.
@@ -147,10 +149,10 @@ def table_field(kind: type, *rules: Any) -> Any:
 
 
 def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
-    """Returns the dataclass `kind` with the values of a table. Raises ValidationError for mistakes in it.
+    """Creates the dataclass `kind` from a table. Raises ValidationError for an invalid table.
 
     Args:
-        given: fields that aren't keys of the table.
+        given: values of fields that aren't keys of the table.
     """
     if isinstance(value, kind):
         value = {field.name: getattr(value, field.name) for field in fields(kind)}
@@ -160,7 +162,7 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
 
 
 def check_members(value: Any) -> None:
-    """Raises ConfigError for a member of a dataclass that its table wouldn't allow."""
+    """Raises ConfigError if a field of a dataclass has a value that its table wouldn't allow."""
     kind: Any = type(value)
     try:
         _table_of(kind, (), ()).model_validate({field.name: getattr(value, field.name) for field in fields(kind)})
@@ -187,7 +189,7 @@ def _table_of(kind: Any, rules: tuple[Any, ...], without: tuple[str, ...]) -> ty
 
 
 def _with_lists(hint: Any) -> Any:
-    """Returns a type that takes a list where it says tuple: TOML has no tuples."""
+    """Returns a type that accepts lists for tuples, because TOML has no tuples."""
     if get_origin(hint) in (tuple, list):
         return Annotated[hint, Strict(False)]
     if get_origin(hint) is UnionType:
@@ -196,7 +198,7 @@ def _with_lists(hint: Any) -> Any:
 
 
 class StrictTable(Table):
-    """A table whose numbers and booleans are not read from strings."""
+    """A table that doesn't convert strings to numbers or booleans."""
 
     model_config = ConfigDict(strict=True)
 

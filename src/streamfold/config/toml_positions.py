@@ -1,4 +1,4 @@
-"""The line of each key of a TOML text, for errors: `tomllib` returns values without lines."""
+"""Finds the line of each key in a TOML text, for errors, because `tomllib` returns no lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINE = "\0"  # the key of a table's own line
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Returns the line of every key: tables, dotted keys, and keys inside lists (by index) and inline tables.
+    """Returns the line of each key, including tables, dotted keys, and keys inside lists (by index) and inline tables.
 
     Args:
         text: valid TOML.
@@ -41,7 +41,9 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def _with_lines_as_values(text: str) -> str:
-    """Returns the text with the line of each value in its place, and of each table and list as its first member."""
+    """Replaces each value in the text by its line number, and adds the line number as the first member of each table
+    and list.
+    """
     line, header, is_value = 1, 0, False
     brackets: list[str] = []
 
@@ -76,7 +78,7 @@ def _with_lines_as_values(text: str) -> str:
 
 
 def _note_lines(lines: dict[KeyPath, int], path: KeyPath, value: Any) -> int:
-    """Adds the lines of a value and all in it. Returns its own, or that of its first key if it has none."""
+    """Adds the lines of a value and of its members. Returns the line of the value, or of its first key."""
     if isinstance(value, int):
         lines[path] = value
         return value
@@ -90,7 +92,7 @@ def _note_lines(lines: dict[KeyPath, int], path: KeyPath, value: Any) -> int:
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line of a key or, if it is missing, of the table that should have it. None if neither is there."""
+    """Returns the line of a key, or of the table that lacks the key. Returns None if neither exists."""
     while path:
         if path in lines:
             return lines[path]
@@ -99,7 +101,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def toml_path(path: KeyPath) -> str:
-    """Returns a key as TOML spells it, with list indexes in brackets.
+    """Returns a key path in TOML syntax, with list indexes in brackets.
 
     >>> toml_path(("providers", "my own", "fallback", 0))
     'providers."my own".fallback[0]'

@@ -1,4 +1,4 @@
-"""From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
+"""Validation of requests, and their adaptation to an endpoint, with a warning for each change."""
 
 from ..public_names import set_public_module
 from .added_tools import added_tool_key, offer_added_tools

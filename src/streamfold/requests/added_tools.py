@@ -1,4 +1,6 @@
-"""Tools that messages add inside a conversation: offered in their place where possible, else with the others."""
+"""Tools that messages add inside a conversation. They are sent at their position if the API allows this, otherwise
+with the other tools.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,20 @@ from .request import Request
 
 
 def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
-    """Returns what identifies a tool in a request: of a function its name, as it is sent."""
+    """Returns the key that identifies a tool in a request, such as the name of a function."""
     if tool.hosted is None:
         return (sent_as or {}).get(tool.name, tool.name)
     return f"{tool.name} {tool.hosted!r}"
 
 
 def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with the tools of its messages among its tools, so that all rules are applied to them.
+    """Adds the tools in messages to the tools of the request, so that all rules apply to these tools.
 
-    Messages keep the tools that are sent in their place, each where it is first added.
+    If tools are sent at their position, each tool stays only in the first message that adds the tool.
 
     Args:
-        in_place: the API takes tools inside the conversation. Tools that the tool choice names are still sent with the
-            others: "Tool choice '...' not found in 'tools' parameter" (GPT-5.5 and earlier).
+        in_place: True if the API accepts tools inside the conversation. Tools that the tool choice names are still sent
+            with the other tools: "Tool choice '...' not found in 'tools' parameter" (GPT-5.5 and earlier).
     """
     if not any(message.tools for message in request.messages):
         return request, []

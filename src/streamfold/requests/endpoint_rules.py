@@ -1,6 +1,6 @@
-"""Rewrites a request for its endpoint: tool names, schemas and response formats. Every change is a warning.
+"""Adapts tool names, schemas and response formats of a request to an endpoint, with a warning for each change.
 
-An adapter gives its `Rules`, the request has the capabilities of its model; the steps are the same for all of them.
+The adapter has `Rules`, and the request has the capabilities of its model. All adapters use the same steps.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class Rules:
     """The rules of an endpoint for requests.
 
     Attributes:
-        tool_name: the pattern of a tool name that it accepts.
-        response_format: how a schema for the answer is requested.
-        format_names: whether a schema for the answer is sent with a name and a description beside it.
-        json_mode: whether any JSON object can be requested: "says_json": only if a message says "json".
-        schemas: what is accepted in a schema.
-        strict_output: whether the model is held to response schemas that were generated from pydantic models.
-        passes: other changes to every schema, before it is fitted to what is accepted.
-        hosted: the tools that the provider runs, by their kind.
-        tool_choice_none: whether the tool choice "none" is accepted. If not, the tools are left out.
+        tool_name: the pattern of accepted tool names.
+        response_format: the way to request an answer with a schema.
+        format_names: True if the answer's schema has a name and a description in the request.
+        json_mode: True if the API has a JSON mode; "says_json" if JSON mode requires the word "json" in a message.
+        schemas: the accepted schema keywords.
+        strict_output: True if schemas generated from pydantic models are sent in strict mode.
+        passes: other changes to every schema, which are made before unsupported keywords are removed.
+        hosted: the supported hosted tools, by kind.
+        tool_choice_none: True if the tool choice "none" is accepted. Otherwise the tools are left out.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
@@ -80,7 +80,9 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass,
 
 
 def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request as the endpoint accepts it, and the changes. Raises ConfigError for what it would refuse."""
+    """Adapts a request to the endpoint. Returns the request and the changes. Raises ConfigError if the endpoint
+    would refuse the request.
+    """
     form: _Form | None = _form(request, rules)
     request, warnings = _rename_tools(request, rules.tool_name)
     tools = _fit_tools(request, rules, warnings)
@@ -115,7 +117,7 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
 
 
 def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
-    """Returns the capabilities that `apply_rules` can emulate, with a warning, if the model lacks them."""
+    """Returns the missing capabilities that `apply_rules` can emulate, with a warning."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
     return frozenset(
@@ -124,7 +126,7 @@ def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
 
 
 def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
-    """Returns the request with the tool choice left to the model. The warning says `why`."""
+    """Returns the request with the tool choice "auto". The warning has the reason `why`."""
     if not is_forced(request):
         return request
     choice = request.tool_choice
@@ -139,7 +141,9 @@ _Form: TypeAlias = Literal["json_schema", "json_object", "tool", "instruction"]
 
 
 def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
-    """Returns how a schema for the answer is requested: as configured, unless this model supports no schemas."""
+    """Returns the way to request an answer with a schema: the configured way, unless the model doesn't support
+    schemas.
+    """
     can = request.capabilities
     if rules.response_format == "json_schema" and can.structured_output == "no":
         # JSON mode may be refused as well; a call that can be forced is known to work.
@@ -148,7 +152,7 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
 
 
 def _form_without_schema(request: Request, wanted: ResponseFormat) -> _Form:
-    """Returns how an answer is requested whose schema the endpoint does not accept."""
+    """Returns the way to request an answer if the endpoint doesn't accept the schema."""
     can, schema = request.capabilities, wanted.schema or {}
     is_object = schema.get("type", "object") == "object"
     return "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
@@ -158,7 +162,7 @@ def _form_without_schema(request: Request, wanted: ResponseFormat) -> _Form:
 
 
 def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> tuple[Tool, ...]:
-    """Returns the tools with the schemas that the endpoint accepts, as many of them strict as it accepts."""
+    """Adapts the tools' schemas to the endpoint, and limits the number of strict tools."""
     tools: list[Tool] = []
     loose: list[str] = []
     used: Counter[str] = Counter()
@@ -188,12 +192,12 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
 
 
 def _is_refused(schema: Mapping[str, Any], request: Request) -> bool:
-    """Returns whether the endpoint has refused a schema."""
+    """Returns True if the endpoint has refused a schema."""
     return bool(request.refused_schemas) and schema_digest(schema) in request.refused_schemas
 
 
 def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[str]]:
-    """Returns a tool with its schema as endpoint and model accept it of every tool, and the changes."""
+    """Adapts a tool's schema to the endpoint and the model. Returns the tool and the changes."""
     schema, changes = _passed(tool.parameters, rules, "parameters")
     subset = rules.schemas.tool
     if _is_refused(tool.parameters, request):
@@ -215,7 +219,7 @@ def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[st
 def _fit_strict(
     made: Tool, tool: Tool, subset: Subset, used: Counter[str], changes: list[str]
 ) -> tuple[Tool, list[str]]:
-    """Returns a tool that the model is held to, or one without `strict`, and why. Adds to `used` and `changes`."""
+    """Returns a strict tool, or the tool without `strict` and the reason. Adds to `used` and `changes`."""
     fitted = fit_schema(made.parameters, subset)
     needs = count_uses(fitted.schema) + Counter(tools=1)
     limits = {name: getattr(subset, name) for name in ("tools", "optional", "unions")}
@@ -233,7 +237,7 @@ _LIMITS = {"tools": "strict tools", "optional": "optional parameters", "unions":
 
 
 def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> ResponseFormat | None:
-    """Returns a response format as the endpoint accepts it; None if its schema can't be sent."""
+    """Adapts a response format to the endpoint. Returns None if the schema can't be sent."""
     at, schemas = "response_format", rules.schemas
     schema, changes = _passed(wanted.schema or {}, rules, at)
     strict = wanted.strict
@@ -258,7 +262,7 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) 
 
 
 def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ReplyWarning]) -> dict[str, Any]:
-    """Returns the schema for an API that has no name and no description beside it."""
+    """Returns the response format without name and description, which some APIs don't support."""
     changes = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
     if wanted.description is not None:
         kept = "description" in schema
@@ -270,7 +274,7 @@ def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list
 
 @contextmanager
 def _not_too_deep(what: str) -> Iterator[None]:
-    """Raises ConfigError if a schema is nested so deeply that no pass can walk through it."""
+    """Raises ConfigError if a schema is nested too deeply to be processed."""
     try:
         yield
     except RecursionError:
@@ -298,7 +302,7 @@ def _report(warnings: list[ReplyWarning], code: WarningCode, what: str, changes:
 def _by_instruction(
     request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning], *, json_mode: bool
 ) -> Request:
-    """Puts the schema into an instruction, with JSON mode where the server has it."""
+    """Adds the schema to the instructions, and requests JSON mode if the server supports it."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
     about = f"{wanted.description}\n\n" if wanted.description else ""
     kind = "JSON object" if json_mode else "JSON value"
@@ -309,7 +313,9 @@ def _by_instruction(
 
 
 def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> Request:
-    """Requests a JSON object by an instruction where there is no JSON mode, or none without the word in a message."""
+    """Adds an instruction to write a JSON object, if the API has no JSON mode or requires the word "json" in a
+    message.
+    """
     if rules.json_mode == "yes" or (rules.json_mode == "says_json" and _says_json(request.messages)):
         return request
     means = "JSON mode and an instruction" if rules.json_mode == "says_json" else "an instruction"
@@ -329,7 +335,7 @@ def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
 
 
 def _instructed(request: Request, text: str) -> Request:
-    """Returns the request with another instruction to the model."""
+    """Returns the request with an additional instruction."""
     first, *rest = request.messages
     if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{text}"), *rest))
@@ -340,7 +346,7 @@ def _instructed(request: Request, text: str) -> Request:
 
 
 def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> Request:
-    """Adds a tool whose arguments are the answer. The model must call it, or one of the other tools."""
+    """Adds a tool whose arguments are the answer. The model must call this tool or another tool."""
     names = {tool.name for tool in request.tools}
     name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
     about = "Gives the final answer, in this form."
@@ -364,7 +370,7 @@ def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: l
 
 
 def _rename_tools(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ReplyWarning]]:
-    """Renames tools to names that the endpoint accepts, everywhere in the request."""
+    """Renames tools in the whole request to names that the endpoint accepts."""
     taken = {tool.name for tool in request.tools}
     sent: dict[str, str] = {}
     for tool in request.tools:
@@ -406,7 +412,7 @@ def _renamed_choice(choice: ReadToolChoice, sent: Mapping[str, str]) -> ReadTool
 
 
 def _renamed_message(message: Message, sent: Mapping[str, str]) -> Message:
-    """Returns a copy with the calls of earlier turns under the same names as the tools."""
+    """Returns a copy of a message in which tool calls have the tools' new names."""
     if not any(call.name in sent for call in message.tool_calls):
         return message
     return replace(message, tool_calls=tuple(replace(c, name=sent.get(c.name, c.name)) for c in message.tool_calls))

@@ -1,9 +1,9 @@
-"""Fits a conversation to what an endpoint accepts. A conversation that can't be fitted raises, or is repaired.
+"""Adapts a conversation to an endpoint. An unsuitable conversation raises an error or is repaired.
 
-The rules are in `HistoryRules`: an adapter states those of its wire format, and `facts/histories.toml`
-has those of endpoints and models. The caller's messages are never changed. Changes that keep the meaning are made
-always; changes that lose or invent something are an error, unless `repair` is set. Each change is a warning. Every
-step is linear in the number of messages and calls.
+`HistoryRules` has the rules. An adapter defines the rules of its wire format, and `facts/histories.toml` has the rules
+of endpoints and models. The caller's messages are never changed. Changes that preserve the meaning are always made.
+Other changes raise an error, unless `repair` is set. Each change produces a warning. Every step is linear in the number
+of messages and tool calls.
 """
 
 from __future__ import annotations
@@ -46,35 +46,42 @@ class HistoryRules:
     """Rules of a wire format, an endpoint or a model for conversations.
 
     Attributes:
-        roles: the roles that it knows.
-        system: where system messages may stand: "leading", several at the beginning; "first", one at the beginning.
-            Others are joined there, or sent as text of the user in their place.
-        joined: roles of which no two messages may follow each other.
-        begins_with_user, needs_user, ends_with_user: a conversation that begins with the assistant, has no user
-            message, or ends with the assistant is refused. "Continue." is added.
-        user_behind_result: a user message may follow a result. If not, the assistant says "..." between them.
-        late_results: the result of a call in the background may be missing, and come in a later request. If not, such a
-            call is sent with a result that says so, and later with its own in the same place.
-        added_tools: messages may add tools to those of the request.
-        results_follow: results stand directly behind the turn with their calls; else anywhere after it.
-        result_media: results may contain images. If not, they follow in a user message.
-        single_call: a turn has at most one call.
-        unique_ids: no two calls of one turn, or of the whole conversation, may have the same id. None: the adapter
-            renumbers them.
-        ids: the characters of ids: "word": letters, digits, "_" and "-"; "nine": exactly nine letters and digits.
-        id_length: the longest id.
-        object_arguments: arguments must be a JSON object.
-        plain_names: names of messages have letters, digits, "_" and "-" only.
-        strings: roles whose content must be a string, not a list of text parts.
-        blanks: texts without any character ("refused"), or of white space alone ("space_refused"), are refused.
-        blank_results: results may be without text.
-        null_content: the text of a turn with calls may be null. If not, it is "".
-        empty_others: messages of users and systems may be without content.
-        other_content: whether an assistant's message has anything that is sent beside its text, refusal and calls.
-        reads_items: items of the Responses API can be sent.
-        wants_reasoning: a turn with calls is refused without its reasoning; the adapter sends an empty one instead.
-        knows_more: the provider has stored earlier turns, so that results may answer calls that are not here.
-        refusals: an assistant's message has a member for a refusal. If not, it is sent as text.
+        roles: the supported roles.
+        system: the allowed positions of system messages: "leading" allows several at the beginning, "first" allows one
+            at the beginning. Other system messages are joined at the beginning, or sent as user messages at their
+            position.
+        joined: the roles that may not have two consecutive messages.
+        begins_with_user, needs_user, ends_with_user: True if the conversation must begin with a user message, contain a
+            user message, or end with a user message. Otherwise "Continue." is added.
+        user_behind_result: True if a user message may follow a tool result. Otherwise the assistant message "..." is
+            added between them.
+        late_results: True if the result of a background tool call may be sent in a later request. Otherwise a
+            placeholder result is sent, which the real result replaces later.
+        added_tools: True if messages may add tools.
+        results_follow: True if tool results must follow directly after the message with their tool calls.
+        result_media: True if tool results may contain images. Otherwise the images are sent in a following user
+            message.
+        single_call: True if a message may have at most one tool call.
+        unique_ids: the scope in which tool call ids must be unique: a message or the whole conversation. None means
+            that the adapter renumbers the ids.
+        ids: the allowed format of ids: "word" means letters, digits, "_" and "-"; "nine" means exactly nine letters and
+            digits.
+        id_length: the maximum length of an id.
+        object_arguments: True if arguments must be a JSON object.
+        plain_names: True if message names may contain only letters, digits, "_" and "-".
+        strings: the roles whose content must be a string instead of a list of text parts.
+        blanks: "refused" if empty texts are refused, "space_refused" if texts with only white space are refused too.
+        blank_results: True if tool results may be empty.
+        null_content: True if the text of a message with tool calls may be null. Otherwise "" is sent.
+        empty_others: True if user and system messages may be empty.
+        other_content: a function that returns True if an assistant message has other content than text, refusal and
+            tool calls.
+        reads_items: True if items of the Responses API can be sent.
+        wants_reasoning: True if a message with tool calls requires reasoning. The adapter sends empty reasoning if the
+            reasoning is missing.
+        knows_more: True if the provider has stored earlier turns, so that tool calls of results may be missing in the
+            request.
+        refusals: True if assistant messages have a member for refusals. Otherwise a refusal is sent as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES
@@ -106,16 +113,17 @@ class HistoryRules:
     refusals: bool = False
 
     def over(self, facts: Mapping[str, Any]) -> HistoryRules:
-        """Returns the rules, overridden by those of an endpoint and a model; lists are tuples."""
+        """Returns the rules, overridden by the rules of an endpoint and a model."""
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         return replace(self, **read) if read else self
 
 
 class FittedHistory(NamedTuple):
-    """A conversation as it is sent.
+    """An adapted conversation.
 
     Attributes:
-        positions: of the messages in the caller's list; an added message has that of a neighbour. None: all are there.
+        positions: the position of each message in the caller's list. An added message has a neighbour's position. None
+            means that no message was added or removed.
     """
 
     messages: tuple[Message, ...]
@@ -131,15 +139,15 @@ def fit_history(
     open_calls: bool = False,
     origin: str | None = None,
 ) -> FittedHistory:
-    """Returns the conversation as an endpoint accepts it, and a warning for each change.
+    """Adapts a conversation to an endpoint. Returns the conversation and a warning for each change.
 
     Args:
-        repair: repair what can be repaired without inventing anything that the model or a tool said.
-        open_calls: calls may be without a result: the conversation isn't sent as it is.
-        origin: of messages that this endpoint wrote, whose ids it accepts.
+        repair: True to make repairs that don't invent content of the model or of a tool.
+        open_calls: True if tool calls may lack a result, because the conversation isn't sent yet.
+        origin: the `origin` of messages from this endpoint, whose ids the endpoint accepts.
 
     Raises:
-        ConfigError: the provider would refuse the conversation; names all reasons, each with its position.
+        ConfigError: the provider would refuse the conversation. The message has all reasons with their positions.
     """
     roles = [message.role for message in messages]
     if roles in (["user"], ["system", "user"]) and all(map(_is_plain, messages)) and rules.roles >= {*roles}:
@@ -152,17 +160,17 @@ def _is_plain(message: Message) -> bool:
 
 
 def is_custom(call: ToolCall) -> bool:
-    """Returns whether a call is of a custom tool, whose input is text and not JSON."""
+    """Returns True for a call of a custom tool, whose input is text instead of JSON."""
     return call.kind == "custom"
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call, and the result that it is paired with.
+    """A tool call and its result.
 
     Attributes:
-        number: its place among the calls of its turn.
-        new_id: the id to send if its own can't be sent.
+        number: the position of the tool call in its message.
+        new_id: the replacement for an id that can't be sent.
     """
 
     turn: _Turn
@@ -174,13 +182,13 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A message, and what was found out about it.
+    """A message with its analysis.
 
     Attributes:
-        at: its position in the caller's list.
-        answered: on a result, the call that it answers, if there is one.
-        repeats: on a result without a call, the last call before it that has the id.
-        dropped: it is not sent.
+        at: the message's position in the caller's list.
+        answered: the tool call of this result, or None.
+        repeats: for a result without a tool call, the last preceding tool call with the same id.
+        dropped: True if the message isn't sent.
     """
 
     at: int
@@ -248,11 +256,11 @@ class _Fitting:
         return FittedHistory(messages, None if same else positions, tuple(self._warnings))
 
     def _change(self, at: int, what: str) -> None:
-        """Notes a change that is always made."""
+        """Records a change that is always made."""
         self._changes.setdefault(what, []).append(f"messages[{at}]")
 
     def _wrong(self, problem: str, repaired: str) -> bool:
-        """Notes an error, or its repair. Returns whether to repair it."""
+        """Records an error or its repair. Returns True if the error must be repaired."""
         if repaired and self._repair:
             self._warnings.append(ReplyWarning("history_repaired", f"{problem}: {repaired}"))
             return True
@@ -275,7 +283,7 @@ class _Fitting:
                 turn.message = sent
 
     def _fit_blanks(self) -> None:
-        """Removes blank texts beside other content, where the provider refuses them."""
+        """Removes blank texts next to other content, if the provider refuses blank texts."""
         if self._rules.blanks == "sent":
             return
         for turn in self._turns:
@@ -290,7 +298,7 @@ class _Fitting:
                 turn.message = replace(message, content=None)
 
     def _is_blank(self, part: Any) -> bool:
-        """Returns whether a text, or a text part, has nothing that the provider accepts as text."""
+        """Returns True if the provider refuses a text or text part as blank."""
         text = _text_of_part(part)
         if text is None:
             return False
@@ -333,7 +341,7 @@ class _Fitting:
     # --- calls and results --------------------------------------------------------------------------------------------
 
     def _pair(self) -> None:
-        """Pairs each result with the nearest call before it that has its id and no result yet."""
+        """Assigns each result to the nearest preceding tool call that has the same id and no result."""
         waiting: dict[str, list[deque[_Call]]] = {}  # by id, the calls of each turn
         latest: dict[str, _Call] = {}
         for turn in self._turns:
@@ -386,9 +394,10 @@ class _Fitting:
                     call.new_id = self._ids[call.id] = sent
 
     def _accepted_id(self, call_id: str) -> str:
-        """Returns the id of a call as the provider accepts it.
+        """Returns a tool call id that the provider accepts.
 
-        It depends on the id alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
+        The new id depends only on the old id. So the beginning of a growing conversation stays unchanged, which the
+        prompt cache requires.
         """
         rules = self._rules
         if rules.ids == "nine":
@@ -440,11 +449,11 @@ class _Fitting:
                         self._moved.add(turn.at)
 
     def _may_be_open(self, turn: _Turn) -> bool:
-        """Returns whether calls of a turn need no result: the model has not ended it."""
+        """Returns True if the tool calls of a turn need no result, because the model hasn't ended the turn."""
         return self._open_calls or (turn is self._turns[-1] and turn.message.paused)
 
     def _others(self) -> list[int]:
-        """Returns, for each position, that of the first message from there on that a result can't be moved over."""
+        """Returns for each position the next message that blocks moving a result."""
         at = len(self._turns)
         found = [at + 1] * (at + 2)
         for turn in reversed(self._turns):
@@ -463,7 +472,7 @@ class _Fitting:
     # --- the order of messages ----------------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Puts results directly behind their turn, in the order of its calls."""
+        """Moves results directly after their message, in the order of the tool calls."""
         follow = self._rules.results_follow
         rank, ranks = 0, list[int]()  # of each message among those that are sent
         for turn in self._turns:
@@ -543,7 +552,7 @@ class _Fitting:
         self._sent = placed
 
     def _join(self) -> None:
-        """Joins neighbours of one role, and lets the assistant speak between results and a user message."""
+        """Joins consecutive messages of one role, and adds an assistant message between results and a user message."""
         sent: list[tuple[int, Message]] = []
         for at, message in self._sent:
             before = sent[-1][1] if sent else None
@@ -597,7 +606,7 @@ class _Fitting:
 
 
 def _text_of_part(part: Any) -> str | None:
-    """Returns a text, or that of a text part; None for other parts."""
+    """Returns the text of a string or text part, or None for other parts."""
     match part:
         case str(text) | TextPart(text) | {"type": "text", "text": str(text)}:
             return text
@@ -605,7 +614,9 @@ def _text_of_part(part: Any) -> str | None:
 
 
 def is_blank_message(message: Message) -> bool:
-    """Returns whether a message without calls has no content; items of the Responses API don't count."""
+    """Returns True if a message without tool calls has no content. Items of the Responses API don't count as
+    content.
+    """
     if message.refusal or message.partial or message.tools or any(name != "output" for name in message.extras):
         return False
     content = message.content
@@ -613,7 +624,7 @@ def is_blank_message(message: Message) -> bool:
 
 
 def refusal_as_text(message: Message) -> Message:
-    """Returns a message whose refusal, if there is one, stands in its content as text."""
+    """Moves the refusal of a message into its text."""
     content = message.content
     if isinstance(content, tuple) and any(map(_is_refusal, content)):
         content = tuple(TextPart(part["refusal"]) if _is_refusal(part) else part for part in content)
@@ -641,7 +652,7 @@ def _joined_content(one: Any, other: Any) -> Content:
 
 
 def _joined(one: Message, other: Message) -> Message:
-    """Returns two messages of one role as one."""
+    """Joins two messages of the same role."""
     extras = dict(one.extras)
     for name, value in other.extras.items():
         both_lists = isinstance(extras.get(name), list) and isinstance(value, list)
@@ -671,7 +682,7 @@ _ALPHABET = digits + ascii_letters
 
 
 def _nine_characters(call_id: str) -> str:
-    """Returns an id as nine letters and digits, which Mistral demands.
+    """Returns an id of nine letters and digits, as Mistral requires.
 
     "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9" (nearai/ironclaw#1241).
     """
@@ -695,7 +706,7 @@ def _orphan(turn: _Turn) -> str:
 
 
 def _with_new_ids(turn: _Turn) -> Message:
-    """Returns the message with the new ids of its calls, or of the call that it answers."""
+    """Returns the message with the new tool call ids."""
     message = turn.message
     if turn.answered is not None and turn.answered.new_id is not None:
         return replace(message, tool_call_id=turn.answered.new_id)
@@ -710,9 +721,9 @@ def _with_new_ids(turn: _Turn) -> Message:
 def _with_ids(
     extras: Mapping[str, Any], name: str, kinds: tuple[str, ...], member: str, calls: tuple[ToolCall, ...]
 ) -> Mapping[str, Any]:
-    """Returns extras with the new ids in the items or blocks of the answer that the message is.
+    """Returns extras with the new ids in their items or blocks.
 
-    They must still match the message, or its reasoning can't be sent with it.
+    The ids must match the message, because otherwise the reasoning can't be sent.
     """
     items = extras.get(name)
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):

@@ -1,7 +1,7 @@
-"""Tools that the provider runs, as an endpoint has them: which there are, and which of their arguments.
+"""Checks which hosted tools, and which of their arguments, an endpoint supports.
 
-Each wire format has a table of `HostedForm`, by the kind of tool. A kind that isn't in it is refused before anything is
-sent, and never left out: a program that offers a search wants answers that were searched for.
+Each wire format has a table of `HostedForm` by kind of tool. An unsupported kind raises an error before anything is
+sent, because leaving out a search would change the meaning of the request.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .options import Options
 
 @dataclass(frozen=True, slots=True)
 class HostedForm:
-    """How a wire format writes a kind of tool.
+    """Describes the JSON of a kind of hosted tool in a wire format.
 
     Attributes:
-        write: returns the member of the list of tools.
-        takes: the arguments that it has a place for.
+        write: a function that returns the tool's JSON for the list of tools.
+        takes: the supported arguments.
     """
 
     write: Callable[[Any], dict[str, Any]]
@@ -29,7 +29,7 @@ class HostedForm:
 
 
 class HostedEndpoint(Protocol):
-    """An endpoint that may not have all tools of its wire format."""
+    """An endpoint that may not support all hosted tools of its wire format."""
 
     @property
     def name(self) -> str:
@@ -38,21 +38,21 @@ class HostedEndpoint(Protocol):
 
     @property
     def hosted(self) -> Collection[str] | None:
-        """The kinds of tools that it runs; None: that is not known."""
+        """The kinds of hosted tools that the endpoint runs, or None if unknown."""
         ...
 
     def api_with_tool(self, kind: str) -> str | None:
-        """Returns the other API of the endpoint, by its adapter's name, if tools of a kind are run there."""
+        """Returns the adapter name of the endpoint's other API, if the other API runs a kind of hosted tool."""
         ...
 
 
 def check_hosted(
     tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
 ) -> list[ReplyWarning]:
-    """Returns a warning for each argument that is not sent.
+    """Returns a warning for each argument that isn't sent.
 
     Raises:
-        ConfigError: the wire format or the endpoint has no such tool, or no place for an argument that limits it.
+        ConfigError: the wire format or the endpoint doesn't support the tool, or an argument that limits the tool.
     """
     warnings = []
     for value in [tool.hosted for tool in tools if tool.hosted is not None and not isinstance(tool.hosted, HostedTool)]:
@@ -87,7 +87,7 @@ def _check_offered(
 
 
 def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any] | None:
-    """Returns a tool of the provider as its wire format has it; None for a function."""
+    """Returns a hosted tool in the wire format, or None for a function."""
     if isinstance(tool.hosted, HostedTool):
         return dict(tool.hosted.raw)
     return None if tool.hosted is None else forms[tool.kind].write(tool.hosted)
@@ -110,7 +110,7 @@ def _name(entry: Mapping[str, Any]) -> str | None:
 
 
 def with_raw_tools(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `extra_body` with the tools of the body before its own: those of the program stay."""
+    """Returns `extra_body` with the tools of the body added before its own tools."""
     added = extra.get("tools")
     if "tools" not in body or not isinstance(added, list | tuple):
         return extra

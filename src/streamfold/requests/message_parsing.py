@@ -1,4 +1,4 @@
-"""Parses every accepted form of a message (Message, Chat Completions, Responses items, parts) into one."""
+"""Converts every accepted format of a message (Message, Chat Completions, Responses items, parts) to `Message`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _EMPTY_PART_MEMBERS: tuple[Any, ...] = (None, [], {})  # `annotations: []`
 
 
 def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
-    """Returns the content of a message. Raises ConfigError that begins with the path to the wrong part."""
+    """Returns the content of a message. Raises ConfigError, which begins with the path of the invalid part."""
     if isinstance(content, str | None):
         return content
     if not isinstance(content, list | tuple):
@@ -59,13 +59,13 @@ def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
 
 
 def read_part(part: Any, where: str) -> ReadPart:
-    """Returns a part as ours, or as a dict if ours can't hold all of it.
+    """Converts a part to a streamfold part. A part with unsupported members stays a dict.
 
     >>> read_part({"type": "text", "text": "Hello"}, "content[0]")
     TextPart(text='Hello')
 
     Raises:
-        ConfigError: it is not a part, or a part of a known type with a wrong member.
+        ConfigError: the value isn't a part, or a member of the part is invalid.
     """
     if isinstance(part, ContentPart):
         return part
@@ -141,7 +141,7 @@ def _image(url: str | None, file_id: str | None, detail: str | None, where: str,
 
 
 def _file(fields: ObjectReader) -> FilePart | None:
-    """Returns a file by id, by URL or as bytes in a data URL; None if it is given in another way."""
+    """Returns a file part from an id, a URL or a data URL, or None for other forms."""
     file_id, url, data, name = (fields.text(key) for key in ("file_id", "file_url", "file_data", "filename"))
     if file_id is not None and data is None and url is None and name is None:
         return FilePart(file_id=file_id)
@@ -188,13 +188,15 @@ _EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
 
 
 def is_item(message: Any) -> bool:
-    """Returns whether a dict is an item: messages of Chat Completions have no `type`, and no `phase`."""
+    """Returns True if a dict is an item of the Responses API. Messages of Chat Completions have no `type` and no
+    `phase`.
+    """
     return isinstance(message, Mapping) and ("type" in message or "phase" in message)
 
 
 @dataclass(slots=True)
 class _Turn:
-    """Consecutive items of the model, and what they say."""
+    """Consecutive items of the model, which become one message."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -219,10 +221,10 @@ class _Turn:
 
 
 def read_items(items: Iterable[tuple[str, Any]]) -> Iterator[Message]:
-    """Yields the messages of a list of items, each given with its path.
+    """Yields the messages of a list of items. Each item has its path for errors.
 
     Raises:
-        ConfigError: something is not an item; the error begins with its path.
+        ConfigError: a value isn't an item. The error begins with the path of the value.
     """
     turn = _Turn()
     for where, item in items:
@@ -293,7 +295,7 @@ def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
 
 
 def _other(item: dict[str, Any], where: str) -> Message:
-    """Returns the message of an item that is not the model's. One of an unknown kind is kept as it is."""
+    """Returns the message of an item that doesn't come from the model. An item of an unknown kind stays unchanged."""
     kind = item.pop("type")
     fields = ObjectReader(item, where)
     if kind in _RESULTS:
@@ -312,7 +314,7 @@ def _other(item: dict[str, Any], where: str) -> Message:
 
 
 def _function_tools(tools: Any) -> tuple[Tool, ...]:
-    """Returns the tools of an item; none if some of them can't be read, so that the item is sent unchanged."""
+    """Returns the tools of an item. If a tool can't be parsed, returns no tools, and the item is sent unchanged."""
     try:
         read = as_tools(tools)
     except (ConfigError, TypeError):
@@ -328,7 +330,7 @@ def _content(fields: ObjectReader, name: str) -> str | tuple[ReadPart, ...]:
 
 
 def _text(part: Any) -> str:
-    """Returns the text of a part of reasoning; `""` if it has none."""
+    """Returns the text of a reasoning part, or `""`."""
     text = part.get("text") if isinstance(part, Mapping) else part
     return text if isinstance(text, str) else ""
 
@@ -343,10 +345,10 @@ _EMPTY_MESSAGE_MEMBERS: tuple[Any, ...] = ([], {})  # `annotations: []`, as the 
 
 
 def read_messages(messages: Messages) -> tuple[Message, ...]:
-    """Returns a conversation as messages; a string is one user message.
+    """Converts a conversation to messages. A string becomes one user message.
 
     Raises:
-        ConfigError: something in it is not a message; the error begins with its path.
+        ConfigError: a value isn't a message. The error begins with the path of the value.
     """
     if isinstance(messages, str) and messages:
         return (user(messages),)
@@ -361,7 +363,7 @@ def read_messages(messages: Messages) -> tuple[Message, ...]:
 
 
 def read_message_list(messages: Iterable[Any]) -> Iterator[Message]:
-    """Yields the messages of a list; consecutive items of one turn of the model become one message."""
+    """Yields the messages of a list. Consecutive items of one turn of the model become one message."""
     numbered = ((f"messages[{at}]", message) for at, message in enumerate(messages))
     for are_items, run in groupby(numbered, lambda entry: is_item(entry[1])):
         if are_items:
@@ -385,7 +387,7 @@ _ONLY = {"tool_calls": "assistant", "reasoning": "assistant", "refusal": "assist
 
 
 def _checked(message: Message, where: str) -> Message:
-    """Returns a `Message` whose dict parts are read. Raises ConfigError for a member that its role can't have."""
+    """Converts the dict parts of a `Message`. Raises ConfigError for a member that the role doesn't allow."""
     for name, role in _ONLY.items():
         if message.role != role and getattr(message, name) not in (None, False, ()):
             raise ConfigError(f"{where}.{name} is only allowed for the role {role!r}, and this is {message.role!r}")
@@ -419,7 +421,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
 
 
 def _reasoning(fields: ObjectReader) -> str | None:
-    """Takes the reasoning under either of its names. A server may send the same text under both."""
+    """Reads the reasoning from either of two members. A server may send the same text in both members."""
     first, second = fields.text("reasoning_content"), fields.any("reasoning")
     if isinstance(second, str) and (first is None or first == second):
         return second

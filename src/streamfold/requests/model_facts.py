@@ -21,18 +21,18 @@ Support: TypeAlias = Literal["yes", "no", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The features of a model at its endpoint.
+    """The features that a model supports at an endpoint.
 
     Attributes:
-        tools: it accepts tools, and calls them.
-        forced_choice: it can be forced to call a tool. If not, "auto" is sent, with a warning.
-        images: it accepts images in messages.
-        structured_output: the endpoint enforces a JSON schema on the answer. If not, the schema may be requested in
-            another way (the quirk `response_format`), with a warning.
-        reasoning: it reasons before it answers, so that `reasoning_effort` has a meaning.
-        parallel_calls: it makes several calls in one turn.
-        files: it accepts files in messages.
-        audio: it accepts audio in messages.
+        tools: the model can call tools.
+        forced_choice: the model can be forced to call a tool. Otherwise "auto" is sent, with a warning.
+        images: the model accepts images in messages.
+        structured_output: the endpoint enforces a JSON schema on the answer. Otherwise the quirk `response_format` may
+            select another way, with a warning.
+        reasoning: the model reasons before its answer, so `reasoning_effort` has an effect.
+        parallel_calls: the model can make several tool calls in one turn.
+        files: the model accepts files in messages.
+        audio: the model accepts audio in messages.
     """
 
     tools: Support = "unknown"
@@ -68,7 +68,7 @@ EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 
 
 def bare_name(model: str) -> str:
-    """Returns the name of a model as families are compared with it.
+    """Returns the part of a model's name that is compared with families.
 
     >>> bare_name("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), bare_name("anthropic/claude-opus-4.6")
     ('claude-sonnet-4-5-20250929-v1:0', 'claude-opus-4-6')
@@ -83,37 +83,39 @@ def bare_name(model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """Facts about a model. None: unknown.
+    """Facts about a model. None means unknown.
 
     Attributes:
-        thinking: whether it thinks before it answers: "never"; "asked": if the request asks for it; "default": unless
-            the request says otherwise; "always".
-        efforts: the levels of effort that it has, the lowest first. Empty: it has none, thinking is a switch at most.
-        efforts_on_chat: those that Chat Completions takes, where it takes fewer.
-        default_effort: the level without one in the request.
-        budget: the fewest and the most tokens of thinking, for models that are told a number instead of a level.
-        none_as: what the effort "none" is for a model that can't stop thinking altogether: "between_tools" is a mode in
-            which it thinks between calls alone.
-        sampling: whether `temperature` and `top_p` are accepted: "default": 1 alone, which they are anyway; "one_of":
-            not both; "ignored": without effect.
-        samples_while_thinking: whether they are accepted, and have an effect, while it thinks.
-        temperature_max: the highest temperature.
-        stop: whether texts to stop at are accepted.
-        apis: the wire formats that the maker serves it on, if not all that the maker has.
-        tools_on_chat: whether Chat Completions takes tools: "effort_none": only without thinking.
-        background_tools: whether it may continue while a call of a tool runs; see `Tool.background`.
-        reasoning_back: what of its reasoning the conversation has to hold: that of the open tool loop ("loop"), a
-            field for it in any case ("required"), or that of all turns ("all").
-        keep: members of the body that ask the server to keep the reasoning of earlier turns, by their dotted names.
-        binds_thinking: whether thinking is refused once what was sent before it has changed: "always"; "new_accounts":
-            on accounts of the provider that were made since this is so.
-        tool_references: whether it follows a `$ref` in the schema of a tool. If not, references are written out.
-        history: what it demands of a conversation, beyond its wire format: fields of `HistoryRules`.
-        max_output_tokens: the most tokens that it writes in one answer.
-        whole_output_tokens: the most tokens of an answer in one piece, where a stream may have more.
-        context_tokens: the most tokens that a conversation and its answer may have together.
-        retires: the day on which its maker switches it off, on its own platforms.
-        retires_earliest: whether that is only the earliest day on which it may be switched off.
+        thinking: when the model thinks: "never"; "asked" (only if the request enables thinking); "default" (unless the
+            request disables thinking); or "always".
+        efforts: the supported effort levels, the lowest level first. An empty tuple means that thinking can only be
+            turned on or off.
+        efforts_on_chat: the effort levels on Chat Completions, if different.
+        default_effort: the effort level of a request without `reasoning_effort`.
+        budget: the minimum and maximum number of thinking tokens, for models with a budget instead of effort levels.
+        none_as: the replacement for the effort "none" if the model can't stop thinking. "between_tools" means thinking
+            only between tool calls.
+        sampling: whether `temperature` and `top_p` are accepted. "default" accepts only the default value 1, "one_of"
+            accepts one of the two, and "ignored" means no effect.
+        samples_while_thinking: whether `temperature` and `top_p` have an effect while the model thinks.
+        temperature_max: the maximum temperature.
+        stop: whether stop texts are accepted.
+        apis: the wire formats that serve the model, if the maker has others too.
+        tools_on_chat: whether Chat Completions accepts tools. "effort_none" means only without thinking.
+        background_tools: whether the model can continue while a tool runs; see `Tool.background`.
+        reasoning_back: the reasoning that the request must contain: the reasoning of the current tool loop ("loop"),
+            always a reasoning field ("required"), or the reasoning of all turns ("all").
+        keep: body members, with dotted names, that make the server use the reasoning of earlier turns.
+        binds_thinking: whether thinking is refused after a change of the preceding messages: "always", or
+            "new_accounts" for newer accounts only.
+        tool_references: whether the model understands `$ref` in a tool's schema. Otherwise references are replaced by
+            their targets.
+        history: additional conversation rules of the model, with the attribute names of `HistoryRules`.
+        max_output_tokens: the maximum number of output tokens.
+        whole_output_tokens: the maximum number of output tokens without streaming, if a stream allows more.
+        context_tokens: the context window: the maximum number of tokens of conversation and answer together.
+        retires: the date on which the maker retires the model on the maker's own platforms.
+        retires_earliest: True if `retires` is only the earliest possible date.
         tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.
     """
 
@@ -150,7 +152,7 @@ class ModelFacts:
     audio: Support | None = None
 
     def known(self) -> dict[str, Any]:
-        """Returns what is known, by name."""
+        """Returns the known values by name."""
         return {name: value for name in FACTS if (value := getattr(self, name)) is not None}
 
 
@@ -167,17 +169,18 @@ _OTHER_VERSION = re.compile(r"[-.]?\d{1,2}(?!\d)")
 
 @dataclass(frozen=True)
 class Family(ModelFacts):
-    """Facts about all models whose names begin alike.
+    """Facts about all models whose names have a common prefix.
 
     Attributes:
-        prefix: how their names begin, or several beginnings. The longest one of all families that fits a name decides.
+        prefix: one or several prefixes of the models' names. The longest matching prefix of all families decides.
         vendor: the maker.
-        open_weights: whether others may serve them: then what depends on the server is not known elsewhere.
+        open_weights: True if other providers may serve the models. Server-dependent facts are then unknown at other
+            providers.
         examples: some models of it; errors name them when another model must be chosen.
         quirks: quirks that differ for these models, by adapter.
-        checked: when the facts were looked up.
-        sources: where, by the names of the table `sources`.
-        place: the file and the line of the row.
+        checked: the date of the last check of the facts.
+        sources: the sources of the facts, by their names in the table `sources`.
+        place: the file and line of the row.
     """
 
     prefix: tuple[str, ...] = ()
@@ -198,21 +201,21 @@ class Family(ModelFacts):
 
     @property
     def closed_vendor(self) -> str | None:
-        """The maker, if only the maker decides where its models are served: its rules hold wherever they are sold."""
+        """The maker, if the models' weights are closed. The maker's rules then apply at all providers."""
         return None if self.open_weights else self.vendor
 
     @property
     def takes_chat(self) -> bool:
-        """True if Chat Completions is enough: it serves these models, and takes tools however much they think."""
+        """True if Chat Completions serves these models and accepts tools at every effort level."""
         served = self.apis is None or "chat" in self.apis
         return served and self.tools_on_chat in (None, "yes")
 
     def without_retirement(self) -> Family:
-        """Returns the same without the day on which the models are switched off."""
+        """Returns the family without the retirement date."""
         return self if self.retires is None else replace(self, retires=None, retires_earliest=None)
 
     def retirement_holds(self, name: str) -> bool:
-        """Returns whether the family's day of retirement is that of a model, and the model no newer version.
+        """Returns True if the family's retirement date applies to a model. The date doesn't apply to a newer version.
 
         Args:
             name: the bare name of a model of the family.
@@ -229,7 +232,7 @@ class Family(ModelFacts):
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
     def elsewhere(self) -> Family:
-        """Returns what is known of the models at another address than the maker's."""
+        """Returns the facts that also hold at addresses other than the maker's."""
         names = (*_OF_THE_MAKER, *(_OF_THE_SERVER if self.open_weights else ()))
         unknown: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **unknown)
@@ -240,12 +243,14 @@ RETIREMENT_NOTICE = 60
 
 
 def today() -> date:
-    """Returns the present day (UTC)."""
+    """Returns today's date (UTC)."""
     return datetime.now(UTC).date()
 
 
 def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTICE) -> str | None:
-    """Returns what to know about the end of a model; None if it is unknown, or further away than this many days."""
+    """Returns a notice about a model's retirement. Returns None if the date is unknown, or more than a number of
+    days away.
+    """
     if facts.retires is None or (left := (facts.retires - today()).days) > days:
         return None
     day = facts.retires.isoformat()
@@ -260,15 +265,16 @@ NO_FAMILY = Family()
 
 @dataclass(frozen=True)
 class ModelTable(ModelFacts):
-    """Facts about the models of one endpoint whose names match a pattern. They win over those of their families.
+    """Facts about the models of one endpoint whose names match a pattern. These facts take precedence over the models'
+    families.
 
     Attributes:
-        pattern: of the model's name, with `*`, `?` and `[...]`, in capitals or not. A pattern with a slash is of the
-            whole name; any other is of what follows the last slash, because resellers and engines put a vendor there,
-            and the region and the vendor that Amazon Bedrock writes (`us.anthropic.`).
+        pattern: a pattern of the model's name, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash matches
+            the whole name. A pattern without a slash matches the part after the last slash, without a region and vendor
+            such as Amazon Bedrock's `us.anthropic.`.
         examples: some models that it fits. Errors name them when another model must be chosen.
         quirks: quirks of the adapter that differ for these models.
-        prices: their prices, as in `Prices`.
+        prices: the prices of these models; see `Prices`.
     """
 
     pattern: str
@@ -277,7 +283,7 @@ class ModelTable(ModelFacts):
     prices: dict[str, Any] = field(default_factory=dict)
 
     def fits(self, model: str) -> bool:
-        """True if the pattern is of this model.
+        """Returns True if the pattern matches a model.
 
         >>> ModelTable("kimi-k2*").fits("moonshotai/Kimi-K2-Instruct")
         True
@@ -289,7 +295,7 @@ class ModelTable(ModelFacts):
 
 
 def merge_facts(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Returns the facts of all tables that fit a model, later ones in place of earlier ones, key by key.
+    """Merges the facts of all tables that match a model. Later tables override earlier tables, key by key.
 
     >>> tables = [ModelTable("*", context_tokens=8192), ModelTable("big*", context_tokens=262144)]
     >>> merge_facts(tables, "big-1")

@@ -1,4 +1,4 @@
-"""Reads the members of a JSON object from outside, one by one; errors name the path."""
+"""Reads the members of an untrusted JSON object. Errors name the path of the member."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _A: dict[type, str] = {
 class ObjectReader:
     """Reads members of an object and keeps the unread ones.
 
-    Null is the same as absent. The methods raise ConfigError, with the path, for a value of another type than asked.
+    Null means the same as a missing member. The methods raise ConfigError, with the path, for a value of the wrong
+    type.
     """
 
     def __init__(self, value: Any, where: str = "") -> None:
@@ -30,11 +31,11 @@ class ObjectReader:
         return f"{self._where}.{name}" if self._where else name
 
     def text(self, name: str) -> str | None:
-        """Takes a string."""
+        """Reads a string."""
         return self.take(name, str)
 
     def string(self, name: str) -> str:
-        """Takes a string that must be there."""
+        """Reads a required string."""
         value = self._values.get(name)
         if not isinstance(value, str):
             problem = "is missing" if value is None else f"is {kind_of(value)}"
@@ -43,49 +44,49 @@ class ObjectReader:
         return value
 
     def must(self, name: str, kind: type[T]) -> T:
-        """Takes a value of this type that must be there."""
+        """Reads a required value of a type."""
         value = self.take(name, kind)
         if value is None:
             raise ConfigError(f"{self.at(name)} is missing: it must be {_A[kind]}")
         return value
 
     def need(self, name: str) -> str:
-        """Takes a string that must be there and not be empty."""
+        """Reads a required string that isn't empty."""
         value = self.text(name)
         if not value:
             raise ConfigError(f"{self.at(name)} is {'missing' if value is None else 'empty'}: it must be a string")
         return value
 
     def number(self, name: str) -> float | None:
-        """Takes a number."""
+        """Reads a number."""
         return self.take(name, float)
 
     def count(self, name: str) -> int | None:
-        """Takes a whole number."""
+        """Reads a whole number."""
         return self.take(name, int)
 
     def limit(self, name: str) -> int | None:
-        """Takes a whole number greater than 0."""
+        """Reads a whole number greater than 0."""
         value = self.count(name)
         if value is not None and value < 1:
             raise ConfigError(f"{self.at(name)} must be a whole number greater than 0, not {value}")
         return value
 
     def flag(self, name: str) -> bool | None:
-        """Takes true or false."""
+        """Reads a boolean."""
         return self.take(name, bool)
 
     def items(self, name: str) -> list[Any] | None:
-        """Takes a list."""
+        """Reads a list."""
         return self.take(name, list)
 
     def object(self, name: str) -> ObjectReader | None:
-        """Takes an object."""
+        """Reads an object."""
         value = self.take(name, dict)
         return None if value is None else ObjectReader(value, self.at(name))
 
     def inner(self, name: str) -> ObjectReader:
-        """Takes an object that must be there."""
+        """Reads a required object."""
         value = self._values.pop(name, None)
         if not isinstance(value, Mapping):
             problem = "is missing" if value is None else f"is {kind_of(value)}"
@@ -93,32 +94,32 @@ class ObjectReader:
         return ObjectReader(value, self.at(name))
 
     def mapping(self, name: str) -> dict[str, Any] | None:
-        """Takes an object as it is, with its nulls."""
+        """Reads an object without changes, including its nulls."""
         return self.take(name, dict)
 
     def any(self, name: str) -> Any:
-        """Takes a value of any type."""
+        """Reads a value of any type."""
         return self._values.pop(name, None)
 
     def put(self, name: str, value: Any) -> None:
-        """Puts a member back."""
+        """Returns a member to the unread members."""
         self._values[name] = value
 
     def absorb_rest(self, inner: ObjectReader) -> None:
-        """Adds what is left of an inner object to what is left here."""
+        """Adds the unread members of an inner object to the unread members of this object."""
         self._values.update(inner.rest())
 
     def rest(self) -> dict[str, Any]:
-        """Returns what has not been taken, without nulls."""
+        """Returns the unread members, without nulls."""
         return {name: value for name, value in self._values.items() if value is not None}
 
     def refuse_rest(self, known: str) -> None:
-        """Raises ConfigError if there is a member that was not taken; `known` says which ones are allowed."""
+        """Raises ConfigError if an unread member exists. `known` lists the allowed members."""
         for name in self.rest():
             raise ConfigError(f"{self.at(name)} is unknown here: {known}")
 
     def take(self, name: str, kind: type[T]) -> T | None:
-        """Takes a value of this type."""
+        """Reads a value of a type."""
         value: Any = self._values.pop(name, None)
         if value is None:
             return None
@@ -129,7 +130,7 @@ class ObjectReader:
 
 
 def kind_of(value: Any) -> str:
-    """Returns what a JSON value is, in words; of any other value the name of its type."""
+    """Returns the JSON type of a value as text, or the Python type's name for other values."""
     match value:
         case None:
             return "null"

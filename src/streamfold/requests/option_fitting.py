@@ -1,7 +1,7 @@
 """Adapts options that a model, its endpoint or the wire format does not take: one policy for all of them.
 
-It is renamed (by the adapter), clamped, emulated, or left out, each with a warning; or it is an error, because without
-it the request would mean something else. With `unsupported_options = "strict"`, each change is an error.
+An unsupported option is renamed (by the adapter), clamped, emulated or left out, with a warning. If this would change
+the meaning of the request, an error is raised. With `unsupported_options = "strict"`, each change raises an error.
 docs/guides/options.md has the table.
 """
 
@@ -29,20 +29,20 @@ _ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:
-    """The options that an endpoint accepts, whichever model it serves.
+    """The options that an endpoint accepts for all of its models.
 
     Attributes:
-        chat: whether it is Chat Completions, on which some models take less than on the Responses API.
-        sampling: `temperature` and `top_p`.
-        seed: a seed.
-        stops: the most texts to stop at; None: any number, 0: none.
-        stop_bytes: the length of the longest one, in bytes.
-        blank_stops: whether one may be white space.
-        parallel_calls: whether it can be told to make one call at a time.
-        efforts: whether levels of effort can be sent; else thinking is a switch at most.
-        switch: whether thinking can be switched on and off.
-        budgets: whether the tokens of thinking can be sent, as a number.
-        least_output_tokens: the smallest limit of an answer.
+        chat: True for Chat Completions, on which some models accept fewer options than on the Responses API.
+        sampling: True if `temperature` and `top_p` are accepted.
+        seed: True if a seed is accepted.
+        stops: the maximum number of stop texts; None for any number, 0 for no stop texts.
+        stop_bytes: the maximum length of a stop text in bytes.
+        blank_stops: True if a stop text may be white space.
+        parallel_calls: True if parallel tool calls can be turned off.
+        efforts: True if effort levels can be sent. Otherwise thinking can only be turned on or off.
+        switch: True if thinking can be turned on and off.
+        budgets: True if a number of thinking tokens can be sent.
+        least_output_tokens: the minimum value of `max_output_tokens`.
     """
 
     chat: bool = False
@@ -60,7 +60,7 @@ class OptionRules:
 
 @dataclass(frozen=True, slots=True)
 class _FitContext:
-    """One request while its options are fitted: what is known, and what was changed so far."""
+    """The state of a request while its options are adapted: known facts and changes so far."""
 
     model: str
     family: Family
@@ -75,18 +75,18 @@ class _FitContext:
 def fit_options(
     options: Options, family: Family, rules: OptionRules, *, model: str = "", tools: bool = False
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Returns the options as a model takes them at an endpoint, and a warning for each that was changed.
+    """Adapts options to a model at an endpoint. Returns the options and a warning for each change.
 
-    `temperature` and `top_p` are left as they are: see `fit_sampling`.
+    `temperature` and `top_p` aren't changed here: see `fit_sampling`.
 
     Args:
-        family: the facts of the model. Options about which nothing is known are sent.
+        family: the facts about the model. An option is sent if the facts about it are unknown.
         rules: the options that the endpoint accepts.
-        model: its name in warnings and errors.
-        tools: whether the request has tools.
+        model: the model's name in warnings and errors.
+        tools: True if the request has tools.
 
     Raises:
-        ConfigError: the model does not take what the request means; or an option would be changed, and the policy is
+        ConfigError: the model doesn't support a required option; or an option would be changed, and the policy is
             "strict".
     """
     if options is NO_OPTIONS and not tools:
@@ -101,9 +101,9 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Does what `fit_options` does for `temperature` and `top_p`, once it is known whether the model thinks.
+    """Adapts `temperature` and `top_p`, after it is known whether the model thinks.
 
-    What an adapter changes to send a request may switch thinking off.
+    An adapter's changes to the request may turn thinking off.
     """
     if options.temperature is None and options.top_p is None:
         return options, []
@@ -145,13 +145,13 @@ def _not_sent(name: str, adapter: str) -> ConfigError:
 
 
 def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
-    """Raises ConfigError for the first change of an option, if the policy is that none may be changed."""
+    """Raises ConfigError for the first changed option if the policy is "strict"."""
     if changes and options.unsupported_options == "strict":
         raise ConfigError(f'{changes[0].detail} (it is an error because unsupported_options is "strict")')
 
 
 def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
-    """Returns the lowest level that is not below the one that is wanted, else the highest. Never less than requested.
+    """Returns the lowest level that isn't below the requested level, or the highest level.
 
     >>> nearest_effort("medium", ("none", "low", "high")), nearest_effort("max", ("low", "high"))
     ('high', 'high')
@@ -164,8 +164,9 @@ def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...])
 
 
 def _check_tools_with_reasoning(options: Options, fitting: _FitContext) -> Options:
-    """Chat Completions takes no tools of some models, or none while they think:
-    https://github.com/openai/openai-openapi/issues/541"""
+    """Checks tools on Chat Completions, which doesn't support tools for some models, or not while the model thinks:
+    https://github.com/openai/openai-openapi/issues/541
+    """
     family, model, asked = fitting.family, fitting.model, options.reasoning_effort
     if not (fitting.rules.chat and fitting.tools):
         return options
@@ -207,7 +208,9 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
 
 
 def _by_budget(options: Options, fitting: _FitContext) -> Options:
-    """A number of tokens stands for each level; at an endpoint without numbers, the server finds one."""
+    """Converts an effort level to a number of thinking tokens. At an endpoint without budgets, the server chooses
+    the number.
+    """
     if fitting.rules.budgets and options.reasoning_effort == "none" and fitting.family.thinking == "always":
         fitting.say("option_changed", "can't stop thinking: for reasoning_effort='none', the smallest budget was sent")
     return options
@@ -259,7 +262,7 @@ def _sampling(options: Options, fitting: _FitContext) -> Options:
 
 
 def _fixed(options: Options, fitting: _FitContext) -> str | None:
-    """Returns why the model takes no sampling options; None if it does."""
+    """Returns the reason why the model doesn't accept sampling options, or None."""
     family = fitting.family
     if family.sampling in ("no", "default") or not fitting.rules.sampling:
         return "fixes its sampling"
@@ -280,7 +283,7 @@ def _seed(options: Options, fitting: _FitContext) -> Options:
 
 
 def _limit(options: Options, fitting: _FitContext) -> Options:
-    """A limit bounds the bill: it is clamped, and never left out."""
+    """Clamps the output limit. The limit is never left out, because it bounds the cost."""
     asked, most = options.max_output_tokens, fitting.family.max_output_tokens
     if asked is None:
         return options
@@ -293,7 +296,7 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
 
 
 def _stop(options: Options, fitting: _FitContext) -> Options:
-    """Texts that can't be sent are found by the reader, which ends the answer there."""
+    """Emulates stop texts that can't be sent: the reader ends the answer at these texts."""
     if options.stop is None:
         return options
     rules = fitting.rules

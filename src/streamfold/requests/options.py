@@ -1,4 +1,4 @@
-"""The options of a call, one vocabulary for every API, and the headers of one request."""
+"""The options of a request, with the same names for every API, and the headers of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAMING = {
 
 
 def header_name_problem(name: Any) -> str | None:
-    """Returns why a header of this name can't be set; None if it can."""
+    """Returns the reason why a header with this name can't be set, or None."""
     if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         return f"{name!r} can't be the name of a header"
     if name.lower() in _FRAMING:
@@ -33,7 +33,7 @@ def header_name_problem(name: Any) -> str | None:
 
 
 def header_problem(value: Any) -> str | None:
-    """Returns why a value can't be sent in a header, without quoting it; None if it can."""
+    """Returns the reason why a value can't be sent in a header, or None. The reason doesn't quote the value."""
     if not isinstance(value, str):
         return f"must be a string, not {type(value).__name__}"
     return (
@@ -42,7 +42,7 @@ def header_problem(value: Any) -> str | None:
 
 
 def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Returns headers that can be sent. Raises ConfigError that names the wrong one and never quotes its value."""
+    """Validates headers. Raises ConfigError, which names the invalid header and never quotes its value."""
     if headers is not None and not isinstance(headers, Mapping):
         raise ConfigError(f"extra_headers must be a mapping of names to strings, not {type(headers).__name__}")
     given: Mapping[Any, Any] = headers or {}
@@ -58,7 +58,7 @@ ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high",
 
 
 class TimeoutOptions(TypedDict, total=False):
-    """The fields of `Timeouts` as a dict, in seconds. Missing keys keep their configured value."""
+    """The fields of `Timeouts` as a dict, in seconds. A missing key means the configured timeout."""
 
     connect: float | None
     first_event: float | None
@@ -70,72 +70,82 @@ class TimeoutOptions(TypedDict, total=False):
 class ChatOptions(TypedDict, total=False):
     """The keyword options of `chat`, `chat_stream` and `run_tools`.
 
-    None is the same as leaving an option out: it is not sent and the server decides. An option that the model or its
-    wire format does not take is translated, clamped, emulated or dropped, always with a warning, never silently; one
-    without which the request would mean something else raises ConfigError. See `unsupported_options`.
+    None means the same as a missing option: the option isn't sent and the server decides. An option that the model or
+    its API doesn't support is translated, clamped, emulated or dropped, always with a warning. If dropping an option
+    would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
     """
 
     model: str | None
-    """Model to use instead of the configured one."""
+    """The model, instead of the configured model."""
 
     temperature: float | None
-    """Sampling temperature."""
+    """The sampling temperature."""
 
     top_p: float | None
     """Nucleus sampling: only the most likely tokens with this total probability are considered."""
 
     max_output_tokens: int | None
-    """Maximum number of tokens in the answer. Includes reasoning where the provider counts it."""
+    """The maximum number of tokens in the answer, including reasoning if the provider counts reasoning."""
 
     stop: str | list[str] | None
-    """Text, or texts, at which the model stops writing."""
+    """A text or several texts at which the model stops writing."""
 
     seed: int | None
-    """Seed for sampling, where the provider supports reproducible answers."""
+    """The seed for sampling, if the provider supports reproducible answers."""
 
     parallel_tool_calls: bool | None
     """True if the model may make several tool calls in one answer."""
 
     reasoning_effort: ReasoningEffort | None
-    """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh"
-    or "max". The lowest level that the model has and that is not below this one is sent, else its highest."""
+    """The amount of reasoning before the answer: "none", "minimal", "low", "medium", "high", "xhigh" or "max". An
+    unsupported level becomes the next higher supported level, or the highest level.
+    """
 
     response_format: type[object] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
-    """Form of the answer: a pydantic model or another type that pydantic validates (a dataclass, `list[Item]`, a
-    union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs take only schemas of
-    objects, so that a list or a union is asked for as the member `value` of an object.
+    """The type of the answer: a pydantic model, another type that pydantic validates (a dataclass, `list[Item]`, a
+    union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs support only object
+    schemas, so a list or a union is requested as the member `value` of an object.
 
-    The dicts that Chat Completions and Responses take are read, too."""
+    Dicts in the format of Chat Completions or of the Responses API are accepted too.
+    """
 
     disable_thinking_for_forced_tools: bool | None
-    """For models that accept no forced tool choice while they think (Kimi): disable thinking for this request.
-    Otherwise `tool_choice` becomes "auto", with the warning `forced_choice_dropped`."""
+    """True to disable thinking for this request, if the model accepts no forced tool choice while it thinks (Kimi).
+    By default, `tool_choice` becomes "auto" instead, with the warning `forced_choice_dropped`.
+    """
 
     unsupported_options: Literal["adapt", "strict"] | None
-    """How to handle an option that the model or the wire format does not take: "adapt" (the default) translates,
-    clamps, emulates or drops it, each with a warning; "strict" raises ConfigError for it."""
+    """The handling of an option that the model or its API doesn't support. "adapt" (the default) translates, clamps,
+    emulates or drops the option, with a warning. "strict" raises ConfigError.
+    """
 
     extra_body: Mapping[str, Any] | None
-    """Additional members of the JSON body, for parameters that are not options here (`{"top_k": 40}`). They replace
-    members of the same name."""
+    """Additional members of the JSON body, for other parameters (`{"top_k": 40}`). They replace members of the same
+    name.
+    """
 
     extra_headers: Mapping[str, str] | None
     """Additional HTTP headers for this request."""
 
     timeouts: Timeouts | TimeoutOptions | None
-    """Timeouts for this request. A dict, `{"read": 5}`, changes only the timeouts it names."""
+    """The timeouts for this request. A dict such as `{"read": 5}` changes only the named timeouts."""
 
     repair_history: bool
-    """Repair a conversation that the provider would refuse (results without a call, calls without a result, empty
-    turns, repeated ids), with a warning for each change. Otherwise such a conversation raises ConfigError."""
+    """True to repair a conversation that the provider would refuse (tool results without a tool call, tool calls
+    without a result, empty messages, repeated ids), with a warning for each change. By default, such a conversation
+    raises ConfigError.
+    """
 
     partial_tool_calls: bool
-    """Yield a chunk for each fragment of a tool call too, so that `stream.partial_tool_calls` can be read while a call
-    is written. These chunks have no text. The calls themselves are on the last chunk, as always."""
+    """True to yield a chunk for each fragment of a tool call too, so that `stream.partial_tool_calls` can be read
+    while the model writes a tool call. These chunks have no text. The complete tool calls are on the last chunk.
+    """
 
     coalesce: bool | None
-    """True if text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
-    chunks, never later ones. False: a chunk for each event. By default the provider's setting, which is True."""
+    """True to join all text of a network read into one chunk, so that a slow reader gets fewer and larger chunks
+    without delay. False yields one chunk per SSE event. The default is the provider's setting, which is True by
+    default.
+    """
 
     conversation: str | Conversation | None
     """The provider stores the conversation, and only the messages that it doesn't have yet are sent: see
@@ -143,27 +153,30 @@ class ChatOptions(TypedDict, total=False):
     those after it. An API that stores nothing gets all messages, with the warning `option_dropped`."""
 
     max_continuations: int | None
-    """How many further requests an answer may take. Gemini 4 and Claude may end a response before the answer is
-    finished; it is continued by another request, as one stream and one reply (`Usage.steps`). By default the provider's
-    setting, which is 8; an answer that needs more is an `IncompleteStreamError`. 0 sends no further request: the finish
-    reason is "unknown" and `Reply.paused` is true."""
+    """The maximum number of additional requests for one answer. Gemini 4 and Claude may end a response before the
+    answer is finished. streamfold then sends another request, and joins the responses to one stream and one reply
+    (`Usage.steps`). The default is the provider's setting, which is 8 by default. An answer that needs more requests
+    raises `IncompleteStreamError`. With 0, no additional request is sent: the finish reason is "unknown" and
+    `Reply.paused` is true.
+    """
 
 
 def check_max_continuations(value: object) -> None:
-    """Raises ConfigError if it isn't a whole number from 0 on."""
+    """Raises ConfigError if the value isn't a whole number of 0 or more."""
     if not _is_integer(value) or value < 0:  # type: ignore[operator]
         raise ConfigError(f"max_continuations must be a whole number, 0 or more, not {value!r:.80}")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a request that are written into its body. None: not sent, the server decides.
+    """The options of a request that are written into its body. None means that the option isn't sent and the server
+    decides.
 
-    The meaning of each is documented in `ChatOptions`.
+    `ChatOptions` documents the options.
 
     Attributes:
-        cut_at: texts at which the reader ends the answer, because the model does not take them as `stop`. Set while a
-            request is prepared, never by callers.
+        cut_at: texts at which the reader ends the answer, because the model doesn't accept these texts as `stop`.
+            Callers never set this value.
     """
 
     temperature: float | None = None
@@ -181,10 +194,10 @@ class Options:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Options:
-        """Checks names and values, and makes an `Options` of them.
+        """Validates the names and values of options, and creates an `Options`.
 
         Raises:
-            ConfigError: an option is unknown, or its value is not allowed. The message names the option.
+            ConfigError: an option is unknown, or its value isn't allowed. The message names the option.
         """
         if not given:
             return NO_OPTIONS
@@ -204,7 +217,7 @@ class Options:
         return cls(**chosen)
 
     def over(self, defaults: Options) -> Options:
-        """Returns the options with default ones for those that it leaves out. `extra_body` is merged by member."""
+        """Adds default options for missing options. `extra_body` is merged by member."""
         if defaults is NO_OPTIONS:
             return self
         if self == NO_OPTIONS:
@@ -244,7 +257,7 @@ def _is_stop(value: Any) -> bool:
 
 
 def check_stream(stream: object) -> None:
-    """Checks the argument `stream` of `chat()`. Raises ConfigError."""
+    """Validates the argument `stream` of `chat()`. Raises ConfigError if the argument isn't a bool."""
     if not isinstance(stream, bool):
         raise ConfigError(f"stream must be True or False, not {stream!r:.80}")
 
@@ -318,13 +331,13 @@ _SCHEMA_TYPES = ("object", "array", "string", "number", "integer", "boolean", "n
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """The form that the text of the answer must have.
+    """The required format of the answer's text.
 
     Attributes:
         schema: the JSON schema of the text; None allows any JSON object.
-        strict: whether the provider must enforce the schema; None is not sent.
-        model: True if the schema was generated from a pydantic model, False if the caller wrote it.
-        description: explains the form to the model.
+        strict: True if the provider must enforce the schema. None isn't sent.
+        model: True if the schema was generated from a pydantic model, False if the caller wrote the schema.
+        description: a description of the format for the model.
     """
 
     schema: Mapping[str, Any] | None = None
@@ -335,11 +348,11 @@ class ResponseFormat:
 
 
 def read_response_format(wanted: Any) -> ResponseFormat | None:
-    """Reads the option `response_format` in any of its spellings.
+    """Parses the option `response_format` in all accepted formats.
 
     Raises:
-        ConfigError: it is not "json", a JSON schema, a type that pydantic validates, or a form of Chat Completions or
-            Responses.
+        ConfigError: the value isn't "json", a JSON schema, a type that pydantic validates, or a format of Chat
+            Completions or of the Responses API.
     """
     if wanted is None or isinstance(wanted, ResponseFormat):
         return wanted
@@ -373,14 +386,14 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
 
 
 def read_format(fields: ObjectReader) -> ResponseFormat | None:
-    """Returns a response format of Chat Completions or Responses; None for `text`.
+    """Parses a response format of Chat Completions or of the Responses API. Returns None for `text`.
 
-    Chat Completions has the schema in `json_schema`, Responses beside `type`; llama.cpp, Fireworks and Together also
-    take one with `json_object`. https://platform.openai.com/docs/guides/structured-outputs,
+    In Chat Completions the schema is in `json_schema`, in the Responses API beside `type`. llama.cpp, Fireworks and
+    Together also accept a schema with `json_object`. https://platform.openai.com/docs/guides/structured-outputs,
     https://github.com/ggml-org/llama.cpp/tree/master/tools/server
 
     Raises:
-        ConfigError: it can't be read. The message has the path.
+        ConfigError: the format is invalid. The message has the path.
     """
     kind = fields.need("type")
     if kind == "text":

@@ -1,7 +1,7 @@
-"""Why a prompt cache misses: something before the cache mark is not what the last request had there.
+"""Detects prompt cache misses: compares the text before the cache mark with the last request.
 
-A provider's cache goes by the beginning of the prompt. A date in the system message, tools in another order or a
-message that was rewritten make it miss, and no provider says so.
+A provider's cache needs an unchanged beginning of the prompt. A date in the system message, tools in another order or a
+rewritten message cause a cache miss, which no provider reports.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _MOST_MODELS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A tool, a message or a part of one: its place, a hash of it, and what it is to the cache.
+    """A tool, a message or a part of a message, with its position and hash.
 
     Attributes:
-        own: it belongs to this conversation alone, and not to the tools and instructions that others share.
+        own: True if the piece belongs only to this conversation, and not to tools and instructions that conversations
+            share.
     """
 
     where: str
@@ -39,7 +40,7 @@ class PromptCacheMonitor:
         self._last: dict[str, list[_Piece]] = {}
 
     def remember(self, request: Request) -> None:
-        """Takes a request as the one that the next is compared with, if it has a mark."""
+        """Stores a request with cache marks for comparison with the next request."""
         if pieces := _prefix(request):
             self._last.pop(request.model, None)
             self._last[request.model] = pieces
@@ -47,9 +48,10 @@ class PromptCacheMonitor:
                 del self._last[next(iter(self._last))]
 
     def changed(self, request: Request) -> list[ReplyWarning]:
-        """Returns a warning if the prefix that the last request had marked is not the beginning of this one.
+        """Returns a warning if the marked beginning of the last request isn't the beginning of this request.
 
-        Another conversation with the same tools and instructions isn't a change, because it has its own cache.
+        Another conversation with the same tools and instructions causes no warning, because each conversation has its
+        own cache.
         """
         last, now = self._last.get(request.model), _prefix(request)
         if not last or not now:

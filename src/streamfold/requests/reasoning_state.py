@@ -1,4 +1,4 @@
-"""Tells whether a model thinks about a request, which decides the sampling and the tool choices that it takes."""
+"""Decides whether a model thinks about a request. Accepted sampling options and tool choices depend on this."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .options import Options
 
 
 def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
-    """Returns whether the model thinks about a request with these options; None if unknown.
+    """Returns True if the model thinks about a request with these options, or None if unknown.
 
     >>> thinks(Options(), Family(thinking="asked")), thinks(Options(reasoning_effort="low"), Family())
     (False, True)

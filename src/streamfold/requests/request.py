@@ -1,4 +1,4 @@
-"""One request, as a value, before any adapter has seen it."""
+"""`Request`: the parsed request, independent of the provider's API."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from .stored_conversation import StoredConversation
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Model, conversation, tools and options, read and checked.
+    """The parsed and validated model, conversation, tools and options.
 
     Attributes:
-        model: "" stands for the provider's configured model, until the provider fills it in.
-        origin: the `origin` of messages that this endpoint wrote; None if unknown.
-        names: the tools' own names by the names that they are sent under. Calls are delivered under their own names.
-        answer_tool: the tool that stands for the answer: the arguments of its call are the text of the reply.
-        refused_schemas: digests of schemas that the endpoint has refused (`schema_digest`).
-        drop_bound_thinking: the provider is asked to leave out thinking that it would refuse, because what was sent
-            before it has changed.
+        model: the model's name. "" means the provider's configured model.
+        origin: the `origin` of messages from this endpoint, or None if unknown.
+        names: maps the sent names of tools to their original names. Tool calls are delivered with the original names.
+        answer_tool: the name of a tool whose arguments are the text of the reply, or None.
+        refused_schemas: the digests (`schema_digest`) of schemas that the endpoint has refused.
+        drop_bound_thinking: True if the provider must drop thinking that it can't verify, because the preceding
+            messages have changed.
         renames: names of members of the body, and what this model calls them instead; None: they are left out.
-        capabilities: what the model can do at this endpoint.
-        family: what else is known of it there.
-        stream: False: the answer comes in one piece, where the wire format has that.
-        positions: of the messages in the caller's list, for errors and warnings. None: the messages are that list.
+        capabilities: the model's capabilities at this endpoint.
+        family: the other facts about the model at this endpoint.
+        stream: False requests a complete JSON response, if the wire format supports this.
+        positions: the positions of the messages in the caller's list, for errors and warnings. None means that the
+            positions are unchanged.
         conversation: what the endpoint has stored of the messages; None: it isn't asked to store any.
     """
 
@@ -63,7 +64,7 @@ class Request:
 
     @property
     def numbered(self) -> Iterator[tuple[int, Message]]:
-        """The messages, each with its position in the caller's list."""
+        """The messages with their positions in the caller's list."""
         return enumerate(self.messages) if self.positions is None else zip(self.positions, self.messages, strict=True)
 
     def unstored(self, instructions: int) -> list[tuple[int, Message]]:
@@ -81,7 +82,9 @@ class Request:
         return self.conversation is not None and self.conversation.base is not None
 
     def came_from_here(self, message: Message) -> bool:
-        """Returns whether this endpoint can read the parts of a message that only its author can. True if unknown."""
+        """Returns True if this endpoint wrote a message and can read its encrypted parts, or if the author is
+        unknown.
+        """
         return None in (message.origin, self.origin) or message.origin == self.origin
 
     @classmethod
@@ -95,7 +98,7 @@ class Request:
         *,
         stream: bool = True,
     ) -> Request:
-        """Returns the request that a caller wrote. Raises ConfigError if something in it can't be sent."""
+        """Parses a caller's request. Raises ConfigError if a part of the request is invalid."""
         read_tools = as_tools(tools)
         if not isinstance(model, str):
             raise ConfigError(f"model is the name of a model, not {type(model).__name__}")
@@ -115,7 +118,7 @@ class Request:
 
 
 def with_endpoint_defaults(request: Request, model: str, defaults: Options, origin: str, family: Family) -> Request:
-    """Returns the request with its model, with default options, and with what is known of them at an endpoint."""
+    """Adds the model, the default options and the facts about the model to a request."""
     return Request(
         model,
         request.messages,

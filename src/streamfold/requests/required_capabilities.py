@@ -1,7 +1,7 @@
-"""The capabilities that a request requires, and the error for a model that lacks one.
+"""The capabilities that a request requires, and the error for a model without a required capability.
 
-Checked before anything is sent. Adapters replace what they can (a forced choice is dropped, a schema is written as an
-instruction); the rest is refused here.
+Capabilities are checked before anything is sent. Adapters emulate some missing capabilities: a forced tool choice is
+dropped, and a schema becomes an instruction. Other missing capabilities raise an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .request import Request
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A capability that a request needs, and the place in the request that needs it."""
+    """A required capability, and the position in the request that requires the capability."""
 
     capability: str
     place: str
@@ -56,28 +56,30 @@ _MOST_MODELS = 4
 
 
 def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities, each with its place: `tools`, `messages[2].content[1]`, an option."""
+    """Returns the required capabilities with their positions, such as `tools`, `messages[2].content[1]` or an
+    option.
+    """
     return tuple(_needs(request))
 
 
 def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities that the model is known to lack. Unknown ones are not among them."""
+    """Returns the required capabilities that the model doesn't support. Unknown capabilities are left out."""
     if "no" not in _SAID(capabilities):
         return ()
     return tuple(need for need in requirements_of(request) if capabilities.of(need.capability) == "no")
 
 
 def is_forced(request: Request) -> bool:
-    """Returns whether the request forces a tool call."""
+    """Returns True if the request forces a tool call."""
     choice = request.tool_choice
     return choice == "required" or isinstance(choice, NamedTool) or _mode(choice) == "required"
 
 
 def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[str, Iterable[str]]) -> str:
-    """Returns an error text: what the model can't do, where the request requires it, and what to do.
+    """Returns an error message with the missing capability, the position in the request, and a solution.
 
     Args:
-        others: for a capability, some models of the same provider that have it.
+        others: a function that returns some models of the same provider with a capability.
     """
     places: dict[str, list[str]] = {}
     for need in needs:

@@ -1,6 +1,6 @@
-"""Turns whose reasoning is signed: how one is recognised, and how it is sent without its reasoning.
+"""Turns with signed reasoning: recognises such turns, and removes their reasoning.
 
-The maker checks the signature. It refuses that of another model, or of a conversation that has been changed.
+The provider verifies the signature, and refuses signatures of another model or of a changed conversation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DETAILS = ("thinking_blocks", "reasoning_details")  # the same, as LiteLLM and 
 
 
 def signed_turn(message: Message) -> str | None:
-    """Returns a digest by which a turn with signed reasoning is recognised; None for other messages.
+    """Returns a digest that identifies a turn with signed reasoning, or None for other messages.
 
-    It stays the same when anything else of the conversation is changed.
+    The digest doesn't depend on the rest of the conversation.
     """
     signed = [
         payload
@@ -40,12 +40,12 @@ def without_signed_reasoning(message: Message) -> Message:
 
 
 def is_signed_block(block: Any) -> bool:
-    """Returns whether a block is thinking, shown or encrypted."""
+    """Returns True if a block is visible or encrypted thinking."""
     return isinstance(block, Mapping) and block.get("type") in _SIGNED
 
 
 def digest_of(value: Any) -> str:
-    """Returns a digest of JSON data, the same whatever the order of members."""
+    """Returns a digest of JSON data, which doesn't depend on the order of members."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 

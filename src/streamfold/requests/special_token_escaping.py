@@ -1,7 +1,7 @@
-"""Special tokens of the model's tokenizer in what is sent: written so that it reads them as text.
+"""Escapes special tokens in messages, so that the model's tokenizer reads the tokens as text.
 
-Only the request is changed, never the messages of the caller. A word joiner (U+2060), which is invisible, stands
-behind the first character of each token.
+Only the request is changed, never the caller's messages. An invisible word joiner (U+2060) is inserted after the first
+character of each token.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _WORD_JOINER = "\u2060"
 def escape_special_tokens(
     request: Request, text: re.Pattern[str], history: re.Pattern[str] | None
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request without special tokens in its messages, and warnings that say where some were.
+    """Escapes special tokens in a request. Returns the request, and warnings with the positions of the tokens.
 
     Args:
-        text: the tokens in what users and tools say, in their names and in their text files.
-        history: the tokens in earlier answers at which the model's chat template would cut or refuse a turn.
+        text: the tokens to escape in texts, names and text files of users and tools.
+        history: the tokens to escape in earlier answers, because the chat template would cut or refuse the message.
     """
     patterns = {"user": text, "tool": text, "function": text, "assistant": history}
     messages = list(request.messages)
@@ -57,9 +57,10 @@ def _places(places: list[int]) -> str:
 
 
 def _runs(messages: Sequence[Message]) -> Iterator[range]:
-    """Yields the places of messages that are escaped together.
+    """Yields groups of message positions that are escaped together.
 
-    Neighbouring messages of a user are one turn on the Messages API and Gemini's, so a token may be cut across them.
+    Consecutive user messages become one turn on the Messages API and on Gemini's API, so a token may be split across
+    messages.
     """
     start = 0
     for at, message in enumerate(messages, 1):
@@ -81,7 +82,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _with_texts(message: Message, texts: Iterator[str], pattern: re.Pattern[str]) -> Message:
-    """Returns the message with the next of the escaped texts instead of its own; itself if nothing has changed."""
+    """Replaces the texts of a message by the next escaped texts. Returns the same message if no text has changed."""
     content, name = message.content, message.name
     if isinstance(content, str):
         content = next(texts)
@@ -99,7 +100,7 @@ def _escaped(text: str, pattern: re.Pattern[str]) -> str:
 
 
 def _escaped_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Escapes texts that a chat template writes one behind the other, so that a token may begin in one of them."""
+    """Escapes texts that a chat template joins, so that a token may be split across texts."""
     joined = "".join(texts)
     starts = []
     found = pattern.search(joined)
@@ -134,7 +135,7 @@ def _text_of(part: Any) -> str | None:
 
 
 def _escaped_file(part: FilePart, pattern: re.Pattern[str]) -> FilePart:
-    """Escapes the name of a file, and its content if that is text and comes with the request."""
+    """Escapes the name of a file, and the content of a text file in the request."""
     name, data, url = part.name and _escaped(part.name, pattern), part.data, part.url
     if data is not None and (part.media_type or "").startswith("text/"):
         data = _escaped_bytes(data, pattern)

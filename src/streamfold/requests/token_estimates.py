@@ -1,4 +1,4 @@
-"""Estimates of how many tokens a request or a text has, where the provider has no count."""
+"""Estimates the number of tokens of a request or a text, if the provider can't count tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEDIA = 1600  # tokens of a large image; those of documents and audio vary more
 
 
 def estimated_tokens(request: Request) -> int:
-    """Returns an estimate of the tokens of messages and tools, at least 1.
+    """Returns the estimated number of tokens of messages and tools, at least 1.
 
     >>> estimated_tokens(Request("", (Message("user", "How many tokens are these?"),)))
     11
@@ -27,9 +27,9 @@ def estimated_tokens(request: Request) -> int:
 
 
 def least_text_tokens(request: Request) -> int:
-    """Returns a low estimate of the tokens of the messages' texts alone: without tools, media and reasoning.
+    """Returns a low estimate of the number of tokens of the messages' texts, without tools, media and reasoning.
 
-    What is left out may be counted in many ways, or not at all: a reasoning of earlier turns, a schema of a tool.
+    Providers count tools, media and reasoning in different ways, or not at all.
     """
     texts = [part for message in request.messages for part in _texts(message)]
     plain = sum(len(text.encode("ascii", "ignore")) for text in texts)
@@ -57,5 +57,5 @@ def _tool(tool: Tool) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """Returns an estimate of the tokens of a text."""
+    """Returns the estimated number of tokens of a text."""
     return ceil(len(text.encode("utf-8", "replace")) / _BYTES)
