@@ -250,7 +250,7 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
         ({"messages": None}, "messages is missing"),
         ({"messages": []}, "messages is empty"),
         ({"messages": "Hi"}, "messages must be a list, not a string"),
-        ({"messages": ["Hi"]}, "messages[0] is a string, which has no role: write user('Hi')"),
+        ({"messages": ["Hi"]}, "messages[0] is a string without a role: write user('Hi')"),
         ({"messages": [{"content": "x"}]}, "messages[0].role is missing"),
         ({"messages": [{"role": "usr"}]}, "messages[0].role: unknown role 'usr' (did you mean 'user'?)"),
         (

@@ -203,10 +203,10 @@ def test_as_json() -> None:
 @each_row(
     ("make", "problem"),
     [
-        (lambda: Message("user", "Hi", tools=(ACT,)), "this is 'user'"),
+        (lambda: Message("user", "Hi", tools=(ACT,)), "the role of this message is 'user'"),
         (lambda: system(tools=[WebSearch()]), "functions, or HostedTool"),
-        (lambda: system(tools=ACT), "tools is a list"),
-        (lambda: system(), "something to say, or tools"),
+        (lambda: system(tools=ACT), "tools must be a list"),
+        (lambda: system(), "needs text or tools"),
     ],
 )
 def test_what_is_refused(make: Any, problem: str) -> None:

@@ -127,7 +127,7 @@ async def test_every_way_to_make_a_tool_can_ask_for_an_approval() -> None:
     run = run_tools(ScriptedProvider([call("Erase", path="a"), call("wipe", path="b")]), "x", made)
     await read(run)
     assert [waiting.call.name for waiting in run.pending] == ["Erase", "wipe"]
-    with pytest.raises(ConfigError, match="needs_approval is a bool or a function"):
+    with pytest.raises(ConfigError, match="needs_approval must be a bool or a function"):
         Tool("f", needs_approval="yes")  # type: ignore[arg-type]
 
 
@@ -339,9 +339,9 @@ async def test_statuses_that_do_not_fit_are_refused() -> None:
     desk = Desk()
     run = run_tools(ScriptedProvider(call("delete", path="a")), "x", desk.tools())
     await read(run)
-    with pytest.raises(ConfigError, match="does not name the calls"):
+    with pytest.raises(ConfigError, match="does not match the tool calls"):
         resume_tools(ScriptedProvider(), run.dump().replace('"calls": [', '"calls": [{"id": "x"}, '), desk.tools())
-    with pytest.raises(ConfigError, match="is not the status of a call"):
+    with pytest.raises(ConfigError, match="is not the status of a tool call"):
         resume_tools(ScriptedProvider(), run.dump().replace('"approval"', '"maybe"'), desk.tools())
 
 

@@ -120,8 +120,8 @@ class AsyncHook:
 @each_row(
     ("make", "message"),
     [
-        (lambda: Hooks(on_finish=coroutine), "Hooks.on_finish must be a plain function: an async one"),
-        (lambda: Hooks(on_close=AsyncHook()), "Hooks.on_close must be a plain function: an async one"),
+        (lambda: Hooks(on_finish=coroutine), "Hooks.on_finish must be a synchronous function: an async function"),
+        (lambda: Hooks(on_close=AsyncHook()), "Hooks.on_close must be a synchronous function: an async function"),
         (lambda: Hooks(on_finish="print"), "Hooks.on_finish must be a function, not str"),
         (
             lambda: Provider.from_config("ollama:m", hooks=[print]),

@@ -41,7 +41,7 @@ async def codes(messages: Messages, counted: int | None, *, stream: bool = True)
 async def test_a_long_input_that_is_cut_is_noticed(stream: bool) -> None:
     """Ollama reads 4,096 tokens of a longer input by default, and reports nothing but their number."""
     counts = "the messages have about 11,250 tokens, and the provider counted 4,096"
-    detail = f"{counts}: it may have read only a part of them"
+    detail = f"{counts}: the provider may have truncated the input"
     assert await codes(SENTENCE * 1000, 4096, stream=stream) == [("input_maybe_truncated", detail)]
 
 

@@ -482,7 +482,7 @@ async def test_leaving_after_the_last_chunk() -> None:
                 break
     assert run.finished
     assert json.loads(run.dump())["ended"]
-    with pytest.raises(StreamfoldError, match="is read once"):
+    with pytest.raises(StreamfoldError, match="already read to its end"):
         aiter(run)
 
 

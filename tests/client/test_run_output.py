@@ -48,7 +48,7 @@ async def test_other_types() -> None:
     await plain
     with pytest.raises(StreamfoldError, match="the run has no output_type"):
         _ = plain.output
-    with pytest.raises(ConfigError, match="output_type is the response_format of the run"):
+    with pytest.raises(ConfigError, match="output_type and response_format have the same meaning"):
         run_tools(ScriptedProvider(), "Which?", [], output_type=Weather, response_format=Weather)
 
 

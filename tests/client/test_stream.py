@@ -98,7 +98,7 @@ async def test_a_stream_is_read_once() -> None:
                 if chunk.finished:
                     break
         for stream in (read, left):
-            with pytest.raises(StreamfoldError, match="read to its end, and is read once: its reply"):
+            with pytest.raises(StreamfoldError, match="already read to its end: use"):
                 async for _ in stream:
                     pass
             assert await anext(stream, None) is None  # as of every iterator
@@ -116,10 +116,10 @@ async def test_a_run_is_read_once() -> None:
         run = run_tools(model, "Hi", [get_time])
         assert [chunk.delta async for chunk in run] == ["Hello", ""]
         for again in (run, run.events()):
-            with pytest.raises(StreamfoldError, match="this run has been read to its end"):
+            with pytest.raises(StreamfoldError, match="this run was already read to its end"):
                 async for _ in again:  # type: ignore[attr-defined]
                     pass
-        with pytest.raises(StreamfoldError, match="this run has been read to its end"):
+        with pytest.raises(StreamfoldError, match="this run was already read to its end"):
             run.watch("", print)
         assert (await run).text == "Hello"
 

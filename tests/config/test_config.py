@@ -122,7 +122,7 @@ def test_mapping_is_never_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMFOLD_CONFIG", "nope.toml")
     monkeypatch.setenv("STREAMFOLD_PROVIDER", "nope")
     assert Provider.from_config({"profile": "kimi", "fallback": ["deepseek"]}).profile.fallback == ("deepseek",)
-    with pytest.raises(ConfigError, match=r"^config= is for providers that are named"):
+    with pytest.raises(ConfigError, match=r"^config= is only for named providers"):
         Provider.from_config({"profile": "kimi"}, config="streamfold.toml")
 
 

@@ -207,7 +207,9 @@ async def test_a_user_name_beside_a_key(url: str, way: str, tmp_path: Path, monk
     """One of them would replace the other. Without a key it may be there."""
     with pytest.raises(ConfigError) as caught:
         await provider_at(url, way, tmp_path, monkeypatch, api_key="key-1").chat("Hello")
-    assert "base_url has a user name, which would replace the API key: remove one of them" in str(caught.value)
+    assert "base_url contains a user name, which would replace the API key: remove the user name or the API key" in str(
+        caught.value
+    )
     assert "canary-word" not in f"{caught.value} {caught.value!r}"
     assert provider_at(url, way, tmp_path, monkeypatch).profile.resolve().key_headers == {}
 

@@ -67,14 +67,14 @@ def configured(**keys: Any) -> Provider:
 Row = tuple[Callable[[], Any], str]
 
 MESSAGES: list[Row] = [
-    (lambda: ask(None), "messages is a list of messages, or a string, not NoneType"),
-    (lambda: ask([]), "messages is empty: there is nothing to answer"),
-    (lambda: ask(""), "messages is empty: there is nothing to answer"),
+    (lambda: ask(None), "messages must be a list of messages or a string, not NoneType"),
+    (lambda: ask([]), "messages is empty: add a message"),
+    (lambda: ask(""), "messages is empty: add a message"),
     (
         lambda: ask(user("Hi")),
-        "messages is a list of messages, or a string: this is a single message; put it into a list",
+        "messages must be a list of messages or a string, not a single message: put the message into a list",
     ),
-    (lambda: ask(["Hi"]), "messages[0] is a string, which has no role: write user('Hi')"),
+    (lambda: ask(["Hi"]), "messages[0] is a string without a role: write user('Hi')"),
     (lambda: ask([("user", "Hi")]), "messages[0] must be a Message or a dict with a role, not a list: ('user', 'Hi')"),
     (
         lambda: ask([Message("user", "Hi", reasoning="Hm.")]),
@@ -91,7 +91,7 @@ MESSAGES: list[Row] = [
     (
         lambda: ask([user("Hi"), Message("tool", "18")]),
         (
-            "messages[1] has no tool_call_id, which says which call it answers;"
+            "messages[1] has no tool_call_id: add the id of the tool call;"
             " pass repair_history=True to have this repaired"
         ),
     ),
@@ -113,32 +113,32 @@ MESSAGES: list[Row] = [
     (
         lambda: Message("User", "Hi"),  # type: ignore[arg-type]
         (
-            "the role of a message is one of system, developer, user, assistant, tool, function, not 'User'"
+            "the role of a message must be one of system, developer, user, assistant, tool, function, not 'User'"
             " (did you mean 'user'?)"
         ),
     ),
     (lambda: system(5), "the content of a message is text or a list of parts, not int: 5"),  # type: ignore[arg-type]
     (
         lambda: assistant(tool_calls=CALL),  # type: ignore[arg-type]
-        "assistant(): tool_calls is a list of calls: this is a single one; put it into a list",
+        "assistant(): tool_calls must be a list of tool calls, not a single tool call",
     ),
     (
         lambda: assistant(tool_calls=["f"]),  # type: ignore[list-item]
-        "the tool calls of a message are ToolCalls, not str: 'f'",
+        "the tool calls of a message must be ToolCalls, not str: 'f'",
     ),
     (
         lambda: tool_result("a", "18"),  # type: ignore[arg-type]
-        "tool_result() takes the call that is answered, a ToolCall, not str",
+        "tool_result() needs the ToolCall that produced the result, not str",
     ),
-    (lambda: image(""), "image() takes a URL, bytes or the path of a file, and this is empty"),
-    (lambda: image(b""), "image() takes a URL, bytes or the path of a file, and this is empty"),
+    (lambda: image(""), "image() accepts a URL, bytes or a file path, not an empty value"),
+    (lambda: image(b""), "image() accepts a URL, bytes or a file path, not an empty value"),
 ]
 
 TOOLS: list[Row] = [
-    (lambda: ask(tools=TOOL), "tools is a list of tools: this is a single one"),
+    (lambda: ask(tools=TOOL), "tools must be a list of tools, not a single tool"),
     (
         lambda: ask(tools=["look_up"]),
-        "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
+        "a tool must be a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
     ),
     (
         lambda: ask(tools=[{"name": "look_up", "input_schema": {}}]),
@@ -176,18 +176,18 @@ TOOLS: list[Row] = [
         "the tool 'look_up': strict must be true or false, not str",
     ),
     (lambda: ask(tools=[{"name": 5}]), "the tool 5: name must be a string, not int"),
-    (lambda: Tool(""), "the name of a tool is a string with something in it, not ''"),
+    (lambda: Tool(""), "the name of a tool must be a non-empty string, not ''"),
     (
         lambda: Tool("look_up", parameters=[]),  # type: ignore[arg-type]
         "the tool 'look_up': parameters must be a JSON schema, not list",
     ),
     (
         lambda: ask(tools=[TOOL, Tool("look_up")]),
-        "two tools are called 'look_up': their calls could not be distinguished",
+        "two tools are called 'look_up': tool names must be unique",
     ),
     (
         lambda: Tool.from_mcp({"title": "Look up"}),
-        "the description of an MCP tool has a name, not None: {'title': 'Look up'}",
+        "the description of an MCP tool must have a name, not None: {'title': 'Look up'}",
     ),
     (
         lambda: run_tools(configured(), "Hi", [Tool("look_up")]),
@@ -218,11 +218,11 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: ask(tools=[TOOL], tool_choice=AllowedTools("look_up")),  # type: ignore[arg-type]
-        "AllowedTools takes a list of names with at least one in it, not 'look_up'",
+        "AllowedTools needs a list with at least one tool name, not 'look_up'",
     ),
     (
         lambda: ask(tools=[TOOL], tool_choice=AllowedTools(("look_up",), "none")),  # type: ignore[arg-type]
-        "the mode of AllowedTools is 'auto' or 'required', not 'none'",
+        "the mode of AllowedTools must be 'auto' or 'required', not 'none'",
     ),
 ]
 
@@ -248,7 +248,7 @@ OPTIONS: list[Row] = [
             " Anything else goes into extra_body={'shape': ...}"
         ),
     ),
-    (lambda: ask(n=2), "n must be 1: one stream carries one answer. Send several requests instead"),
+    (lambda: ask(n=2), "n must be 1, because a request returns one answer: send several requests instead"),
     (lambda: ask(temperature="hot"), "temperature must be a number, not 'hot'"),
     (lambda: ask(temperature=True), "temperature must be a number, not True"),
     (
@@ -303,7 +303,7 @@ OPTIONS: list[Row] = [
     (lambda: ask(extra_headers={"X-Team": "ü"}), "extra_headers.X-Team: has a character that a header can't carry"),
     (lambda: ask(timeouts={"raed": 5}), f"timeouts.raed: unknown key (did you mean 'read'?). Allowed: {CLOCKS}"),
     (lambda: ask(timeouts=5), 'timeouts must be a Timeouts or a mapping such as {"read": 5}, not int'),
-    (lambda: ask(model=5), "model is the name of a model, not int"),
+    (lambda: ask(model=5), "model must be the name of a model, not int"),
     (
         lambda: ask(seed=1, to="responses", unsupported_options="strict"),
         'm is served without a seed: seed=1 was not sent (it is an error because unsupported_options is "strict")',
@@ -328,7 +328,7 @@ PROFILES: list[Row] = [
         ),
     ),
     (lambda: Provider.from_config(""), f'a provider is "NAME" or "NAME:MODEL", not \'\'. The catalogue has: {NAMES}'),
-    (lambda: Provider.from_config(5), "a provider is a name or a mapping, not int"),  # type: ignore[arg-type]
+    (lambda: Provider.from_config(5), "a provider must be a name or a mapping, not int"),  # type: ignore[arg-type]
     (
         lambda: Provider.from_config({}),
         f"provider 'custom': base_url: {Profile.required['base_url']}",
@@ -402,7 +402,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: Provider.from_config(ENDPOINT, config="streamfold.toml"),
-        "config= is for providers that are named: a mapping is never looked up in a file",
+        "config= is only for named providers, not for a mapping",
     ),
     (
         lambda: Provider.from_config("kimi", config="nowhere.toml"),
@@ -573,7 +573,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "chat Hi -p ollama:m --tool-file FOLDER/names.json",
-        "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
+        "a tool must be a Tool, a typed function, a pydantic model or a dict, not str: 'look_up'",
     ),
     (
         "chat Hi --config FOLDER/nowhere.toml",

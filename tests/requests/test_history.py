@@ -94,7 +94,7 @@ MEND = "; pass repair_history=True to have this repaired"
         ([tool_result(A, "18"), user("Hi"), assistant(tool_calls=[A], reasoning=""), tool_result(A, "18")],
          "messages[0] answers the call 'a', which no turn before it has made" + MEND),
         ([user("Hi"), Message("tool", "18")],
-         "messages[1] has no tool_call_id, which says which call it answers" + MEND),
+         "messages[1] has no tool_call_id: add the id of the tool call" + MEND),
         ([user("Hi"), TURN, tool_result(A, "18")],
          "messages[1] calls 'get_time' (id 'b'), and no tool message answers it" + MEND),
         ([user("Hi"), TURN],
@@ -330,7 +330,7 @@ def test_a_message_without_content_is_left_out(api: str, nothing: Any) -> None:
         assert mended(api, [system("Be brief."), nothing])[0] == [system("Be brief."), user("Continue.")]
         assert mended(api, [user("Hi"), assistant("Yes?"), nothing])[0][2] == user("Continue.")
     else:
-        with pytest.raises(ConfigError, match="nothing is left of the conversation"):
+        with pytest.raises(ConfigError, match="all messages are empty"):
             mended(api, [nothing])
 
 

@@ -249,10 +249,10 @@ def test_gemini_is_told_of_functions_beside_its_own_tools() -> None:
         (lambda: WebSearch(allowed_domains="met.no"), "a list of strings"),
         (lambda: WebSearch(allowed_domains=["a"], blocked_domains=["b"]), "not both"),
         (lambda: CodeExecution(["f"], "c"), "not both"),
-        (lambda: FileSearch([]), "needs the name of a store"),
-        (lambda: HostedMcpServer("", "https://w.test"), "name is a string"),
-        (lambda: CustomTool(""), "name is a string"),
-        (lambda: HostedTool({}), "takes the tool as an object"),
+        (lambda: FileSearch([]), "needs at least one store"),
+        (lambda: HostedMcpServer("", "https://w.test"), "name must be a non-empty string"),
+        (lambda: CustomTool(""), "name must be a non-empty string"),
+        (lambda: HostedTool({}), "needs the tool as a dict"),
     ],
 )
 def test_arguments_that_make_no_sense(make: Any, words: str) -> None:

@@ -164,22 +164,22 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
     ("make", "wanted"),
     [
         (lambda: Message("human", "Hi"),  # type: ignore[arg-type]
-         "the role of a message is one of system, developer, user, assistant, tool, function, not 'human'"),
+         "the role of a message must be one of system, developer, user, assistant, tool, function, not 'human'"),
         (lambda: Message("user", 5),  # type: ignore[arg-type]
          "the content of a message is text or a list of parts, not int: 5"),
         (lambda: user(),
-         "user() needs something to say"),
+         "user() needs text or parts"),
         (lambda: user("Look:", PNG),  # type: ignore[arg-type]
-         ("user(): part 1 is neither text nor a part nor a dict, but bytes; a path or bytes go through image(), file()"
+         ("user(): part 1 must be text, a part or a dict, not bytes; for a path or bytes, call image(), file()"
          " or audio()")),
         (lambda: image("nowhere.png"),
          "image: 'nowhere.png' can't be read (No such file or directory); a URL begins with https://"),
         (lambda: image(PDF),
-         "image: this is application/pdf, beginning with b'%PDF-1.7'; pass media_type= if it is an image after all"),
+         "image: the data is application/pdf and begins with b'%PDF-1.7'; if the data is an image, pass media_type="),
         (lambda: audio(b"GIF89a"),
-         "audio: this is image/gif, beginning with b'GIF89a'; pass media_type= if it is audio after all"),
+         "audio: the data is image/gif and begins with b'GIF89a'; if the data is audio, pass media_type="),
         (lambda: image(5),  # type: ignore[arg-type]
-         "image() takes a URL, bytes or the path of a file, not int"),
+         "image() accepts a URL, bytes or a file path, not int"),
         (lambda: image("data:image/png;base64,?"),
          "image: not base64: Only base64 data is allowed"),
         (lambda: image("data:image/png"),
@@ -189,7 +189,7 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
         (lambda: FilePart(PDF, "https://x.test", media_type="application/pdf"),
          "a file has one of data, url and file_id, not data and url"),
         (lambda: AudioPart(WAV),
-         "audio with data needs its media_type; the builders find it"),
+         "audio with data needs media_type; image(), file() and audio() detect the media type"),
         (lambda: ImagePart(url=b"https://x.test"),  # type: ignore[arg-type]
          "the url of an image is a string, not bytes"),
         (lambda: tool_result(CALL, {1, 2}),
@@ -246,7 +246,7 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
         ({"role": "user", "name": 5, "content": "Hi"},
          "messages[1].name must be a string, not a number"),
         ({"role": "tool", "content": "18"},
-         "messages[1] has no tool_call_id, which says which call it answers"),
+         "messages[1] has no tool_call_id: add the id of the tool call"),
         ({"role": "user", "content": "Hi", "tool_calls": [{"id": "a", "function": {"name": "f"}}]},
          "messages[1].tool_calls is only allowed for the role 'assistant', and this is 'user'"),
         ({"role": "assistant", "tool_calls": {"id": "a"}},
@@ -400,5 +400,5 @@ def test_json_that_is_no_message(data: Any, wanted: str) -> None:
 
 def test_json_that_is_none() -> None:
     """It says so."""
-    with pytest.raises(ConfigError, match="a message in JSON was expected: Expecting value"):
+    with pytest.raises(ConfigError, match="the text is not a message in JSON: Expecting value"):
         Message.from_json("Hi")

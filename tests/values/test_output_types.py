@@ -87,7 +87,7 @@ async def test_what_is_no_type() -> None:
             await extract(ScriptedProvider(), wrong, "Which?")
         with pytest.raises(ConfigError, match=r'^response_format must be "json", a JSON schema or a type: '):
             await ScriptedProvider().chat("Which?", response_format=wrong)
-    with pytest.raises(ConfigError, match="takes a type or a JSON schema, not 'json'"):
+    with pytest.raises(ConfigError, match="needs a type or a JSON schema, not 'json'"):
         await extract(ScriptedProvider(), "json", "Which?")
 
 

@@ -279,9 +279,7 @@ def test_a_class_is_decorated() -> None:
         name: str
 
     for given in (City, partial(City, name="Oslo"), partial(Forecast, city="Oslo")):
-        with pytest.raises(
-            ConfigError, match=r"^the class (City|Forecast) isn't a tool: a pydantic model is one, and a"
-        ):
+        with pytest.raises(ConfigError, match=r"^the class (City|Forecast) isn't a tool: pass a pydantic model or a"):
             tool(given)
 
 
@@ -298,13 +296,13 @@ def test_a_decoder_takes_them_too() -> None:
 @each_row(
     ("given", "message"),
     [
-        ([Opaque], "the class Opaque isn't a tool: a pydantic model is one, and a typed function"),
-        (["ping"], "a tool is a Tool, a typed function, a pydantic model or a dict, not str: 'ping'"),
-        (google, "tools is a list of tools: this is a single one"),
-        (Forecast, "tools is a list of tools: this is a single one"),
-        ({"type": "function"}, "tools is a list of tools: this is a single one"),
-        (Tool("ping"), "tools is a list of tools: this is a single one"),
-        ([lambda *args: args], "<lambda>: the parameter *args can't be given by name, as models do"),
+        ([Opaque], "the class Opaque isn't a tool: pass a pydantic model or a typed function"),
+        (["ping"], "a tool must be a Tool, a typed function, a pydantic model or a dict, not str: 'ping'"),
+        (google, "tools must be a list of tools, not a single tool"),
+        (Forecast, "tools must be a list of tools, not a single tool"),
+        ({"type": "function"}, "tools must be a list of tools, not a single tool"),
+        (Tool("ping"), "tools must be a list of tools, not a single tool"),
+        ([lambda *args: args], "<lambda>: the parameter *args can't be passed by name"),
     ],
 )
 def test_what_is_no_tool(given: Any, message: str) -> None:
@@ -316,9 +314,9 @@ def test_what_is_no_tool(given: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda *args: args, r"\*args can't be given by name"),
-        (lambda a, /: a, "a can't be given by name"),
-        (lambda **rest: rest, r"\*\*rest can't be given by name"),
+        (lambda *args: args, r"\*args can't be passed by name"),
+        (lambda a, /: a, "a can't be passed by name"),
+        (lambda **rest: rest, r"\*\*rest can't be passed by name"),
     ],
 )
 def test_functions_that_are_no_tools(function: Callable[..., Any], message: str) -> None:

@@ -130,5 +130,5 @@ async def test_wrong_arguments() -> None:
     for limit in (0, True, "9"):
         with pytest.raises(ConfigError, match="max_tokens must be a whole number greater than 0"):
             await trim_history("Hi", limit)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="trim_history\\(\\) takes a model, not a name"):
+    with pytest.raises(ConfigError, match="trim_history\\(\\) needs a model, not a name"):
         await trim_history("Hi", 5, model="kimi")  # type: ignore[arg-type]

@@ -217,7 +217,7 @@ def test_providers_from_anywhere(tmp_path: Path) -> None:
     [
         ({}, "no provider to serve: add one to"),
         ({"providers": {}}, "no provider to serve: the mapping is empty"),
-        ({"providers": {"a": 5}}, "gateway() takes a model, not int"),
+        ({"providers": {"a": 5}}, "gateway() needs a model, not int"),
         ({"providers": {"a": "kimmi"}}, "unknown provider 'kimmi'"),
         (
             {"providers": {"a": "kimi"}, "aliases": {"x": "b"}},

@@ -94,7 +94,7 @@ def test_a_list_of_names_is_no_conversation(tmp_path: Path) -> None:
     (tmp_path / "names.json").write_text(json.dumps(["look_up"]), "utf-8")
     done = run(tmp_path, "swap-check", "-p", "ollama", "names.json", COLUMNS="1000")
     assert done.returncode == 2
-    assert "messages[0] is a string, which has no role: write user('look_up')" in done.stderr
+    assert "messages[0] is a string without a role: write user('look_up')" in done.stderr
 
 
 @pytest.mark.skipif(not EXAMPLE.is_dir(), reason="the examples are not part of what is installed")

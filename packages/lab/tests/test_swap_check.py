@@ -40,7 +40,7 @@ def test_both_forms_of_a_conversation_are_read() -> None:
           " options")),
         ({"messages": {}}, "the conversation: messages must be a list"),
         ({"messages": [], "options": []}, "the conversation: options must be an object"),
-        ([], "messages is empty: there is nothing to answer"),
+        ([], "messages is empty: add a message"),
         ([{"role": "user", "content": [{"part": "text"}]}],
          'messages[0].content[0].part is \'text\'; it is "text", "image", "file", "audio" or "dict"'),
         ([{"role": "usr", "content": "Hi"}],

@@ -137,7 +137,7 @@ def open_stream(
 def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
     """Returns the stream of a wrapped model. Nothing is sent yet. Raises ConfigError if the request can't be sent."""
     if arguments.begun is not None and not getattr(model, "continues_text", False):
-        raise ConfigError("it can't continue a text")
+        raise ConfigError("the model can't continue a text")
     if isinstance(model, BaseChatModel):
         return model._stream(arguments)
     request = arguments.request

@@ -159,10 +159,10 @@ def check_model(model: object, function: str) -> None:
         return
     if isinstance(model, str):
         spec = repr(model) if ":" in model or len(model) < 20 else "..."
-        raise ConfigError(f"{function} takes a model, not a name: write Provider.from_config({spec})")
+        raise ConfigError(f"{function} needs a model, not a name: write Provider.from_config({spec})")
     if isinstance(model, Mapping):
-        raise ConfigError(f"{function} takes a model, not settings: write Provider.from_config({{...}})")
+        raise ConfigError(f"{function} needs a model, not settings: write Provider.from_config({{...}})")
     if hasattr(model, "chat_stream") and not isinstance(model, type):
-        raise ConfigError(f"{function} takes an asynchronous model: for {model!r}, use the one of streamfold.sync")
+        raise ConfigError(f"{function} needs an asynchronous model: for {model!r}, use the one of streamfold.sync")
     kind = model.__name__ if isinstance(model, type) else type(model).__name__
-    raise ConfigError(f"{function} takes a model, not {kind}: make one with Provider.from_config(...)")
+    raise ConfigError(f"{function} needs a model, not {kind}: create a model with Provider.from_config(...)")

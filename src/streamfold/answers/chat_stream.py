@@ -136,7 +136,7 @@ class ChatStream(AsyncIteration, AsyncContext):
     def reply(self) -> Reply:
         """The whole answer. Raises StreamfoldError before the end of the stream."""
         if self.source.reply is None or not self._ended:
-            raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
+            raise StreamfoldError("there is no reply yet: read the stream to its end first")
         return self.source.reply
 
     @property
@@ -219,7 +219,7 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     def __aiter__(self) -> Self:
         if self._ended:
-            raise StreamfoldError("this stream has been read to its end, and is read once: its reply has the answer")
+            raise StreamfoldError("this stream was already read to its end: use stream.reply")
         return self
 
     async def __anext__(self) -> StreamChunk:
@@ -346,7 +346,7 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     def _begin(self) -> None:
         if self._reading:
-            raise StreamfoldError("another task is reading this stream: one stream has one reader")
+            raise StreamfoldError("another task is reading this stream: only one task can read a stream")
         self._reading = self._started = True
 
     def _failed(self, error: BaseException) -> None:

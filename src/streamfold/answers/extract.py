@@ -109,9 +109,9 @@ async def extract(
     """
     check_model(model, "extract()")
     if isinstance(form, str):
-        raise ConfigError(f"extract() takes a type or a JSON schema, not {form!r:.80}")
+        raise ConfigError(f"extract() needs a type or a JSON schema, not {form!r:.80}")
     if attempts < 1:
-        raise ConfigError(f"extract(): attempts is at least 1, not {attempts}")
+        raise ConfigError(f"extract(): attempts must be at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]
     if (given := options.get("conversation")) is not None:
         options["conversation"] = read_conversation(given)  # an id has to be followed from answer to answer

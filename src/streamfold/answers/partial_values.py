@@ -99,7 +99,7 @@ class _PartialModelBuilder:
 
         kind: Any = model
         if not (isinstance(kind, type) and issubclass(kind, BaseModel)) or issubclass(kind, RootModel):
-            raise ConfigError(f"{kind!r:.80} has no partial value: only pydantic models of objects have one")
+            raise ConfigError(f"{kind!r:.80} can't be partial: pass a pydantic model whose JSON is an object")
         if made := self._made.get(model):
             return made
         self._made[model] = None
@@ -171,7 +171,7 @@ def checked_watcher(function: Any) -> Watcher:
     """Returns the function. Raises ConfigError if the argument isn't a synchronous function."""
     if not callable(function) or iscoroutinefunction(function):
         kind = "an async function" if callable(function) else type(function).__name__
-        raise ConfigError(f"watch() takes a plain function of one argument, not {kind}")
+        raise ConfigError(f"watch() needs a synchronous function with one argument, not {kind}")
     watcher: Watcher = function
     return watcher
 

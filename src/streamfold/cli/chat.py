@@ -183,7 +183,7 @@ def _question(prompt: str | None, has_parts: bool) -> str:
         except UnicodeDecodeError as exc:
             raise ConfigError(f"standard input is not UTF-8: {exc}") from exc
     if text is None:
-        raise ConfigError('no question: write streamfold chat "...", or pipe one into it')
+        raise ConfigError('the question is missing: write streamfold chat "...", or pipe one into it')
     if not text.strip() and not has_parts:
         raise ConfigError("no question: " + ("standard input" if text is not prompt else "the text") + " is empty")
     return text

@@ -106,8 +106,7 @@ class Hooks:
                 raise ConfigError(f"Hooks.{each.name} must be a function, not {type(hook).__name__}")
             if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
                 raise ConfigError(
-                    f"Hooks.{each.name} must be a plain function: an async one would never be awaited. Hand over to a"
-                    " task or a queue"
+                    f"Hooks.{each.name} must be a synchronous function: an async function would never be awaited"
                 )
 
 

@@ -349,4 +349,4 @@ def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]
     if counted is None or estimated < _LONG_INPUT or 2 * counted >= estimated:
         return []
     detail = f"the messages have about {estimated:,} tokens, and the provider counted {counted:,}"
-    return [ReplyWarning("input_maybe_truncated", f"{detail}: it may have read only a part of them")]
+    return [ReplyWarning("input_maybe_truncated", f"{detail}: the provider may have truncated the input")]

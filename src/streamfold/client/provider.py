@@ -66,7 +66,7 @@ class Provider(BaseChatModel):
     ) -> None:
         if not isinstance(profile, Profile):
             check_model(profile, "Provider()")
-            raise ConfigError(f"Provider() takes a Profile, not {type(profile).__name__}")
+            raise ConfigError(f"Provider() needs a Profile, not {type(profile).__name__}")
         self.profile = profile
         self.turn_cache = read_turn_cache(profile.resolve().turn_cache if turn_cache is None else turn_cache)
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)

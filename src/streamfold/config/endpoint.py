@@ -126,8 +126,8 @@ class ResolvedEndpoint:
             address = self.base_url
         if "@" in urlsplit(address).netloc:
             raise ConfigError(
-                f'provider "{self.profile.name}": base_url has a user name, which would replace the API key: remove one'
-                " of them"
+                f'provider "{self.profile.name}": base_url contains a user name, which would replace the API key:'
+                " remove the user name or the API key"
             )
         header = self.profile.key_header
         return {header: f"Bearer {self.key}" if header.lower() == "authorization" else self.key}

@@ -416,10 +416,10 @@ def load_profiles(
 
 def _chosen(spec: Any, path: str | os.PathLike[str] | Config | None) -> tuple[Config, str | Mapping[str, Any]]:
     if spec is not None and not isinstance(spec, str | Mapping):
-        raise ConfigError(f"a provider is a name or a mapping, not {type(spec).__name__}")
+        raise ConfigError(f"a provider must be a name or a mapping, not {type(spec).__name__}")
     if isinstance(spec, Mapping):
         if path is not None:
-            raise ConfigError("config= is for providers that are named: a mapping is never looked up in a file")
+            raise ConfigError("config= is only for named providers, not for a mapping")
         return Config(), spec
     config = read_config(path)
     return config, config.default()[0] if spec is None else spec

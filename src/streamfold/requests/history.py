@@ -239,7 +239,7 @@ class _Fitting:
         self._fit_ends()
         self._sent = [(at, self._fit_members(at, message)) for at, message in self._sent]
         if not self._sent:
-            raise ConfigError("messages: nothing is left of the conversation, whose messages are all without content")
+            raise ConfigError("messages: all messages are empty")
         return self._result()
 
     def _result(self) -> FittedHistory:
@@ -699,7 +699,7 @@ def _nine_characters(call_id: str) -> str:
 def _orphan(turn: _Turn) -> str:
     call_id = turn.message.tool_call_id
     if call_id is None:
-        return f"{turn.name} has no tool_call_id, which says which call it answers"
+        return f"{turn.name} has no tool_call_id: add the id of the tool call"
     if turn.repeats is not None and turn.repeats.result is not None:
         return f"{turn.name} answers the call {call_id!r} again, otherwise than {turn.repeats.result.name}"
     return f"{turn.name} answers the call {call_id!r}, which no turn before it has made"

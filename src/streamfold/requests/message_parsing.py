@@ -353,12 +353,14 @@ def read_messages(messages: Messages) -> tuple[Message, ...]:
     if isinstance(messages, str) and messages:
         return (user(messages),)
     if isinstance(messages, Message | Mapping):
-        raise ConfigError("messages is a list of messages, or a string: this is a single message; put it into a list")
+        raise ConfigError(
+            "messages must be a list of messages or a string, not a single message: put the message into a list"
+        )
     if not isinstance(messages, Iterable):
-        raise ConfigError(f"messages is a list of messages, or a string, not {type(messages).__name__}")
+        raise ConfigError(f"messages must be a list of messages or a string, not {type(messages).__name__}")
     read = list(messages)
     if not read:
-        raise ConfigError("messages is empty: there is nothing to answer")
+        raise ConfigError("messages is empty: add a message")
     return tuple(read_message_list(read))
 
 
@@ -376,7 +378,7 @@ def _read(message: Any, where: str) -> Message:
     if isinstance(message, Message):
         return _checked(message, where)
     if isinstance(message, str):
-        raise ConfigError(f"{where} is a string, which has no role: write user({message!r:.40})")
+        raise ConfigError(f"{where} is a string without a role: write user({message!r:.40})")
     if not isinstance(message, Mapping):
         raise ConfigError(f"{where} must be a Message or a dict with a role, not {kind_of(message)}: {message!r:.80}")
     return _from_dict(message, where)
@@ -412,7 +414,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
     if role == "tool":
         members["tool_call_id"] = fields.text("tool_call_id")
         if not members["tool_call_id"]:
-            raise ConfigError(f"{where} has no tool_call_id, which says which call it answers")
+            raise ConfigError(f"{where} has no tool_call_id: add the id of the tool call")
     elif role == "assistant":
         members["refusal"], members["partial"] = fields.text("refusal"), bool(fields.flag("partial"))
         members["reasoning"] = _reasoning(fields)

@@ -203,7 +203,7 @@ class Options:
             return NO_OPTIONS
         given = dict(given)
         if given.pop("n", 1) != 1:
-            raise ConfigError("n must be 1: one stream carries one answer. Send several requests instead")
+            raise ConfigError("n must be 1, because a request returns one answer: send several requests instead")
         known = [name for name in cls.__dataclass_fields__ if name != "cut_at"]
         for name in given:
             if name not in known:

@@ -101,11 +101,11 @@ class Request:
         """Parses a caller's request. Raises ConfigError if a part of the request is invalid."""
         read_tools = as_tools(tools)
         if not isinstance(model, str):
-            raise ConfigError(f"model is the name of a model, not {type(model).__name__}")
+            raise ConfigError(f"model must be the name of a model, not {type(model).__name__}")
         names: set[str] = set()
         for tool in read_tools:
             if tool.name in names and not isinstance(tool.hosted, HostedTool):
-                raise ConfigError(f"two tools are called {tool.name!r}: their calls could not be distinguished")
+                raise ConfigError(f"two tools are called {tool.name!r}: tool names must be unique")
             names.add(tool.name)
         conversation = read_messages(messages)
         offered = (*read_tools, *(tool for message in conversation for tool in message.tools))

@@ -126,7 +126,9 @@ class TurnCalls:
         for found in self._calls.values():
             if found.approval_id is not None and secrets.compare_digest(found.approval_id.encode(), given):
                 return found.call
-        raise ConfigError("no call of the last turn waits for this approval: it belongs to another turn or another run")
+        raise ConfigError(
+            "no tool call of the last turn waits for this approval: the approval belongs to another turn or another run"
+        )
 
     def finish(self, result: ToolResult) -> None:
         """Records a result."""
@@ -167,7 +169,7 @@ class TurnCalls:
         """Restores the statuses from `dump`. Raises ConfigError if the statuses belong to other tool calls."""
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
-            raise ConfigError("state.calls does not name the calls of the last turn, in their order")
+            raise ConfigError("state.calls does not match the tool calls of the last turn")
         for entry, found in zip(entries, self._calls.values(), strict=True):
             status: Any = entry.get("status")
             texts = [entry.get(name) for name in ("reason", "approval_id", "nonce")]
@@ -175,7 +177,7 @@ class TurnCalls:
             valid = isinstance(unanswered, list) and all(isinstance(text, str) for text in unanswered)
             valid = valid and all(isinstance(text, str | None) for text in texts)
             if status not in _STATUSES or decision not in (None, *_DECISIONS) or not valid:
-                raise ConfigError(f"state.calls: {entry!r} is not the status of a call")
+                raise ConfigError(f"state.calls: {entry!r} is not the status of a tool call")
             found.status, found.decision, found.unanswered = status, decision, unanswered
             found.reason, found.approval_id, found.nonce = texts
             if status == "background":  # it ran in the process that saved the state

@@ -376,8 +376,8 @@ def required_journal(journal: CallJournal | None) -> CallJournal:
     """Returns the journal for signed approvals. Raises ConfigError without a journal."""
     if journal is None:
         raise ConfigError(
-            "signed approvals need a journal, which keeps that each is good once: pass the same journal= to each run,"
-            ' as FileJournal("calls"), or StoreJournal("memory") within one process'
+            "signed approvals need a journal, so that each approval is used once: pass the same journal= to each run,"
+            ' such as FileJournal("calls"), or StoreJournal("memory") within one process'
         )
     return journal
 

@@ -125,17 +125,19 @@ class McpTools:
         elicitation_callback: Callable[..., Awaitable[object]] | None = None,
     ) -> None:
         if (command is None) == (url is None):
-            raise ConfigError("McpTools takes a command or a url, and not both")
+            raise ConfigError("McpTools needs either a command or a url")
         if isinstance(command, str) or (command is not None and len(command) == 0):
-            raise ConfigError(f"McpTools: command is a list of the program and its arguments, not {command!r}")
+            raise ConfigError(f"McpTools: command must be a list of the program and its arguments, not {command!r}")
         if isinstance(allowed_tools, str) or isinstance(needs_approval, str):
-            raise ConfigError("McpTools: allowed_tools and needs_approval take a list of names, not a string")
+            raise ConfigError("McpTools: allowed_tools and needs_approval must be a list of names, not a string")
         if url is not None and secrets_in_url(url):
-            raise ConfigError("McpTools: the url has a password or a query, which logs show: pass secrets in headers=")
+            raise ConfigError(
+                "McpTools: the url contains a password or a query, which logs would show: pass secrets in headers="
+            )
         if url is not None and (env is not None or cwd is not None):
-            raise ConfigError("McpTools: env and cwd are for a command")
+            raise ConfigError("McpTools: env and cwd are only for a command")
         if command is not None and (headers is not None or http_client is not None):
-            raise ConfigError("McpTools: headers and http_client are for a url")
+            raise ConfigError("McpTools: headers and http_client are only for a url")
         self._command = tuple(command or ())
         self._url = url
         self._env = dict(env) if env is not None else None

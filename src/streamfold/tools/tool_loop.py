@@ -154,7 +154,7 @@ class RunSettings:
         )
         if settings.output_type is not None:
             if rest.get("response_format") is not None:
-                raise ConfigError("output_type is the response_format of the run: pass one of them")
+                raise ConfigError("output_type and response_format have the same meaning: pass only one of them")
             rest["response_format"] = settings.output_type
         if (given := rest.get("conversation")) is not None:
             rest["conversation"] = read_conversation(given)  # an id has to be followed from turn to turn
@@ -407,16 +407,14 @@ class ToolRun(AsyncIteration, AsyncContext):
     def _check_open(self) -> None:
         if self._status == "closed":
             raise StreamfoldError(
-                "this run was closed, and runs no more calls: decide inside its `async with` block, or continue it with"
+                "this run was closed: decide inside its `async with` block, or continue the run with"
                 " resume_tools(provider, run.dump(), tools)"
             )
 
     def check_unread(self) -> None:
         """Raises StreamfoldError if the run has ended."""
         if self._status == "read":
-            raise StreamfoldError(
-                "this run has been read to its end, and is read once: see its `replies` and `messages`"
-            )
+            raise StreamfoldError("this run was already read to its end: see its `replies` and `messages`")
 
     async def __anext__(self) -> StreamChunk:
         while (event := await self.next_event()) is not None:
@@ -595,7 +593,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         for call in (new := self._turn.having("new")):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
-                raise TurnLimitError(f"the model still asks for tools after {self._settings.max_turns} turns: {names}")
+                raise TurnLimitError(f"the model still calls tools after {self._settings.max_turns} turns: {names}")
             wanted = await needs_approval(call, self._tools, self._settings.external)
             if wanted == "approval":
                 self._turn.wait_for_approval(call)

@@ -103,7 +103,7 @@ class _Media(_Part):
             found = type(getattr(self, given[0])).__name__
             raise ConfigError(f"the {given[0]} of {what} is {_A[kind]}, not {found}")
         if self.data is not None and not self.media_type:
-            raise ConfigError(f"{what} with data needs its media_type; the builders find it")
+            raise ConfigError(f"{what} with data needs media_type; image(), file() and audio() detect the media type")
         for name in ("media_type", "name"):
             if not isinstance(getattr(self, name, None), str | None):
                 raise ConfigError(f"the {name} of {what} is a string, not {type(getattr(self, name)).__name__}")
@@ -186,7 +186,7 @@ def _given(what: str, source: Any, media_type: str | None, expected: str, name: 
     declared: str | None = None
     match source:
         case "" | b"":
-            raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, and this is empty")
+            raise ConfigError(f"{what}() accepts a URL, bytes or a file path, not an empty value")
         case str() if source[:5].lower() == "data:":
             try:
                 data, declared = read_data_url(source)
@@ -200,12 +200,12 @@ def _given(what: str, source: Any, media_type: str | None, expected: str, name: 
         case bytes() | bytearray() | memoryview():
             data = bytes(source)
         case _:
-            raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, not {type(source).__name__}")
+            raise ConfigError(f"{what}() accepts a URL, bytes or a file path, not {type(source).__name__}")
     found = media_type or declared or media_type_of(data, name)
     if not media_type and not found.startswith(expected):
         shown = _WORDS[_FIELDS[what][0]]
         raise ConfigError(
-            f"{what}: this is {found}, beginning with {data[:8]!r}; pass media_type= if it is {shown} after all"
+            f"{what}: the data is {found} and begins with {data[:8]!r}; if the data is {shown}, pass media_type="
         )
     return {"data": data, "media_type": found}
 

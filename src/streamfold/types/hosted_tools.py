@@ -43,10 +43,10 @@ def _check_limits(tool: WebSearch | UrlContext) -> None:
     for member in ("allowed_domains", "blocked_domains"):
         _check_strings(getattr(tool, member), f"{name}: {member}")
     if tool.allowed_domains and tool.blocked_domains:
-        raise ConfigError(f"{name} takes allowed_domains or blocked_domains, not both")
+        raise ConfigError(f"{name} accepts either allowed_domains or blocked_domains, not both")
     uses: Any = tool.max_uses
     if uses is not None and (not isinstance(uses, int) or uses < 1):
-        raise ConfigError(f"{name}: max_uses is a number from 1 on, not {tool.max_uses!r}")
+        raise ConfigError(f"{name}: max_uses must be a whole number of 1 or more, not {tool.max_uses!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class CodeExecution(ServerTool):
     def __post_init__(self) -> None:
         _check_strings(self.files, "CodeExecution: files")
         if self.files and self.container:
-            raise ConfigError("CodeExecution takes files or a container, not both")
+            raise ConfigError("CodeExecution accepts either files or a container, not both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class FileSearch(ServerTool):
     def __post_init__(self) -> None:
         _check_strings(self.stores, "FileSearch: stores")
         if not self.stores:
-            raise ConfigError("FileSearch needs the name of a store at least")
+            raise ConfigError("FileSearch needs at least one store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class HostedMcpServer(ServerTool):
         _check_strings(self.allowed_tools, "HostedMcpServer: allowed_tools")
         for member in ("name", "url"):
             if not isinstance(getattr(self, member), str) or not getattr(self, member):
-                raise ConfigError(f"HostedMcpServer: {member} is a string with something in it")
+                raise ConfigError(f"HostedMcpServer: {member} must be a non-empty string")
 
     @property
     def title(self) -> str:
@@ -194,7 +194,7 @@ class CustomTool(ServerTool):
     def __post_init__(self) -> None:
         name: Any = self.name
         if not isinstance(name, str) or not name:
-            raise ConfigError("CustomTool: name is a string with something in it")
+            raise ConfigError("CustomTool: name must be a non-empty string")
 
     @property
     def title(self) -> str:
@@ -221,7 +221,7 @@ class HostedTool(ServerTool):
     def __post_init__(self) -> None:
         raw: Any = self.raw
         if not isinstance(raw, Mapping) or not raw:
-            raise ConfigError(f"HostedTool takes the tool as an object, not {self.raw!r:.80}")
+            raise ConfigError(f"HostedTool needs the tool as a dict, not {self.raw!r:.80}")
 
     @property
     def title(self) -> str:

@@ -86,14 +86,16 @@ class Message:
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             hint = did_you_mean(str(self.role), _ROLES)
-            raise ConfigError(f"the role of a message is one of {', '.join(_ROLES)}, not {self.role!r}{hint}")
+            raise ConfigError(f"the role of a message must be one of {', '.join(_ROLES)}, not {self.role!r}{hint}")
         check_cache_mark(self.cache, "a message")
         if not isinstance(self.content, str | None):
             object.__setattr__(self, "content", _as_parts(self.content, "the content of a message"))
         calls: tuple[Any, ...] = self.tool_calls
         for call in calls:
             if not isinstance(call, ToolCall):
-                raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
+                raise ConfigError(
+                    f"the tool calls of a message must be ToolCalls, not {type(call).__name__}: {call!r:.80}"
+                )
         if self.tools != ():
             object.__setattr__(self, "tools", _added_tools(self.tools, self.role))
 
@@ -163,7 +165,7 @@ class Message:
         try:
             data = json.loads(text)
         except ValueError as exc:
-            raise ConfigError(f"a message in JSON was expected: {exc}") from exc
+            raise ConfigError(f"the text is not a message in JSON: {exc}") from exc
         return cls.from_dict(data)
 
 
@@ -214,7 +216,7 @@ def _schema() -> dict[str, Any]:
 def system(content: str | None = None, *, cache: CacheMark = False, tools: Iterable[ToolLike] = ()) -> Message:
     """Creates a system message. `cache` and `tools`: see `Message`."""
     if content is None and tools == ():
-        raise ConfigError("system() needs something to say, or tools")
+        raise ConfigError("system() needs text or tools")
     return Message("system", content, cache=cache, tools=as_tools(tools))
 
 
@@ -228,7 +230,7 @@ def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) 
         ConfigError: an argument is neither text nor a part. For paths and bytes, call `image`, `file` or `audio`.
     """
     if not content:
-        raise ConfigError("user() needs something to say")
+        raise ConfigError("user() needs text or parts")
     if len(content) == 1 and isinstance(content[0], str):
         return Message("user", content[0], cache=cache)
     parts: list[Any] = []
@@ -250,7 +252,7 @@ def assistant(
         partial: True lets the model continue this text (Kimi's partial mode). The answer doesn't repeat the text.
     """
     if isinstance(tool_calls, ToolCall):
-        raise ConfigError("assistant(): tool_calls is a list of calls: this is a single one; put it into a list")
+        raise ConfigError("assistant(): tool_calls must be a list of tool calls, not a single tool call")
     return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
 
 
@@ -275,12 +277,12 @@ def tool_result(
         ConfigError: the content can't be converted to JSON, or the tool call has no safety checks to acknowledge.
     """
     if not isinstance(call, ToolCall):
-        raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
+        raise ConfigError(f"tool_result() needs the ToolCall that produced the result, not {type(call).__name__}")
     if (result := read_mcp_result(content)) is not None:
         content, error = result.content, error or result.error
     if acknowledge and call.kind != "computer":
         raise ConfigError(
-            f"tool_result(acknowledge=...) is for calls of the computer: {call.name!r} is a {call.kind} call"
+            f"tool_result(acknowledge=...) is only for computer calls: {call.name!r} is a {call.kind} call"
         )
     checks = [dict(check) for check in (call.pending_safety_checks if acknowledge is True else acknowledge or ())]
     extras = {"acknowledged_safety_checks": checks} if checks else {}
@@ -321,15 +323,15 @@ def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
     for at, part in enumerate(given):
         if not isinstance(part, (str, Mapping, *_PARTS)):
             raise ConfigError(
-                f"{where}: part {at} is neither text nor a part nor a dict, but {type(part).__name__}; a path or bytes"
-                " go through image(), file() or audio()"
+                f"{where}: part {at} must be text, a part or a dict, not {type(part).__name__}; for a path or"
+                " bytes, call image(), file() or audio()"
             )
     return tuple(TextPart(part) if isinstance(part, str) else part for part in given)
 
 
 def _added_tools(given: Iterable[ToolLike], role: str) -> tuple[Tool, ...]:
     if role not in ("system", "developer"):
-        raise ConfigError(f"tools are added by a message of the system or the developer, and this is {role!r}")
+        raise ConfigError(f"only system and developer messages can add tools, and the role of this message is {role!r}")
     tools = as_tools(given)
     for tool in tools:
         if tool.kind != "function" and not isinstance(tool.hosted, HostedTool):

@@ -82,11 +82,13 @@ class Tool(Generic[F]):
     def __post_init__(self) -> None:
         name: Any = self.name
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"the name of a tool is a string with something in it, not {name!r}")
+            raise ConfigError(f"the name of a tool must be a non-empty string, not {name!r}")
         check_cache_mark(self.cache, f"the tool {self.name!r}")
         if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
             kind = type(self.needs_approval).__name__
-            raise ConfigError(f"the tool {self.name!r}: needs_approval is a bool or a function of the call, not {kind}")
+            raise ConfigError(
+                f"the tool {self.name!r}: needs_approval must be a bool or a function of the tool call, not {kind}"
+            )
         if not isinstance(self.parameters, Mapping):
             kind = type(self.parameters).__name__
             raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")
@@ -161,7 +163,7 @@ class Tool(Generic[F]):
         name, about = mcp_member(description, "name"), mcp_member(description, "description")
         schema = mcp_member(description, "inputSchema", "input_schema")
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"the description of an MCP tool has a name, not {name!r}: {description!r}")
+            raise ConfigError(f"the description of an MCP tool must have a name, not {name!r}: {description!r}")
         schema = {"type": "object", "properties": {}} if schema is None else schema
         if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
             raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
@@ -178,7 +180,7 @@ class Tool(Generic[F]):
 
     def _callable(self) -> Callable[..., Any]:
         if self.function is None:
-            raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
+            raise ConfigError(f"the tool {self.name!r} has no function to run tool calls: pass function=")
         return self.function
 
     def bind(self, call: ToolCall) -> Callable[[], object]:
@@ -286,7 +288,7 @@ def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
         return hosted_tool(tool)
     if not isinstance(tool, Mapping):
         raise ConfigError(
-            f"a tool is a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
+            f"a tool must be a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
         )
     if _is_provider_tool(tool):
         return hosted_tool(HostedTool(tool))
@@ -374,9 +376,9 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
     if isinstance(read, AllowedTools):
         allowed_names: Any = read.names
         if isinstance(allowed_names, str) or not allowed_names:
-            raise ConfigError(f"AllowedTools takes a list of names with at least one in it, not {allowed_names!r}")
+            raise ConfigError(f"AllowedTools needs a list with at least one tool name, not {allowed_names!r}")
         if read.mode not in ("auto", "required"):
-            raise ConfigError(f"the mode of AllowedTools is 'auto' or 'required', not {read.mode!r}")
+            raise ConfigError(f"the mode of AllowedTools must be 'auto' or 'required', not {read.mode!r}")
     for name in (read.name,) if isinstance(read, NamedTool) else read.names:
         if names and name not in names:
             hint = did_you_mean(str(name), names)
@@ -506,7 +508,7 @@ def read_tools(given: Iterable[ToolLike] | None) -> list[Tool | Iterable[Tool]]:
     if given is None or given == ():
         return []
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
-        raise ConfigError("tools is a list of tools: this is a single one")
+        raise ConfigError("tools must be a list of tools, not a single tool")
     return [tool if _is_set(tool) else as_tool(tool) for tool in given]
 
 
@@ -534,7 +536,7 @@ def as_tool(given: Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]) -
 def _tool_of_class(given: Any, **options: Any) -> Tool:
     if not (isinstance(given, type) and hasattr(given, "model_json_schema")):
         name = _inside_partial(given).__name__
-        raise ConfigError(f"the class {name} isn't a tool: a pydantic model is one, and a typed function")
+        raise ConfigError(f"the class {name} isn't a tool: pass a pydantic model or a typed function")
     return Tool.from_model(given, **options)
 
 
@@ -589,7 +591,7 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
     parameters = [one for one in signature(function).parameters.values() if one.name not in given]
     for number, parameter in enumerate(parameters):
         if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
-            raise ConfigError(f"{name}: the parameter {parameter} can't be given by name, as models do")
+            raise ConfigError(f"{name}: the parameter {parameter} can't be passed by name")
         default = ... if parameter.default is Parameter.empty else parameter.default
         # An alias, because some parameter names can't be field names (`schema`, `_x`).
         said = Field(default, alias=parameter.name)
