@@ -74,7 +74,7 @@ def test_effort(quirks: ChatQuirks, effort: str, members: dict[str, Any]) -> Non
 )
 def test_effort_without_grades(switch: Any, members: dict[str, Any], instead: str) -> None:
     """A grade that can't be said is told; a switch is turned on even so."""
-    detail = f"m has no levels of effort: {instead}"
+    detail = f"m has no effort levels: {instead}"
     quirks = ChatQuirks(thinking_switch=switch, effort_grades=False)
     code = "option_changed" if switch else "option_dropped"
     assert sent(quirks, reasoning_effort="low") == (members, [(code, detail)])

@@ -194,7 +194,7 @@ def test_tool_from_function() -> None:
         },
         "required": ["city"],
     }
-    with pytest.raises(ConfigError, match="can't be given by name"):
+    with pytest.raises(ConfigError, match="can't be passed by name"):
         tool(lambda *args: args)
 
 

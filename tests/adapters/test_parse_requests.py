@@ -277,7 +277,7 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name is missing"),
         ({"tool_choice": "required"}, "tool_choice demands a call, and there are no tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice demands a call"),
-        ({"tool_choice": "any"}, "tool_choice is 'auto', 'none', 'required'"),
+        ({"tool_choice": "any"}, "tool_choice must be 'auto', 'none', 'required'"),
         ({"response_format": {"type": "xml"}}, "response_format.type is 'xml': it is text, json_object or json_schema"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},

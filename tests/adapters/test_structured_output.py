@@ -112,7 +112,7 @@ def test_what_strict_mode_can_not_say() -> None:
     assert (written["schema"], written["strict"]) == (Prices.model_json_schema(), False)
     (warning,) = warnings
     assert warning.detail.startswith(
-        "Prices: response_format: strict mode is not asked for (response_format.properties"
+        "Prices: response_format: strict mode is not requested (response_format.properties"
     )
     own = {"type": "object", "properties": {"a": {"default": 1}}}
     body, _, codes = prepared(ResponsesAdapter(), wanted=own)

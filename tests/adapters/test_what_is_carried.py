@@ -54,7 +54,7 @@ def test_only_calls_of_the_computer_have_safety_checks() -> None:
     """Others can't be acknowledged."""
     call = ToolCall("c", "f", {}, "{}")
     assert call.pending_safety_checks == ()
-    with pytest.raises(ConfigError, match="is for calls of the computer: 'f' is a function call"):
+    with pytest.raises(ConfigError, match="is only for computer calls: 'f' is a function call"):
         tool_result(call, "x", acknowledge=True)
 
 

@@ -237,7 +237,7 @@ def test_a_history_with_late_results_elsewhere() -> None:
         (result,) = sent.json()["messages"][2]["content"]
         assert (result["type"], result["tool_use_id"]) == ("tool_result", "c1")
         assert content in json.dumps(result["content"])
-        assert any("in the background" in warning.detail for warning in sent.warnings)
+        assert any("background tool call" in warning.detail for warning in sent.warnings)
     here = Provider.from_config("openai:gpt-6-luna", api_key="k").preview(begun)
     assert [item["type"] for item in here.json()["input"]] == ["message", "function_call", "message", "message"]
     assert here.json()["input"][1]["async"] is True

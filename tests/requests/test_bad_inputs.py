@@ -42,7 +42,7 @@ TOOL = {"type": "function", "function": {"name": "look_up"}}
 CLOCKS = ", ".join(Timeouts.__dataclass_fields__)
 KEYS = ", ".join(name for name in Profile.model_fields if name not in Profile.unlisted)
 NAMES = ", ".join(provider_files())
-CHOICES = "tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either API, not"
+CHOICES = "tool_choice must be 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict, not"
 MEMBERS = (
     "known are name, description, parameters, strict, async; what only one provider has goes into extra_body['tools'],"
     " with all the tools"
@@ -92,7 +92,7 @@ MESSAGES: list[Row] = [
         lambda: ask([user("Hi"), Message("tool", "18")]),
         (
             "messages[1] has no tool_call_id: add the id of the tool call;"
-            " pass repair_history=True to have this repaired"
+            " pass repair_history=True to repair the conversation"
         ),
     ),
     (

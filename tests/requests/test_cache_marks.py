@@ -176,7 +176,7 @@ async def test_a_prefix_that_changed(first: Any, second: Any, where: str | None)
         reply = await model.chat(second)
     assert tuple(reply.warnings) == shown
     assert [warning.code for warning in shown] == ([] if where is None else ["cache_prefix_changed"])
-    assert where is None or shown[0].detail.startswith(f"{where} is not what")
+    assert where is None or shown[0].detail.startswith(f"{where} has changed since")
 
 
 def test_tools_in_another_order() -> None:

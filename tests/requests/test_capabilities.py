@@ -436,13 +436,13 @@ async def test_calls_that_come_one_at_a_time(wanted: bool) -> None:
     endpoint = Endpoint(capabilities={"parallel_calls": "no"})
     sent, warnings = await endpoint.chat("Hello", [TOOL], parallel_tool_calls=wanted)
     assert "parallel_tool_calls" not in sent
-    assert warnings == [("option_dropped", "m makes one call at a time: parallel_tool_calls was not sent")]
+    assert warnings == [("option_dropped", "m makes only one tool call per answer: parallel_tool_calls was not sent")]
 
 
 async def test_no_effort_of_a_model_that_never_reasons() -> None:
     sent, warnings = await Endpoint(capabilities={"reasoning": "no"}).chat("Hello", reasoning_effort="none")
     assert "reasoning_effort" not in sent
-    assert warnings == [("option_dropped", "m does not reason: no effort was sent")]
+    assert warnings == [("option_dropped", "m does not reason: reasoning_effort was not sent")]
     kimi = Endpoint(profile="kimi", api_key="x", model="moonshot-v1-8k")
     sent, warnings = await kimi.chat("Hello", reasoning_effort="none")
     assert "thinking" not in sent

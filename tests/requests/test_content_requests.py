@@ -226,7 +226,7 @@ def test_result_with_an_image() -> None:
         },
         {"role": "user", "content": "Thanks."},
     ]
-    assert said == ["tool_images_moved: messages[2]: an image of the result of call_1 went into a user message"]
+    assert said == ["tool_images_moved: messages[2]: an image of the result of call_1 moved to a user message"]
 
 
 def test_positions_are_the_callers() -> None:

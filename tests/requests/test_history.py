@@ -82,7 +82,7 @@ def test_conversations_in_order(api: str, messages: Any) -> None:
 
 # --- on every API ----------------------------------------------------------------------------------------------------
 
-MEND = "; pass repair_history=True to have this repaired"
+MEND = "; pass repair_history=True to repair the conversation"
 
 
 @each_row("api", APIS)
@@ -90,9 +90,9 @@ MEND = "; pass repair_history=True to have this repaired"
     ("messages", "wanted"),
     [
         ([user("Hi"), tool_result(A, "18")],
-         "messages[1] answers the call 'a', which no turn before it has made" + MEND),
+         "messages[1] answers the call 'a', which no earlier message has" + MEND),
         ([tool_result(A, "18"), user("Hi"), assistant(tool_calls=[A], reasoning=""), tool_result(A, "18")],
-         "messages[0] answers the call 'a', which no turn before it has made" + MEND),
+         "messages[0] answers the call 'a', which no earlier message has" + MEND),
         ([user("Hi"), Message("tool", "18")],
          "messages[1] has no tool_call_id: add the id of the tool call" + MEND),
         ([user("Hi"), TURN, tool_result(A, "18")],
@@ -113,7 +113,7 @@ def test_what_every_api_refuses(api: str, messages: Any, wanted: str) -> None:
 def test_a_result_without_a_call_is_left_out(api: str) -> None:
     assert mended(api, [user("Hi"), tool_result(A, "18"), user("So?")]) == (
         [user("Hi"), user("So?")],
-        ["history_repaired: messages[1] answers the call 'a', which no turn before it has made: it was left out"],
+        ["history_repaired: messages[1] answers the call 'a', which no earlier message has: it was left out"],
     )
 
 
@@ -144,7 +144,7 @@ def test_dicts_are_read_too() -> None:
     result = {"type": "function_call_output", "call_id": "a", "output": "18"}
     assert refused("responses", [user("Hi"), item, result]) is None
     assert refused("responses", [user("Hi"), result]) == (
-        "messages[1] answers the call 'a', which no turn before it has made" + MEND
+        "messages[1] answers the call 'a', which no earlier message has" + MEND
     )
     assert mended("responses", [user("Hi"), item])[0] == [
         user("Hi"), assistant(tool_calls=[A]), tool_result(A, "this call was not answered", error=True)
@@ -217,7 +217,7 @@ def test_an_id_again_in_a_later_turn() -> None:
     https://github.com/agno-agi/agno/issues/5116."""
     why = "messages[3] has a call with the id 'a', which another call of messages[1] has too"
     assert refused("chat", AGAIN) == f"(history_mismatch) {why}"
-    renamed = "ids of calls are sent in a form that the provider accepts: 'a' as 'call_3_0'"
+    renamed = "tool call ids were changed to a format that the provider accepts: 'a' as 'call_3_0'"
     assert refused("responses", AGAIN) == f"(ids_renumbered) {renamed}"
     assert refused("kimi", AGAIN) is None
     said = {"chat": f"history_repaired: {why}: it was given a new one", "responses": f"ids_renumbered: {renamed}"}
@@ -304,7 +304,7 @@ def test_a_refusal_is_sent_to_every_endpoint(name: str, turn: Any) -> None:
     preview = Provider.from_config(name).preview([user("Hi"), turn, user("Why?")])
     assert preview.body.decode().count("I can't help.") == 1
     told = [warning.detail for warning in preview.warnings if warning.code == "history_repaired"]
-    as_text = "messages[1]: a refusal, for which this provider has no place, was sent as text"
+    as_text = "messages[1]: a refusal was sent as text, because this provider has no refusals in messages"
     assert told == ([] if ENDPOINTS[name] else [as_text])
     if not ENDPOINTS[name]:
         assert b'"refusal"' not in preview.body
@@ -373,14 +373,14 @@ def test_the_check_is_linear(api: str) -> None:
 def test_roles() -> None:
     """Kimi knows no developer, and only the oldest chats a function; a system message says the same, and is sent."""
     developer = [Message("developer", "Be brief."), user("Hi")]
-    why = "messages[0]: the role 'developer', which this provider does not know, was sent as 'system'"
+    why = "messages[0]: the role 'developer', which this provider doesn't support, was sent as 'system'"
     assert refused("kimi", developer) == f"(history_repaired) {why}"
     assert [refused(api, developer) for api in ("chat", "responses", "engine")] == [None] * 3
     assert mended("kimi", developer) == (
         [system("Be brief."), user("Hi")], [f"history_repaired: {why}"]
     )  # fmt: skip
     function = [user("Hi"), {"role": "function", "name": "f", "content": "18"}]
-    why = "messages[1] has the role 'function', which this provider does not know"
+    why = "messages[1] has the role 'function', which this provider doesn't support"
     assert refused("responses", function) == refused("kimi", function) == why
     assert refused("chat", function) is None
 
@@ -389,8 +389,8 @@ def test_some_can_be_mended_and_some_not() -> None:
     """All reasons come at once; a repair is offered only where it is enough."""
     messages = [{"role": "function", "name": "f", "content": "18"}, tool_result(A, "18"), user("Hi")]
     assert refused("responses", messages) == (
-        "messages[0] has the role 'function', which this provider does not know; messages[1] answers the call 'a',"
-        " which no turn before it has made"
+        "messages[0] has the role 'function', which this provider doesn't support; messages[1] answers the call 'a',"
+        " which no earlier message has"
     )
 
 
@@ -398,8 +398,8 @@ def test_lost_reasoning() -> None:
     """A thinking Kimi wants it back, if only empty, which is what is sent."""
     turns = [user("Hi"), assistant(tool_calls=[A]), RESULTS[0], assistant(tool_calls=[B]), RESULTS[1]]
     why = (
-        "(lost_reasoning) messages[1], messages[3]: calls without the reasoning before them, which the model wants"
-        " back; an empty one was sent"
+        "(lost_reasoning) messages[1], messages[3]: the reasoning before these tool calls is missing, which the"
+        " model requires; an empty one was sent"
     )
     assert refused("kimi", turns) == why
     assert refused("kimi", turns, reasoning_effort="none") is None
@@ -535,7 +535,7 @@ async def test_mistakes_raise_at_the_call() -> None:
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
         (
             "history_repaired",
-            "messages[1] answers the call 'a', which no turn before it has made: it was left out",
+            "messages[1] answers the call 'a', which no earlier message has: it was left out",
         )
     ]
     assert json.loads(route.calls.last.request.content)["messages"] == [{"role": "user", "content": "Hi"}]

@@ -593,7 +593,7 @@ def test_passes_by_quirk() -> None:
     assert ("$ref" in body, "'title'" in body, "'default'" in body, "$defs" in body) == (False,) * 4
     assert [warning.code for warning in warnings] == ["schema_changed", "schema_changed"]
     assert (
-        "parameters.properties.pet.oneOf[0]: #/$defs/Cat is written out (the provider takes no $ref)"
+        "parameters.properties.pet.oneOf[0]: #/$defs/Cat is written out (the provider doesn't support $ref)"
         in warnings[0].detail
     )
 

@@ -17,8 +17,8 @@ from streamfold.types import FilePart, TextPart, to_base64
 from tables import each_row
 
 J = "\u2060"
-TEXT = "special tokens of the model were sent so that it reads them as text"
-CUT = "special tokens at which the model's chat template cuts or refuses a turn were sent so that it reads them as text"
+TEXT = "special tokens of the model were escaped, so that the model reads them as text"
+CUT = "special tokens that break the model's chat template were escaped"
 BASE = {"adapter": "chat", "base_url": "http://127.0.0.1:9/v1", "api_key_env": [], "model": "m"}
 MARKS = {
     "harmony": ["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"],

@@ -72,7 +72,7 @@ class BatchRequest:
         reply = decoder.reply
         call.complete(reply)
         if reply.paused:
-            detail = f"the answer continues in another response ({reply.raw_finish_reason}), which no batch asks for"
+            detail = f"the answer needs another request ({reply.raw_finish_reason}), which a batch can't send"
             reply.warnings.append(ReplyWarning("not_continued", detail))
         reply.request_id = result.request_id
         return reply

@@ -222,7 +222,9 @@ class _FallbackAnswer(WrappedAnswer):
             window = source.context_window
             if window is None or all(size <= window for size in self._too_long):
                 return position, source
-            self._skip(position, ConfigError(f"the prompt was too long, and its window is {window} tokens"))
+            self._skip(
+                position, ConfigError(f"the prompt was too long, and the model's context window is {window} tokens")
+            )
         unset = all(isinstance(problem, NotConfiguredError) for problem in self._problems)
         raise (NotConfiguredError if unset else ConfigError)("; ".join(map(str, self._problems)))
 

@@ -325,7 +325,7 @@ class NetworkStream:
         self._earlier_warnings = (*self._earlier_warnings, *self._charge(part))
         await self._attempts.lease.aclose()
         if self._continuations >= most:
-            problem = f"it was continued {most} times (max_continuations)"
+            problem = f"the answer was continued {most} times (max_continuations)"
         if following is None or problem:
             decoder.give_up()
             what = f"the answer continues in the response to another request, and {problem}"

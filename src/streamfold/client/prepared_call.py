@@ -40,7 +40,7 @@ _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another f
 NOT_CONTINUED = "previous_response_ignored"  # the code of our error about a server that ignores the id
 _OTHER_CALLS = ("calls_dropped", "markup_dropped", "missing_id", "changed_id", "duplicate_id", "repaired_arguments")
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
-_UNMET = "several calls came, though parallel_tool_calls=False allows one: run_tools() runs them one by one"
+_UNMET = "several tool calls came despite parallel_tool_calls=False: run_tools() runs them one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def _prepared(
     if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
         request = endpoint.request(request, served.api)
         if restrictions.api_reason:
-            detail = f"{request.model} is not served by the API {usual!r}: the request was sent to {served.api!r}"
+            detail = f"{request.model} is not available on the API {usual!r}: the request was sent to {served.api!r}"
             changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
     if (notice := retirement_notice(request.model, request.family)) is not None:
         changes.append(ReplyWarning("model_retires", notice))

@@ -217,7 +217,7 @@ def _without_reasoning(request: Request, restriction: OptionRestriction, warning
     """Removes the reasoning of earlier turns, which some servers reject as an unknown member."""
     if not any(message.reasoning for message in request.messages):
         return request
-    detail = f"the reasoning of earlier turns was not sent: {request.model} refused it ({restriction.why})"
+    detail = f"the reasoning of earlier turns was not sent, because {request.model} refused it ({restriction.why})"
     warnings.append(ReplyWarning("reasoning_dropped", detail))
     messages = [
         replace(

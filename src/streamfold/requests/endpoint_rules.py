@@ -75,7 +75,7 @@ class Rules:
 
 def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass, ...]:
     """Returns the schema passes for a server's quirks."""
-    passes: list[_Pass] = [partial(inline_refs, why="the provider takes no $ref")] if inline else []
+    passes: list[_Pass] = [partial(inline_refs, why="the provider doesn't support $ref")] if inline else []
     return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
 
 
@@ -247,7 +247,7 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) 
         if schemas.loose is not None:
             strict = not fitted.problems
         if fitted.problems and schemas.loose is not None:  # the answer will most likely fit even so
-            changes.append(f"{at}: strict mode is not asked for ({join_limited(fitted.problems, '; ')})")
+            changes.append(f"{at}: strict mode is not requested ({join_limited(fitted.problems, '; ')})")
             fitted = None
     if fitted is None and schemas.loose is not None:
         fitted = fit_schema(schema, schemas.loose, at=at)
@@ -388,7 +388,9 @@ def _rename_tools(request: Request, rule: re.Pattern[str]) -> tuple[Request, lis
         names={**request.names, **{made: name for name, made in sent.items()}},
     )
     detail = ", ".join(f"{name!r} as {made!r}" for name, made in sent.items())
-    return request, [ReplyWarning("tool_renamed", f"sent under names that the provider takes: {detail}")]
+    return request, [
+        ReplyWarning("tool_renamed", f"tool names were changed to names that the provider accepts: {detail}")
+    ]
 
 
 def _sent_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:

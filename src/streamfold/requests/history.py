@@ -230,7 +230,7 @@ class _Fitting:
         self._check_reasoning()
         if self._errors:
             refused = ConfigError(join_limited(self._errors, "; ", "more problems"))
-            refused.hint = "pass repair_history=True to have this repaired" if self._repairable else ""
+            refused.hint = "pass repair_history=True to repair the conversation" if self._repairable else ""
             raise refused
         self._order()
         self._move_media()
@@ -248,7 +248,7 @@ class _Fitting:
             self._warnings.append(ReplyWarning("history_repaired", detail))
         if self._ids:
             shown = join_limited([f"{old!r} as {new!r}" for old, new in self._ids.items()])
-            detail = f"ids of calls are sent in a form that the provider accepts: {shown}"
+            detail = f"tool call ids were changed to a format that the provider accepts: {shown}"
             self._warnings.append(ReplyWarning("ids_renumbered", detail))
         positions = tuple(at for at, _ in self._sent)
         same = positions == tuple(range(len(self._messages)))
@@ -274,12 +274,12 @@ class _Fitting:
         for turn in self._turns:
             role = turn.message.role
             if role not in self._rules.roles and role == "developer":
-                self._change(turn.at, "the role 'developer', which this provider does not know, was sent as 'system'")
+                self._change(turn.at, "the role 'developer', which this provider doesn't support, was sent as 'system'")
                 turn.message = replace(turn.message, role="system")
             elif role not in self._rules.roles:
-                self._wrong(f"{turn.name} has the role {role!r}, which this provider does not know", "")
+                self._wrong(f"{turn.name} has the role {role!r}, which this provider doesn't support", "")
             if not self._rules.refusals and (sent := refusal_as_text(turn.message)) is not turn.message:
-                self._change(turn.at, "a refusal, for which this provider has no place, was sent as text")
+                self._change(turn.at, "a refusal was sent as text, because this provider has no refusals in messages")
                 turn.message = sent
 
     def _fit_blanks(self) -> None:
@@ -373,7 +373,7 @@ class _Fitting:
                 first.setdefault(call.id, call)
                 if not call.id:
                     call.new_id = self._made_id(call, taken)
-                    self._change(turn.at, "a call without an id was given one")
+                    self._change(turn.at, "a tool call without an id got an id")
                     continue
                 if rules.unique_ids is None:
                     continue  # renumbered in any case
@@ -432,7 +432,7 @@ class _Fitting:
                 background = turn.message.tool_calls[call.number].background
                 if call.result is None and background:
                     if not self._rules.late_results:
-                        self._change(turn.at, f"a call in the background was sent with the result {_STILL_RUNNING!r}")
+                        self._change(turn.at, f"a background tool call was sent with the result {_STILL_RUNNING!r}")
                 elif call.result is None and not self._may_be_open(turn):
                     name = turn.message.tool_calls[call.number].name
                     problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
@@ -443,7 +443,9 @@ class _Fitting:
                         " between them"
                     )
                     if background:
-                        self._change(turn.at, "the result of a call in the background was sent directly behind it")
+                        self._change(
+                            turn.at, "the result of a background tool call was moved directly after its tool call"
+                        )
                         self._moved.add(turn.at)
                     elif self._wrong(problem, "it was moved"):
                         self._moved.add(turn.at)
@@ -466,7 +468,7 @@ class _Fitting:
             return
         bare = [turn.name for turn in self._turns if turn.calls and turn.message.reasoning is None]
         if bare:
-            detail = f"{', '.join(bare)}: calls without the reasoning before them, which the model wants back"
+            detail = f"{', '.join(bare)}: the reasoning before these tool calls is missing, which the model requires"
             self._warnings.append(ReplyWarning("lost_reasoning", f"{detail}; an empty one was sent"))
 
     # --- the order of messages ----------------------------------------------------------------------------------------
@@ -484,12 +486,12 @@ class _Fitting:
             sent = _with_new_ids(turn)
             apart = self._rules.single_call and len(turn.calls) > 1
             if apart:
-                self._change(turn.at, "a turn of several calls was sent as turns of one call")
+                self._change(turn.at, "a message with several tool calls was sent as messages with one tool call each")
             self._sent.append((turn.at, replace(sent, tool_calls=sent.tool_calls[:1]) if apart else sent))
             places = [ranks[call.result.at] for call in turn.calls if call.result]
             start = ranks[turn.at] + 1
             if follow and turn.at not in self._moved and places != list(range(start, start + len(places))):
-                self._change(turn.at, "its results were sent directly behind it, in the order of its calls")
+                self._change(turn.at, "its tool results were moved directly after it, in the order of the tool calls")
             for call in turn.calls:
                 if apart and call.number:
                     alone = Message("assistant", tool_calls=(sent.tool_calls[call.number],), origin=sent.origin)
@@ -529,7 +531,7 @@ class _Fitting:
                 texts = [part.text for part in tool_result_content(message) or () if isinstance(part, TextPart)]
                 text = "\n".join([*texts, f"({count}: see the next user message)"])
                 message = replace(message, content=text, error=False)
-                detail = f"messages[{at}]: {count} {which} went into a user message"
+                detail = f"messages[{at}]: {count} {which} moved to a user message"
                 self._warnings.append(ReplyWarning("tool_images_moved", detail))
             moved.append((at, message))
         self._sent = moved[:-1]
@@ -548,7 +550,7 @@ class _Fitting:
                 self._change(at, "system messages at the beginning were joined")
             else:
                 placed.append((at, replace(message, role="user")))
-                self._change(at, "a system message inside the conversation was sent as text of the user")
+                self._change(at, "a system message inside the conversation was sent as a user message")
         self._sent = placed
 
     def _join(self) -> None:
@@ -702,7 +704,7 @@ def _orphan(turn: _Turn) -> str:
         return f"{turn.name} has no tool_call_id: add the id of the tool call"
     if turn.repeats is not None and turn.repeats.result is not None:
         return f"{turn.name} answers the call {call_id!r} again, otherwise than {turn.repeats.result.name}"
-    return f"{turn.name} answers the call {call_id!r}, which no turn before it has made"
+    return f"{turn.name} answers the call {call_id!r}, which no earlier message has"
 
 
 def _with_new_ids(turn: _Turn) -> Message:

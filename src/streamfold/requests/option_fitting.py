@@ -172,11 +172,13 @@ def _check_tools_with_reasoning(options: Options, fitting: _FitContext) -> Optio
         return options
     instead = 'use the Responses API: provider "openai-responses", or api = "responses"'
     if family.tools_on_chat == "no" or (family.apis is not None and "chat" not in family.apis):
-        raise ConfigError(f"{model} takes no tools on Chat Completions: {instead}")
+        raise ConfigError(f"{model} doesn't support tools on Chat Completions: {instead}")
     if family.tools_on_chat != "effort_none" or asked == "none" or "reasoning_effort" in options.extra_body:
         return options
     if asked is not None:
-        raise ConfigError(f"{model} takes no tools beside reasoning_effort={asked!r} on Chat Completions: {instead}")
+        raise ConfigError(
+            f"{model} doesn't support tools together with reasoning_effort={asked!r} on Chat Completions: {instead}"
+        )
     if family.default_effort == "none":
         return options
     fitting.say("option_changed", "takes tools on Chat Completions only without thinking: reasoning_effort='none' sent")
@@ -188,7 +190,7 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
     if wanted is None:
         return options
     if family.capabilities.reasoning == "no":
-        fitting.say("option_dropped", "does not reason: no effort was sent")
+        fitting.say("option_dropped", "does not reason: reasoning_effort was not sent")
         return replace(options, reasoning_effort=None)
     if family.budget is not None:
         return _by_budget(options, fitting)
@@ -201,9 +203,9 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
     if levels:
         return _with_level(options, nearest_effort(wanted, levels), fitting)
     if rules.switch:
-        fitting.say("option_changed", f"has no levels of effort: for reasoning_effort={wanted!r}, thinking is on")
+        fitting.say("option_changed", f"has no effort levels: for reasoning_effort={wanted!r}, thinking is on")
         return options
-    fitting.say("option_dropped", f"has no levels of effort: reasoning_effort={wanted!r} was not sent")
+    fitting.say("option_dropped", f"has no effort levels: reasoning_effort={wanted!r} was not sent")
     return replace(options, reasoning_effort=None)
 
 
@@ -249,7 +251,7 @@ def _sampling(options: Options, fitting: _FitContext) -> Options:
     if fitting.family.sampling == "one_of" and len(given) == 2:
         name = "temperature" if given["temperature"] == 1 else "top_p"
         if given[name] != 1:
-            fitting.say("option_dropped", "takes temperature or top_p, not both: top_p not sent")
+            fitting.say("option_dropped", "supports either temperature or top_p: top_p was not sent")
         dropped: dict[str, Any] = {name: None}
         options = replace(options, **dropped)
     most, temperature = fitting.family.temperature_max, options.temperature
@@ -306,7 +308,7 @@ def _stop(options: Options, fitting: _FitContext) -> Options:
     cut = tuple(text for text in texts if text and text not in sent)
     if cut:
         where = ", ".join(map(repr, cut))
-        fitting.say("option_emulated", f"is not told to stop at {where}: the answer is cut there as it is read")
+        fitting.say("option_emulated", f"is not told to stop at {where}: streamfold ends the answer there")
     if len(sent) == len(texts):
         return options
     if "" in texts:
@@ -326,11 +328,11 @@ def _parallel(options: Options, fitting: _FitContext) -> Options:
     if not fitting.tools and "tools" not in options.extra_body:
         return replace(options, parallel_tool_calls=None)  # it means nothing, and OpenAI refuses it then
     if fitting.family.capabilities.parallel_calls == "no":
-        fitting.say("option_dropped", "makes one call at a time: parallel_tool_calls was not sent")
+        fitting.say("option_dropped", "makes only one tool call per answer: parallel_tool_calls was not sent")
     elif fitting.rules.parallel_calls:
         return options
     elif not wanted:
-        fitting.say("option_dropped", "can't be told to make one call at a time: parallel_tool_calls=False not sent")
+        fitting.say("option_dropped", "may make several tool calls per answer: parallel_tool_calls=False was not sent")
     return replace(options, parallel_tool_calls=None)
 
 

@@ -60,7 +60,7 @@ class PromptCacheMonitor:
         if at is None or (last[at].own and not any(piece.own for piece in last[:at])):
             return []
         where = now[at].where if at < len(now) else f"{last[at].where} (left out)"
-        detail = f"{where} is not what the last request had there: the provider's cache is of no use from there on"
+        detail = f"{where} has changed since the last request, so the provider's prompt cache ends there"
         return [ReplyWarning("cache_prefix_changed", detail)]
 
 

@@ -45,9 +45,8 @@ def escape_special_tokens(
 
 
 _DETAILS = {
-    "text": "{}: special tokens of the model were sent so that it reads them as text",
-    "assistant": "{}: special tokens at which the model's chat template cuts or refuses a turn were sent so that it"
-    " reads them as text",
+    "text": "{}: special tokens of the model were escaped, so that the model reads them as text",
+    "assistant": "{}: special tokens that break the model's chat template were escaped",
 }
 
 

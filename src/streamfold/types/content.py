@@ -97,7 +97,9 @@ class _Media(_Part):
         check_cache_mark(self.cache, what)
         given = [name for name in ("data", "url", "file_id") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ConfigError(f"{what} has one of data, url and file_id, not {' and '.join(given) or 'none of them'}")
+            raise ConfigError(
+                f"{what} needs exactly one of data, url and file_id, not {' and '.join(given) or 'none of them'}"
+            )
         kind = bytes if given == ["data"] else str
         if not isinstance(getattr(self, given[0]), kind):
             found = type(getattr(self, given[0])).__name__

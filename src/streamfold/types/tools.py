@@ -370,8 +370,8 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
             return read_tool_choice(HostedTool(choice))
         case _:
             raise ConfigError(
-                f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
-                f" API, not {choice!r}{_meant(choice, names)}"
+                f"tool_choice must be 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict,"
+                f" not {choice!r}{_meant(choice, names)}"
             )
     if isinstance(read, AllowedTools):
         allowed_names: Any = read.names

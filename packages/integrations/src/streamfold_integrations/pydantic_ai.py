@@ -319,7 +319,7 @@ def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list
             allowed, mode = set(choice), "required"
         case _:
             raise UserError(
-                f"tool_choice is 'auto', 'none', 'required', names of tools, or ToolOrOutput, not {choice!r}"
+                f"tool_choice must be 'auto', 'none', 'required', names of tools, or ToolOrOutput, not {choice!r}"
             )
     kept = [tool for name, tool in tools.items() if name in allowed]
     if not kept:

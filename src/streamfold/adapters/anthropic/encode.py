@@ -378,7 +378,7 @@ def encode_turns(
         else:
             turns.append({"role": role, "content": blocks})
     if late:
-        detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
+        detail = f"{', '.join(late)}: a system message inside the conversation was sent as a user message"
         report.warn("history_mismatch", detail)
     for turn in turns:
         if turn["role"] == "user":
