@@ -91,49 +91,49 @@ def _key_name(name: str) -> None:
 
 
 class GatewayOptions(Table):
-    """Options of the gateway as an ASGI app; `gateway(...)` takes them as keywords.
+    """Options of the gateway as an ASGI app; also keyword arguments of `gateway(...)`.
 
     Attributes:
-        aliases: further names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`. A name with a
-            date finds the one without: `gpt-4o-2024-08-06`. One with `*` is a pattern: `{"claude-*": "main"}`.
-        allow_models: which other models of a provider clients may ask for, as patterns for `PROVIDER:MODEL`. The
-            default `["*"]` allows every model; `["main:kimi-*"]` some of one provider; `[]` only the configured ones.
-        hosts: names that a request's `Host` header may have, without a port; `"*"` allows any. Without `hosts`, a
-            server that listens on a loopback address and asks for no key accepts loopback names only, so that no web
-            page can reach it under its own name (DNS rebinding).
-        repair_history: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
+        aliases: additional names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`. An alias also
+            matches its name with a date (`gpt-4o-2024-08-06`). `*` matches any text: `{"claude-*": "main"}`.
+        allow_models: the additional models of a provider that clients may use, as patterns for `PROVIDER:MODEL`. The
+            default `["*"]` allows every model; `["main:kimi-*"]` allows some models of one provider; `[]` allows only
+            the configured models.
+        hosts: allowed values of the `Host` header, without a port; `"*"` allows every value. Without `hosts`, a server
+            without keys on a loopback address accepts only loopback names, which prevents DNS rebinding.
+        repair_history: repair conversations that a provider would reject, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
-            keep it open; 0: never.
+            keep the connection open; 0: never.
         turn_cache: where turns of models are stored, to restore reasoning, signatures and encrypted items that clients
-            leave out: `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: nowhere. Turns of one
-                key are never given to clients with another key, nor to another end user.
-        turn_cache_turns: how many turns are kept.
-        turn_cache_bytes: size of all turns together.
-        turn_cache_age: seconds for which a turn is kept since it was last used.
-        responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: named
-            as for `turn_cache`, by default in the process; `false`: nowhere.
-        responses_number: how many responses are kept. When the store is full, those of the client
-            with the most are removed first.
-        responses_bytes: size of all responses together.
-        responses_age: seconds for which a response is kept since it was last used.
-        websockets: offer the Responses API over WebSockets, too. Otherwise such requests get a 426.
-        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are
+            leave out: `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: turns aren't stored. A
+                turn
+            is never restored for another key or another end user.
+        turn_cache_turns: maximum number of stored turns.
+        turn_cache_bytes: maximum total size of stored turns.
+        turn_cache_age: seconds until an unused turn expires.
+        responses: where responses of the Responses API are stored, with the same values as `turn_cache`; default: in
+            memory; `false`: responses aren't stored.
+        responses_number: maximum number of stored responses. When the limit is reached, the key with the most stored
+            responses loses its oldest.
+        responses_bytes: maximum total size of stored responses.
+        responses_age: seconds until an unused response expires.
+        websockets: also accept WebSockets for the Responses API. Otherwise a WebSocket gets a 426.
+        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). A client's key is needed if there are
             keys.
-        metrics_by_key: count requests, tokens and cost by the names of the clients' keys, too. Each key that may read
-            `/metrics` sees those of all.
+        metrics_by_key: also count requests, tokens and cost by the names of the keys. Every client that may read
+            `/metrics` then sees the usage of all keys.
         json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: outcome, tokens,
             provider, warnings.
-        unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
-            thinking, too.
-        forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
+        unasked_thinking: on the Messages and Gemini APIs, send reasoning even to clients that didn't request it.
+        forward_client_ids: send request fields that identify an installation, a session or a user to providers:
             `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs, `metadata` on the
             Messages API.
-        max_requests: requests that are answered at the same time; further ones get a 503.
-        max_body_bytes: size of one request body, and of its lists and objects once it is parsed; larger ones get a 413.
-        max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
+        max_requests: simultaneous requests; more requests get a 503.
+        max_body_bytes: maximum size of a request body, and of its parsed lists and objects; larger bodies get a 413.
+        max_total_body_bytes: maximum size of all request bodies in memory together; more bodies get a 503.
         body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received; then 408.
-        send_timeout: seconds for which a client may take nothing of its answer; then it counts as gone.
-        max_objects: JSON objects in one request, such as messages, parts, calls, tools and what is in their schemas.
+        send_timeout: seconds without progress after which a client that reads nothing counts as disconnected.
+        max_objects: maximum number of JSON objects in a request, such as messages, parts, tool calls and schemas.
     """
 
     aliases: dict[str, str] = Field(default={})

@@ -1,7 +1,7 @@
-"""The Responses API over WebSockets: each `response.create` of a client is answered as a POST of the same body is.
+"""The Responses API over WebSockets: each `response.create` message is handled like a POST request with the same body.
 
-So keys, limits, budgets, owners, stored responses and logs are those of HTTP. Beside that, a connection remembers the
-newest response of each of its lanes, which the next request may name also if it isn't stored (`store: false`).
+Keys, limits, budgets, stored responses and logs are therefore the same as over HTTP. In addition, a connection
+remembers the newest response of each lane, so that the next message can refer to it even with `store: false`.
 
 https://developers.openai.com/api/docs/guides/websocket-mode
 """
@@ -49,7 +49,7 @@ Answer = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 async def refuse_websocket(refusal: HTTPError, scope: Any, receive: Receive, send: Send) -> None:
-    """Answers the request for a WebSocket with an error, where the server can do that; else with a 403."""
+    """Rejects a WebSocket with an error response if the server supports that, otherwise with a 403."""
     await receive()
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1000, "reason": ""})
@@ -66,12 +66,12 @@ class WebSocketEndpoint:
     """The ASGI app of the path for WebSockets.
 
     Args:
-        answer: the ASGI app that answers a POST.
-        stores: whether it stores responses unless a request says `store: false`.
+        answer: the ASGI app that handles a POST request.
+        stores: true if the app stores responses unless a request has `store: false`.
         now: returns the time in seconds, for the age of connections.
 
     Attributes:
-        stops: whether the server stops, so that no message is waited for.
+        stops: true if the server is stopping, so that no further message is read.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class WebSocketEndpoint:
             self._open.remove(connection)
 
     def set_stops(self, stops: bool) -> None:
-        """Closes idle connections, and each other one after its answer; or not any more."""
+        """Closes idle connections now, and the other connections after their responses; or cancels that."""
         self.stops = stops
         for connection in self._open if stops else ():
             connection.stop()
@@ -111,8 +111,8 @@ class _NewestResponse:
     """The last response of a lane.
 
     Attributes:
-        items: the JSON of the conversation up to its end.
-        user: the end user whom its request named.
+        items: the JSON of the conversation including the response.
+        user: the end user that its request named.
     """
 
     response_id: str
@@ -122,12 +122,13 @@ class _NewestResponse:
 
 @dataclass(slots=True)
 class _Turn:
-    """A request, and what becomes of its answer.
+    """A request, and the state of its response.
 
     Attributes:
-        body: of the POST.
-        conversation: the items that are remembered with its output; None: nothing is, because it is stored.
-        previous: the remembered response that it continues.
+        body: the body of the POST request.
+        conversation: the items to remember with the output; None: nothing is remembered, because the response is
+            stored.
+        previous: the remembered response that the request continues.
     """
 
     body: bytes
@@ -138,7 +139,7 @@ class _Turn:
 
 
 class _Connection:
-    """One WebSocket of a client. Its requests are answered one after the other, also those of different lanes."""
+    """One WebSocket of a client. Its requests are handled one after the other, even in different lanes."""
 
     def __init__(self, endpoint: WebSocketEndpoint, scope: Any, receive: Receive, send: Send) -> None:
         self._endpoint = endpoint
@@ -160,7 +161,7 @@ class _Connection:
         self._idle.cancel()
 
     async def run(self) -> None:
-        """Answers requests until the client leaves, or the connection is too old."""
+        """Handles requests until the client disconnects, or the connection is too old."""
         code = _SERVER_STOPS
         waiting, messages = anyio.create_memory_object_stream[str](_WAITING)
         try:
@@ -181,7 +182,7 @@ class _Connection:
                 await self._send_message({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _read(self, waiting: MemoryObjectSendStream[str]) -> None:
-        """Reads messages, also while an answer is written, so that a client that leaves is noticed."""
+        """Reads messages even while a response is written, to notice a disconnect."""
         async with waiting:
             while (message := await self._receive())["type"] == "websocket.receive":
                 text = message.get("text")
@@ -200,7 +201,9 @@ class _Connection:
         self._gone.set()
 
     async def _next(self, messages: MemoryObjectReceiveStream[str]) -> str | None:
-        """Returns the next message; None if the client has left, the connection is too old, or the server stops."""
+        """Returns the next message; None if the client has disconnected, the connection is too old, or the server
+        stops.
+        """
         left = 0.0 if self._endpoint.stops else self._ends - self._endpoint.now()
         with anyio.move_on_after(left) as self._idle, suppress(anyio.EndOfStream):
             message = await messages.receive()
@@ -214,7 +217,7 @@ class _Connection:
         return None
 
     async def _answer(self, message: str) -> None:
-        """Answers one message."""
+        """Handles one message."""
         lane = None
         try:
             payload = await self._parse(message)
@@ -245,7 +248,7 @@ class _Connection:
             self._gone.set()
 
     async def _parse(self, message: str) -> dict[str, Any]:
-        """Returns a message as an object. Raises HTTPError if it isn't one, or too large."""
+        """Returns a message as an object. Raises HTTPError if the message is invalid or too large."""
         raw, most = message.encode("utf-8", "replace"), self._options.max_body_bytes
         if max(len(raw), await run_sized(len(raw), partial(parsed_size, raw, most))) > most:
             raise http_error(413, f"the message is larger than the allowed {most} bytes")
@@ -261,7 +264,7 @@ class _Connection:
         return payload
 
     def _lane(self, payload: dict[str, Any]) -> str | None:
-        """Returns the name of the lane of a request. Raises HTTPError if it can't be one."""
+        """Returns the name of the lane of a request. Raises HTTPError for an invalid name."""
         lane = payload.get("stream_id")
         if lane is None:
             return None
@@ -275,7 +278,7 @@ class _Connection:
         return lane
 
     def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
-        """Returns a request as it is answered. Raises HTTPError if it can't be."""
+        """Returns the request with its remembered conversation. Raises HTTPError for an invalid request."""
         if payload.get("background"):
             raise http_error(400, "background is not available over a WebSocket: send a POST")
         user = named_end_user(payload, Headers(scope=self._scope), explicit=True)
@@ -302,7 +305,7 @@ class _Connection:
         return [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(turn.body)).encode())]
 
     async def _warm_up(self, turn: _Turn, payload: dict[str, Any]) -> None:
-        """Answers a request that asks for no output: its input is remembered, and no model is called."""
+        """Handles a request with `generate: false`: its input is remembered, and no model is called."""
         turn.conversation = turn.conversation or input_items(json.loads(turn.body).get("input"))
         response = {**new_response_object(payload), "id": f"resp_{token_hex(16)}", "created_at": int(time())}
         response |= {"model": payload.get("model"), "store": False}
@@ -312,7 +315,7 @@ class _Connection:
             await self._forward(turn, "response.completed", {"sequence_number": 1, "response": done})
 
     async def _forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
-        """Sends an event of an answer, and remembers the response that ends with it."""
+        """Sends an event of a response, and remembers the response at its end."""
         if isinstance(event, str) and turn.lane is None and turn.previous is None and kind not in _ENDS:
             await self._send(event)
             return
@@ -359,7 +362,7 @@ class _Connection:
             self._bodies.add(-len(known.items))
 
     async def _send(self, text: str) -> None:
-        """Sends a message. Raises OSError if the client has left."""
+        """Sends a message. Raises OSError if the client has disconnected."""
         if self._gone.is_set():
             raise ConnectionResetError("the client has left")
         await self._send_message({"type": "websocket.send", "text": text})
@@ -369,11 +372,11 @@ class _EventWriter:
     """The `send` of a POST: passes on each event of a stream, or the error response.
 
     Args:
-        event: gets the type and the JSON of each event.
-        error: gets the status, the headers and the body of a response that isn't a stream.
+        event: called with the type and the JSON of each event.
+        error: called with the status, the headers and the body of a response that isn't a stream.
 
     Attributes:
-        ended: whether the end of the response has been written.
+        ended: true if the end of the response has been written.
     """
 
     def __init__(
@@ -389,7 +392,7 @@ class _EventWriter:
         self._data = b""
 
     async def send(self, message: Any) -> None:
-        """Takes a message of ASGI."""
+        """Handles an ASGI message."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}

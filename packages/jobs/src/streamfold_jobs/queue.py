@@ -31,21 +31,21 @@ class JobBackend(Protocol):
     async def send_rows(self, queue: RowQueue) -> None:
         """Sends every row of `queue.next_row()`, until all have ended or the queue is stopped.
 
-        Everything about a request must be in the ledger before it is sent: the process may be killed at any moment, and
-        the next one continues with the rows that are left.
+        Everything about a request must be in the ledger before it is sent, because the process may be killed at any
+        moment, and the next run continues from the ledger.
         """
 
 
 class RowQueue:
-    """The rows of a job, the state of each, and the budget (`max_cost`).
+    """The rows of a job, the state of each row, and the budget (`max_cost`).
 
     Attributes:
-        rows: the rows, whatever their state.
-        ledger: for what a backend itself has to remember.
-        summary: what the job has done so far.
-        stopped: why no more rows are sent; None while they are.
+        rows: all rows.
+        ledger: the ledger, for a backend's own records.
+        summary: the progress so far.
+        stopped: the reason why no more rows are sent; None while rows are sent.
         stopping: set when the queue is stopped.
-        status_text: what the job is doing, where the summary doesn't say it.
+        status_text: the current step of the job, if the summary doesn't contain it.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -96,12 +96,12 @@ class RowQueue:
         )
 
     async def next_row(self, skip: Container[int] = ()) -> Row | None:
-        """Returns the next row without an answer; None at the end, or once the queue is stopped.
+        """Returns the next row without an answer; None at the end, or after the queue was stopped.
 
-        That a row is invalid is recorded as its answer.
+        For an invalid row, an error is recorded as its answer.
 
         Args:
-            skip: numbers of rows that are left out.
+            skip: numbers of rows to leave out.
         """
         while not self.stopped and (found := next(self._pending, None)) is not None:
             number, raw = found
@@ -120,7 +120,7 @@ class RowQueue:
         return len(self._states)
 
     def was_sent(self, number: int) -> bool:
-        """Returns whether a row is marked as sent, by this job or an earlier one that was killed."""
+        """Returns whether a row is marked as sent, by this run or an earlier run that was killed."""
         return self._states[number] == SENT
 
     def has_ended(self, number: int) -> bool:
@@ -128,7 +128,7 @@ class RowQueue:
         return self._states[number] in (DONE, ERROR)
 
     def ended_rows(self, first: int, most: int) -> range:
-        """Returns the numbers of the rows from `first` on that have all ended; no more than `most`."""
+        """Returns the numbers of the consecutive finished rows from `first` on; at most `most`."""
         step = self.settings.shard[1]
         numbers = range(first, len(self._states), step)[:most]
         ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))

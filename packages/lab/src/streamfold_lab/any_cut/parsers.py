@@ -146,7 +146,7 @@ def _sglang_tools(tools: Tools) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _VLLMParser:
-    """`ToolParser` of vLLM. Each piece is one token, whose number means nothing."""
+    """`ToolParser` of vLLM. Each piece counts as one token with an arbitrary number."""
 
     make: Callable[[], Any]
 

@@ -12,7 +12,7 @@ _STEPS = 40  # of a bisection: more than a float has digits for
 def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Returns the confidence interval of the true proportion after `found` of `tries`.
 
-    For no success, or only successes, the interval is one-sided: 0 of 59 gives 0 to 5 percent.
+    If no try or every try succeeded, the interval is one-sided: 0 of 59 gives 0 to 5 percent.
 
     >>> [round(bound, 3) for bound in interval(0, 59)]
     [0.0, 0.05]

@@ -7,7 +7,7 @@
     app = page.around(gateway(hooks=page.hooks))
 
 `streamfold serve --ui` does the same. The page consists of hooks for providers, and an ASGI app around the gateway's
-app. While no page is open, the bytes of each response are only stored.
+app. While no page is open, the hooks only store the bytes of each response.
 """
 
 from __future__ import annotations
