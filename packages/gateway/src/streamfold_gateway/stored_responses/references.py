@@ -21,7 +21,7 @@ _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a seri
 
 def not_found(response_id: str) -> HTTPError:
     """Returns the error for a response that doesn't exist or has another owner."""
-    return http_error(404, f"there is no response {response_id[:200]!r} : it has expired, or was never stored")
+    return http_error(404, f"there is no response {response_id[:200]!r}: it has expired, or was never stored")
 
 
 def input_items(given: Any) -> list[Any]:
@@ -71,7 +71,7 @@ class ReferenceResolver:
                 if kept is None or len(turns) == _LONGEST:
                     raise http_error(
                         400,
-                        f"previous_response_id: there is no response {wanted[:200]!r} here: it has expired, was never"
+                        f"previous_response_id: there is no response {wanted[:200]!r}: it has expired, was never"
                         " stored, or belongs to another client; send the whole conversation as input",
                         "previous_response_not_found",
                     )
