@@ -35,6 +35,7 @@ from streamfold import (
     user,
 )
 from streamfold import sync as streamfold_sync
+from streamfold.client.endpoint import Endpoint
 from streamfold.testing import ScriptedProvider, fail
 
 STORING = {"adapter": "responses", "quirks": {"conversations": "with_instructions"}, "model": "m", "max_retries": 1}
@@ -522,6 +523,18 @@ async def test_a_key_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CONVERSATION_KEY", "b")
         await model.chat(history, conversation=conversation)
     assert (inputs(storing), storing.problems) == ([1, 4], [])
+
+
+def test_credentials_of_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key, the variables that choose an identity tell accounts apart."""
+    for name in ("AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE", "AWS_ROLE_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    accounts = set()
+    for identity in ("AKIA1", "AKIA2", "AKIA1"):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", identity)
+        accounts.add(Endpoint(Provider.from_config("bedrock-mantle-responses:m").profile).account("responses"))
+    assert len(accounts) == 2
 
 
 @pytest.mark.anyio

@@ -172,17 +172,18 @@ class Endpoint:
     def account(self, api: str, extra_headers: Mapping[str, str] | None = None) -> str:
         """Returns a digest of what ids of the provider belong to: API, address, key and other headers that name a user.
 
-        Credentials that cloud tools find are not read for it: an `auth` other than "key" counts as one account.
+        Credentials that tools of clouds find count by the variables that choose them.
 
         Args:
             api: the wire format.
             extra_headers: those of this request alone.
         """
-        endpoint, named = self.resolved(), list[tuple[str, str]]()
+        endpoint, named = self.resolved(), list[tuple[str, str | None]]()
         try:
             url = endpoint.base_url
-            headers = endpoint.headers(extra_headers).headers
-            named = sorted((name.lower(), value) for name, value in headers.items() if not _OF_ONE_REQUEST.search(name))
+            own = endpoint.headers(extra_headers)
+            headers = {name.lower(): value for name, value in own.headers.items() if not _OF_ONE_REQUEST.search(name)}
+            named = sorted((headers if own.has_key else headers | endpoint.identity()).items())
         except ConfigError:  # sending the request says so
             url = shown_url(self.profile.base_url)
         return sha256(repr((current_owner(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 # The end of a request's URL, in each API.
 _PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
+# Variables by which the tools of clouds choose an identity.
+_IDENTITIES = {
+    "sigv4": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN"),
+    "google": ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_QUOTA_PROJECT"),
+    "entra": ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_USERNAME"),
+}
 _MOST_PATHS = 64  # a path may hold the id of an answer or of a file
 
 
@@ -195,6 +201,10 @@ class ResolvedEndpoint:
         if variable_names(where):
             self._check_trusted("a variable in turn_cache")
         return store_url(where)
+
+    def identity(self) -> dict[str, str | None]:
+        """Returns the variables that choose the credentials of requests without a key, and their values."""
+        return read_environment(_IDENTITIES.get(self.profile.auth, ()))
 
     def make_signer(self) -> Signer | None:
         """Returns the signer that authenticates requests without an API key, or None if `auth` is "key".
