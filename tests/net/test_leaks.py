@@ -302,7 +302,7 @@ async def test_a_client_that_is_closed_is_told() -> None:
     client = httpx.AsyncClient()
     await client.aclose()
     provider = Provider.from_config({"base_url": "http://test/v1", "model": "m"}, http_client=client)
-    with pytest.raises(StreamfoldError, match="http_client that it was given is closed"):
+    with pytest.raises(StreamfoldError, match="http_client that was passed to it is closed"):
         await provider.chat("Hello")
 
 

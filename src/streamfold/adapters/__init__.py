@@ -1,6 +1,6 @@
-"""Wire formats: how a request is written and how an event of the answer is read.
+"""Wire formats of APIs: adapters encode requests and decode the events of answers.
 
-An adapter is a stateless value. Other packages add theirs by an entry point in the group `streamfold.adapters`.
+An adapter is a stateless value. Other packages add adapters by an entry point in the group `streamfold.adapters`.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

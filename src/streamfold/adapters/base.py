@@ -1,7 +1,7 @@
-"""The base class of wire formats: how a request is prepared and written, and how an event of the answer is read.
+"""The base class of adapters, which prepare and encode requests and decode the events of answers.
 
-An adapter is a stateless value. State that seems to belong here belongs to the engine or to a dialect. Other packages
-add adapters with an entry point in the group `streamfold.adapters`.
+An adapter is a stateless value; state belongs into the engine or into a dialect. Other packages add adapters with an
+entry point in the group `streamfold.adapters`.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _BUILT_IN = {
 
 
 class Framing(Protocol):
-    """Splits the body of one answer into events. Only needed for wire formats that do not use server-sent events.
+    """Splits the body of an answer into events. Only wire formats without server-sent events need a framing.
 
     Attributes:
         invalid_utf8: the number of events so far with bytes that are not UTF-8.
         foreign: the beginning of the first text that is not part of the format; "" if there was none.
 
-    A class may have a third one, `is_binary = True`: the format isn't text, so that a body that begins like
-    JSON or markup is JSON or markup, and not events.
+    A class for a binary format sets `is_binary = True`. A body that begins like JSON or markup is then not parsed as
+    events.
     """
 
     invalid_utf8: int
@@ -73,12 +73,12 @@ class Framing(Protocol):
         ...
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns the event that was left unfinished at the end of the body, or None."""
+        """Returns the unfinished event at the end of the body, or None."""
         ...
 
 
 class EndpointInfo(HostedEndpoint, Protocol):
-    """Facts about a provider that errors mention. A `Profile` is one."""
+    """Facts about a provider for error messages. A `Profile` is an EndpointInfo."""
 
     def models_with(self, capability: str) -> Collection[str]:
         """Returns some models of this provider that have a capability."""
@@ -86,25 +86,25 @@ class EndpointInfo(HostedEndpoint, Protocol):
 
 
 class Adapter(ABC):
-    """One wire format. Subclasses must define `name`, `path`, `encode` and `decode`; the rest has defaults.
+    """The adapter of one wire format. Subclasses must define `name`, `path`, `encode` and `decode`.
 
     Attributes:
         name: the adapter's name in configurations.
         path: the path of requests below the base URL. Override `request_path` if it depends on the request.
         method: the HTTP method.
-        Quirks: a frozen dataclass with the differences between endpoints that configuration may set, or None. An
-            adapter with quirks takes an instance of it, or None, as its only argument.
+        Quirks: a frozen dataclass with the configurable differences between endpoints, or None. The only argument of an
+            adapter with quirks is an instance of that dataclass, or None.
         framing: the class that splits the body of an answer into events. None: server-sent events.
-        maker: the vendor whose own API alone has this format; the quirk `hosted = false` marks a server of another
-            vendor.
+        maker: the vendor, if only the vendor's own API has this format. The quirk `hosted = false` marks another
+            vendor's server.
         sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
-            one that a request has is dropped with a warning, or refused where the request would mean something else.
+            option of a request is dropped with a warning, or refused if the meaning would change.
         counts_tokens: whether the endpoint counts the tokens of a prompt: see `encode_count` and `read_count`.
         drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
         keeps_conversations: whether `encode` continues a conversation that the endpoint stores: `Request.conversation`.
-        conversation_members: members of the body that name what is continued.
-        kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
-        blocks_name: the extra in which an answer that is a list of blocks goes back.
+        conversation_members: members of the request body that name the stored conversation to continue.
+        kind_follows_text: whether an event has the kind of its text (text or reasoning) only after the text.
+        blocks_name: the name of the extra with the original blocks of an answer, which are sent back.
     """
 
     name: str = ""
@@ -123,7 +123,7 @@ class Adapter(ABC):
 
     @cached_property
     def family(self) -> Family:
-        """Returns the known facts of the model, for requests without them."""
+        """Returns the known facts of the model, for a request without such facts."""
         return self.known_family(NO_FAMILY)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -131,12 +131,12 @@ class Adapter(ABC):
     def prepare(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request for an answer, and a warning for everything that had to be changed.
+        """Returns the HTTP request for an answer, and a warning for each change.
 
         Args:
-            request: what the application asks for. Never changed; `PreparedRequest.request` is a copy.
-            repair_history: repair a conversation that the endpoint would refuse, instead of raising.
-            endpoint: named in errors about missing capabilities.
+            request: the application's request, which is not modified; `PreparedRequest.request` is a copy.
+            repair_history: repair a conversation that the endpoint would refuse, instead of raising an error.
+            endpoint: the endpoint for errors about missing capabilities.
 
         Raises:
             ConfigError: the request can't be sent to this endpoint.
@@ -156,7 +156,7 @@ class Adapter(ABC):
     def prepare_count(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
+        """Returns the HTTP request for the number of tokens of a prompt. The arguments are those of `prepare`.
 
         Raises:
             ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
@@ -220,7 +220,7 @@ class Adapter(ABC):
         return request, [ReplyWarning("conversation_restarted", detail)]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
-        """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
+        """Raises ConfigError if the model lacks a capability that the request needs and that can't be emulated."""
         lacking = missing_capabilities(request.capabilities, request)
         if lacking:
             emulated = self.emulated_capabilities(request)
@@ -232,27 +232,28 @@ class Adapter(ABC):
         raise ConfigError(f'provider "{endpoint.name}": {problem}' if endpoint else problem)
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        """Returns the endpoint's rules for tool names, schemas and response formats."""
         return Rules()
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint has a place for. Others are left out or emulated: see `fit_options`."""
+        """Returns which options the endpoint supports. Other options are left out or emulated: see `fit_options`."""
         return OptionRules()
 
     def background_tools(self, request: Request) -> bool:
-        """Returns whether the model may continue while a call runs: see `Tool.background`."""
+        """Returns whether the model may continue while a tool runs: see `Tool.background`."""
         return False
 
     def known_family(self, family: Family) -> Family:
-        """Returns what is known of a model here, with what is assumed where nothing is known of it."""
+        """Returns the facts of a model at this endpoint, with assumptions for unknown facts."""
         return family
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what the endpoint demands of a conversation. Checked before `rewrite` is called."""
+        """Returns the endpoint's rules for conversations, which are checked before `rewrite` is called."""
         return HistoryRules()
 
     def emulated_capabilities(self, request: Request) -> Collection[str]:
-        """Returns the missing capabilities that `rewrite` can emulate, with a warning. Others are an error."""
+        """Returns the missing capabilities that `rewrite` can emulate with a warning. Other missing capabilities are an
+        error."""
         return emulatable_capabilities(request, self.rules(request))
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
@@ -274,11 +275,11 @@ class Adapter(ABC):
         """Returns the JSON body of a request for an answer: streamed, unless `request.stream` is false.
 
         Args:
-            request: as `rewrite` returned it.
-            report: collects what is left out or sent differently; each becomes a warning.
+            request: the result of `rewrite`.
+            report: collects parts that are left out or changed; each becomes a warning.
 
         Raises:
-            ConfigError: the wire format has no place for something in the request.
+            ConfigError: the wire format doesn't support a part of the request.
         """
 
     def instruction_count(self, request: Request) -> int:
@@ -290,11 +291,11 @@ class Adapter(ABC):
         return False
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request below the base URL. It may have a query."""
+        """Returns the path of this request below the base URL. The path may have a query."""
         return self.path
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens. Takes the arguments of `encode`.
+        """Returns the JSON body of a request for the number of tokens. The arguments are those of `encode`.
 
         Raises:
             ConfigError: the wire format has no such request.
@@ -307,7 +308,7 @@ class Adapter(ABC):
         return self.request_path(request)
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
+        """Returns the headers of the wire format. Configured headers and the API key override them."""
         accepted = "text/event-stream" if request.stream else "application/json"
         return {"Accept": accepted, "Content-Type": "application/json"}
 
@@ -315,47 +316,48 @@ class Adapter(ABC):
         """Returns whether the server continues the text of a partial last message.
 
         Returns:
-            "exactly": the answer is what comes after it; "with_echo": the answer may begin with the text once more;
-            None: it can't.
+            "exactly": the answer is the continuation; "with_echo": the answer may repeat the text first; None: the
+                server doesn't continue.
         """
         return None
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path below the base URL where a GET brings the rest of an answer that broke off.
+        """Returns the path, below the base URL, of a GET request for the rest of an interrupted answer.
 
         Args:
-            answer_id: the id of the answer, as the server gave it.
-            after: the number or the id of the last event that has arrived; "" if no event had an id.
+            answer_id: the server's id of the answer.
+            after: the number or the id of the last received event; "" if no event had an id.
 
         Returns:
-            None if the server does not keep this answer.
+            None if the server doesn't store this answer.
         """
         return None
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path below the base URL where a GET brings a stored answer in one piece, or None."""
+        """Returns the path, below the base URL, of a GET request for a complete stored answer, or None."""
         return None
 
     def runs_on(self, request: Request) -> bool:
-        """Returns whether the server completes the answer without us, so that a failed request is never sent again."""
+        """Returns whether the server completes the answer in the background, so that a failed request is never sent
+        again."""
         return False
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path below the base URL where a GET brings a file that a tool made, and its headers.
+        """Returns the path, below the base URL, and the headers of a GET request for a file that a hosted tool made.
 
         Raises:
-            ConfigError: there is no such request.
+            ConfigError: the wire format has no such request.
         """
         raise ConfigError(f"files can't be fetched with adapter {self.name!r}")
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns how many requests of this wire format are handed over at once, to be answered within hours.
+        """Returns the batch API of this wire format.
 
         Args:
-            settings: what the endpoint accepts.
+            settings: the limits of the endpoint.
 
         Raises:
-            ConfigError: there is no way that is known here.
+            ConfigError: the wire format has no known batch API.
         """
         raise ConfigError(
             f"batches of the provider are not available with adapter {self.name!r}. Ask the rows by live requests"
@@ -366,46 +368,46 @@ class Adapter(ABC):
         return bool(self.path) and path.endswith(self.path)
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
-        """Reads the error object of a response whose status is not 2xx. Always has a message."""
+        """Parses the error object of a response whose status is not 2xx. The result always has a message."""
         return error_info(body, status=status)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Returns the facts of one event, in the order reasoning, text, calls, usage, finish.
+        """Returns the deltas of an event, in the order reasoning, text, tool calls, usage, finish.
 
         Raises:
-            ValueError: the event is not in this format; the message says why.
+            ValueError: the event is not in this format; the message has the reason.
         """
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Returns the facts in what came of the last event of a body that broke off, made into JSON.
+        """Returns the deltas of a truncated last event, which was completed to valid JSON.
 
         Raises:
-            ValueError: too little of it came to tell.
+            ValueError: the truncated event is too short.
         """
         return self.decode(event)
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        """Returns the facts of a whole JSON answer. Some servers send one although a stream was requested.
+        """Returns the deltas of a complete JSON answer, which some servers send although a stream was requested.
 
         Raises:
-            ValueError: the body is not an answer in this format; the message says why.
+            ValueError: the body is not an answer in this format; the message has the reason.
         """
         raise ValueError("this wire format has no answers that are not streamed")
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to a request that `encode_count` wrote.
+        """Returns the number of tokens in the answer to a request of `encode_count`.
 
         Raises:
-            ValueError: it is not such an answer; the message says why.
+            ValueError: the answer has another format; the message has the reason.
         """
         raise ValueError("this wire format has no counts of tokens")
 
 
 def find_adapter(name: str) -> type[Adapter]:
-    """Returns the class of an adapter by its name. Raises ConfigError that lists the known names."""
+    """Returns the class of an adapter by its name. Raises ConfigError with the known names."""
     if target := _BUILT_IN.get(name):
         module, _, attribute = target.partition(":")
         built_in: type[Adapter] = getattr(import_module(module), attribute)
@@ -424,6 +426,6 @@ def find_adapter(name: str) -> type[Adapter]:
 
 
 def adapter_by_path(path: str) -> str | None:
-    """Returns the name of the adapter whose requests go to URLs with this path; None if there is none."""
+    """Returns the name of the adapter for requests to this path; None if there is none."""
     # Kimi has the path of Chat Completions, which stands before it.
     return next((name for name in _BUILT_IN if find_adapter(name)().handles_path(path)), None)

@@ -1,4 +1,4 @@
-"""Turns of the model on APIs whose answers are lists of blocks: they are sent back block by block, unchanged."""
+"""Turns of the model on APIs whose answers are lists of blocks, which are sent back unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
 
 
 def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the blocks that a message came as from this endpoint, or None."""
+    """Returns the original blocks of a message from this endpoint, or None."""
     blocks = message.extras.get("blocks")
     if not request.came_from_here(message) or not isinstance(blocks, list):
         return None
@@ -26,7 +26,7 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Returns the arguments as an object. Text that is not one is wrapped: the result of the call says what was wrong.
+    """Returns the arguments as an object. Invalid arguments are wrapped in an object.
 
     >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
     {'_raw': '{'}
@@ -35,10 +35,10 @@ def arguments_object(call: ToolCall) -> dict[str, Any]:
 
 
 def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapping[str, Any]:
-    """Returns a part that is a dict as one of ours, with its cache mark, where the dict is one of another API.
+    """Converts a dict, a content part of another API, to a part of streamfold with its cache mark.
 
     Raises:
-        ConfigError: the dict is a part of another API with members that ours has no place for.
+        ConfigError: the dict is a part of another API with unsupported members.
     """
     read: ContentPart | Mapping[str, Any] = part
     if "cache_control" in part and part.get("type") in ("text", *_FOREIGN):

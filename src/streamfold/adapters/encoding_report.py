@@ -1,4 +1,4 @@
-"""What `encode` changed or left out of a request, reported where it happens."""
+"""Reports the parts of a request that `encode` changes or leaves out."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EncodingReport:
-    """Collects what isn't sent as the caller wrote it.
+    """Collects parts of a request that aren't sent unchanged.
 
     Attributes:
-        reasoning: places of messages whose reasoning isn't sent.
-        members: places of members of messages, calls, parts and tools that aren't sent.
-        ids: ids of calls, and the ids that were sent instead.
+        reasoning: positions of messages whose reasoning isn't sent.
+        members: positions of unsent members of messages, tool calls, parts and tools.
+        ids: ids of tool calls, and the ids that were sent instead.
         changes: other changes.
-        prefix: what the reasoning of the answer will be bound to; see `Message.prefix`.
+        prefix: the prefix of the answer's reasoning; see `Message.prefix`.
     """
 
     reasoning: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class EncodingReport:
         self.changes.append(ReplyWarning(code, detail))
 
     def warnings(self) -> list[ReplyWarning]:
-        """Returns the changes, and one warning each for reasoning, members and ids, with the places."""
+        """Returns the changes, and one warning each for reasoning, members and ids, with their positions."""
         found = []
         if self.reasoning:
             detail = f"{join_limited(self.reasoning)}: the reasoning was not sent, this provider takes none back"
@@ -63,10 +63,10 @@ class EncodingReport:
     def add_message(
         self, message: Message, where: str, request: Request, call_extras: Callable[[ToolCall], bool]
     ) -> None:
-        """Adds what an API of blocks has no place for in a message that is written from its content and calls.
+        """Adds the unsent parts of a message that is written as new blocks.
 
         Args:
-            call_extras: whether the extras of a call are members of this API.
+            call_extras: whether the extras of a tool call are members of this API.
         """
         if message.reasoning:
             self.reasoning.append(where)
@@ -79,7 +79,7 @@ class EncodingReport:
         self.add_extras(where, unread)
 
     def add_name_and_detail(self, message: Message, where: str) -> None:
-        """Adds the name of a message and the detail of its images, which no API of blocks has."""
+        """Adds the name of a message and the detail of its images, which no block-based API supports."""
         if message.name and message.role != "tool":
             self.members.append(f"{where}.name")
         for part in message.content if isinstance(message.content, tuple) else ():
@@ -87,7 +87,7 @@ class EncodingReport:
                 self.members.append(f"{where}: detail of an image")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
-        """Adds extras of a message that aren't sent, with the kinds of hosted tools whose steps are in them."""
+        """Adds unsent extras of a message, with the kinds of hosted tools in them."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
                 continue  # it says how a response ended, and nothing of the turn
@@ -96,10 +96,10 @@ class EncodingReport:
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
 
     def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
-        """Adds the media types and names of media sent as a URL or an id, for which few APIs have a place.
+        """Adds the media types and names of media sent as a URL or an id, which few APIs support.
 
         Args:
-            names: whether names of files aren't sent either.
+            names: whether names of files aren't sent, either.
         """
         for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
             if isinstance(part, ImagePart | FilePart | AudioPart) and part.data is None:
@@ -110,9 +110,9 @@ class EncodingReport:
 
 
 def has_unmodelled_blocks(blocks: Any) -> bool:
-    """Returns whether the blocks of a turn hold anything beside its text, reasoning and calls.
+    """Returns whether the blocks of a turn contain more than text, reasoning and tool calls.
 
-    Reads the blocks of Anthropic, which have a type, and those of Gemini.
+    Supports the blocks of Anthropic, which have a type, and of Gemini.
 
     >>> has_unmodelled_blocks([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
     False

@@ -1,4 +1,4 @@
-"""Token counts of OpenAI's two APIs. Servers send them by the names of either, and of others, on both."""
+"""Token counts of OpenAI's two APIs. Servers mix the names of both APIs, and add their own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
-    """Yields how many requests tools made: OpenRouter counts them as Anthropic does, Perplexity has searches alone."""
+    """Yields the number of requests of hosted tools, in the format of OpenRouter and Anthropic or of Perplexity."""
     tools = usage.get("server_tool_use")
     found = {"web_search": usage.get("num_search_queries"), **(tools if isinstance(tools, Mapping) else {})}
     for name, number in found.items():
@@ -62,7 +62,8 @@ def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
 
 
 def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first count that is not 0, else 0 if there is one: proxies fill the names of the other API with 0."""
+    """Returns the first count that is not 0, because proxies fill the names of the other API with 0; else 0 if
+    present."""
     return next((found for name in names if (found := as_count(numbers.get(name)))), count_or_none(numbers, *names))
 
 
@@ -102,7 +103,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the members of a usage object with those of its details, which count before them."""
+    """Returns the members of a usage object; members of its details override them."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

@@ -1,4 +1,4 @@
-"""A request in the form of its provider, as a value: everything that is sent, before anything is sent."""
+"""A request in the format of its provider, as a value, before it is sent."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PreparedRequest:
 
     Attributes:
         request: the request as it was rewritten for the endpoint. Decoding needs its tools, `names` and `answer_tool`.
-        path: below the base URL; may have a query.
-        headers: those of the wire format.
-        warnings: what was changed, dropped or found doubtful.
-        prefix: of the message that the answer will be; see `Message.prefix`.
+        path: the path below the base URL; may have a query.
+        headers: the headers of the wire format.
+        warnings: warnings about changed, dropped or doubtful parts.
+        prefix: the prefix of the answer's message; see `Message.prefix`.
     """
 
     request: Request
@@ -39,13 +39,13 @@ class PreparedRequest:
 
 
 def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Returns a body with other names for some of its members, in their places. None: the member is left out."""
+    """Renames members of a body without changing their order. None: the member is left out."""
     renamed = ((names.get(name, name), value) for name, value in body.items())
     return {name: value for name, value in renamed if name is not None} if names else body
 
 
 def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a body with the members of another one, object by object."""
+    """Merges two bodies recursively."""
     out = dict(body)
     for name, value in extra.items():
         mine = out.get(name)
@@ -57,10 +57,10 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
     """Returns a body as JSON.
 
     Args:
-        extra: the caller's `extra_body`; an error about a value in it names it so.
+        extra: the caller's `extra_body`, for errors about its values.
 
     Raises:
-        ConfigError: JSON can't represent a value; the message names its place.
+        ConfigError: JSON can't represent a value; the message names its position.
     """
     try:
         return _JSON.encode(body)
@@ -70,7 +70,7 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
 
 
 def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
-    """Returns a body as it is sent, and a warning if it had half of a surrogate pair in it."""
+    """Encodes a body in UTF-8, with a warning if it contains half of a surrogate pair."""
     if text.isascii():
         return text.encode(), []
     whole = join_surrogates(text)
@@ -81,7 +81,7 @@ def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
 
 
 def required_count(body: Any, name: str) -> int:
-    """Returns a member of a JSON object that is a number of something. Raises ValueError if it is not."""
+    """Returns the count in a member of a JSON object. Raises ValueError if the member isn't a count."""
     found = as_count(body.get(name)) if isinstance(body, Mapping) else None
     if found is None:
         raise ValueError(f"it has no number {name!r}")
@@ -89,7 +89,7 @@ def required_count(body: Any, name: str) -> int:
 
 
 def _not_json(value: Any, where: str, depth: int = 0) -> str | None:
-    """Returns the place of the first value that JSON can't represent, and what it is."""
+    """Describes the position and the type of the first value that JSON can't represent."""
     if depth > 100:
         return f"{where} is nested too deeply"
     match value:

@@ -1,4 +1,4 @@
-"""Gemini's thought signatures on both of Google's APIs: find, write, and the documented placeholder."""
+"""Gemini's thought signatures on both of Google's APIs, and the documented placeholder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ SIGNATURE = "thoughtSignature"
 
 
 def signature_of(extra: Mapping[str, Any] | None) -> str | None:
-    """Returns the signature of a call from its extras: of this API, or of Google's endpoint for Chat Completions.
+    """Returns the signature of a tool call from its extras, in the format of Gemini's API or of Google's Chat
+    Completions.
 
     >>> signature_of({"extra_content": {"google": {"thought_signature": "c2ln"}}})
     'c2ln'
@@ -30,9 +31,9 @@ PLACEHOLDER = "skip_thought_signature_validator"
 
 
 def unsigned_calls(request: Request) -> frozenset[int]:
-    """Returns which messages have a first call that Google's endpoint for Chat Completions refuses as unsigned.
+    """Returns the messages whose first tool call Google's Chat Completions endpoint would refuse as unsigned.
 
-    The first call of each answer of the current turn must come back with its signature, in `extra_content`:
+    The first tool call of each answer of the current turn must be sent back with its signature, in `extra_content`:
     https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
     found = set()

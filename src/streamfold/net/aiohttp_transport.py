@@ -1,8 +1,8 @@
-"""Sends with aiohttp, whose parser is written in C. This is the only module that knows both it and httpx.
+"""Sends requests with aiohttp, whose parser is written in C. Only this module uses both aiohttp and httpx.
 
-It sends the bytes that httpx would send, and raises httpx's exceptions. httpx-aiohttp does the same for any program; it
-costs a generator and a second buffer for each piece of a body, calls every lost connection a `ConnectTimeout`, and
-rewrites the escapes of URLs.
+The transport sends the same bytes as httpx, and raises httpx's exceptions. httpx-aiohttp isn't used, because it needs a
+generator and a second buffer for each piece of a body, reports every lost connection as `ConnectTimeout`, and rewrites
+the escapes of URLs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
 
 
 def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
-    """Returns a transport that sends with aiohttp, with as many connections as there are streams at once.
+    """Returns a transport that sends with aiohttp, without a limit on parallel connections.
 
     Args:
         verify: the TLS settings.
@@ -99,7 +99,7 @@ class _Transport(httpx.AsyncBaseTransport):
             await self._session.close()
 
     def _open(self) -> aiohttp.ClientSession:
-        """Makes the session on the event loop that it belongs to."""
+        """Makes the aiohttp session on the running event loop."""
         connector = _Connector(
             limit=0, ssl=self._verify, keepalive_timeout=KEEPALIVE_EXPIRY, resolver=aiohttp.ThreadedResolver()
         )
@@ -117,7 +117,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 def _forget(session: aiohttp.ClientSession) -> None:
-    """Closes the connections of a session that was garbage-collected, without the error that aiohttp would log."""
+    """Closes the connections of a garbage-collected session, without the error that aiohttp would log."""
     connector = session.connector
     session.detach()
     if connector is not None:
@@ -147,8 +147,8 @@ class _Connector(aiohttp.TCPConnector):
 class _GuardedProtocol(asyncio.Protocol):
     """Passes the bytes of responses, and no others, to aiohttp's protocol.
 
-    aiohttp ignores what arrives while a connection is idle. With bytes behind the end of a response it either drops the
-    response, or keeps what it has parsed of the next one.
+    aiohttp ignores bytes that arrive while a connection is idle. If bytes follow the end of a response, aiohttp either
+    drops the response or treats these bytes as the next response.
     """
 
     def __init__(self, transport: asyncio.Transport, protocol: Any) -> None:
@@ -159,7 +159,7 @@ class _GuardedProtocol(asyncio.Protocol):
         self._unused = True
 
     def is_silent(self) -> bool:
-        """Returns whether there is nothing to read from the idle connection."""
+        """Returns whether the idle connection has no bytes to read."""
         tls = self._transport.get_extra_info("ssl_object")
         return not (tls and has_decrypted(tls)) and not is_readable(self._transport.get_extra_info("socket"))
 
@@ -200,7 +200,7 @@ class _GuardedProtocol(asyncio.Protocol):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a response. Each step returns all that has arrived."""
+    """The body of a response. Each step returns all bytes that have arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -242,7 +242,8 @@ class _Body(httpx.AsyncByteStream):
             await asyncio.sleep(0)  # in which the socket is closed
 
     def lost(self) -> None:
-        """Ends the wait of a reader. aiohttp (3.14) doesn't where it closes the connection itself for a bad chunk."""
+        """Ends the wait of a reader, which aiohttp 3.14 doesn't do if it closes the connection because of an invalid
+        chunk."""
         if not self._content.is_eof() and self._content.exception() is None:
             self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))
 
@@ -254,7 +255,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _mapped(exc: Exception) -> Exception:
-    """Returns httpx's exception for one of aiohttp's; any other one unchanged."""
+    """Converts an exception of aiohttp to httpx's. Returns other exceptions unchanged."""
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
     if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
         kinds = [MalformedResponse]

@@ -1,6 +1,6 @@
-"""Authentication by the credentials of a cloud: a signature of each request, or a token that expires.
+"""Authentication with cloud credentials: a signature of each request, or a token that expires.
 
-The cloud's own library looks credentials up and refreshes them, in a thread: it reads files and sends requests.
+The cloud's own library finds and refreshes credentials. It runs in a thread, because it reads files and sends requests.
 """
 
 from __future__ import annotations
@@ -54,22 +54,23 @@ class Signer(Protocol):
     """Authenticates each attempt of a request with credentials that may expire."""
 
     async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
-        """Returns the headers to add. Credentials that end soon are refreshed before.
+        """Returns the headers to add. Refreshes credentials that expire soon.
 
         Raises:
             NotConfiguredError: there are no credentials.
-            AuthenticationError: the credentials were refused when they were refreshed.
+            AuthenticationError: the server refused to refresh the credentials.
             APIConnectionError: the server that refreshes credentials could not be reached.
         """
         ...
 
     def discard(self, signature: Signature) -> None:
-        """Makes the next request look up other credentials than these, which a server refused."""
+        """Discards credentials that a server refused, so that the next request looks for new ones."""
         ...
 
 
 class _ThreadedSigner(ABC):
-    """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once. See `make_signer`."""
+    """Runs `_headers` in a thread. Only one call runs at a time, so that credentials are refreshed once. See
+    `make_signer`."""
 
     def __init__(self, provider: str, audience: str, key_variables: Sequence[str] = ()) -> None:
         self._provider = provider
@@ -108,7 +109,7 @@ class _ThreadedSigner(ABC):
 
     @abstractmethod
     def _error(self, exc: Exception) -> StreamfoldError | None:
-        """Returns our error for one of the cloud's library; None if it isn't a failure to get credentials."""
+        """Converts an exception of the cloud's library; None if the exception isn't about credentials."""
 
     def _missing(self, how: str) -> NotConfiguredError:
         key = f"; or set {' or '.join(self._keys)}" if self._keys else ""
@@ -116,7 +117,7 @@ class _ThreadedSigner(ABC):
 
 
 class AWSSigner(_ThreadedSigner):
-    """Signs requests to Amazon Bedrock (Signature Version 4) with the credentials that the AWS tools use too.
+    """Signs requests to Amazon Bedrock (Signature Version 4) with the credentials of the AWS command line.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
     """
@@ -153,7 +154,7 @@ class AWSSigner(_ThreadedSigner):
         return {**added, "Authorization": scheme}
 
     def _region(self, url: str) -> str:
-        """Returns the region in the address, else the one of the AWS tools."""
+        """Returns the region in the URL, or the configured region of the AWS tools."""
         if found := _AWS_REGION.search(urlsplit(url).hostname or ""):
             return found[1]
         region = self._session.get_config_variable("region")
@@ -271,7 +272,8 @@ class EntraSigner(_ThreadedSigner):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A way to authenticate: its package, our extra with that, the class, and the default audience."""
+    """A kind of authentication: its package, the extra that installs the package, the class, and the default
+    audience."""
 
     package: str
     extra: str
@@ -287,13 +289,13 @@ SIGNERS: dict[str, _Kind] = {  # by the value of `auth`
 
 
 def make_signer(auth: str, provider: str, *, audience: str | None = None, key_variables: Sequence[str] = ()) -> Signer:
-    """Returns the signer of a provider's requests. Looks up no credentials yet.
+    """Returns the signer of a provider's requests, without looking for credentials yet.
 
     Args:
         auth: a key of `SIGNERS`.
         provider: the provider's name, for errors.
-        audience: the service of AWS, or the scope of a token, if it isn't the usual one.
-        key_variables: variables that may hold an API key instead, for errors.
+        audience: the AWS service or the scope of a token, if it differs from the default.
+        key_variables: environment variables of an API key that can be used instead, for errors.
 
     Raises:
         NotConfiguredError: a package is not installed.

@@ -1,8 +1,7 @@
-"""Unpacks compressed bodies in bounded pieces.
+"""Decompresses response bodies in bounded pieces.
 
-Requests ask for no compression, because proxies hold compressed streams back, but some servers and proxies compress all
-the same. A few hundred bytes in stacked codings may unpack to gigabytes: the limits of an answer are applied to each
-piece before the next one is made.
+Requests ask for no compression, because proxies delay compressed streams, but some servers and proxies compress anyway.
+A few hundred bytes may decompress to gigabytes, so the limits of an answer are checked after each piece.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ZSTD_SLICE = 64  # bytes of input, which zstandard unpacks to 2 MiB at most: it
 
 
 def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the codings of a body, the outermost first. The names of headers are in lower case."""
+    """Returns the content codings of a body, the outermost first. Header names must be in lower case."""
     values = [value for name, value in headers if name == "content-encoding"]
     if not values:
         return values
@@ -44,10 +43,10 @@ def unrequested_codings(codings: list[str], accepted: str) -> tuple[ReplyWarning
 
 
 def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool = False) -> AsyncIterator[bytes]:
-    """Returns the bytes of a body without its codings.
+    """Returns the decompressed bytes of a body.
 
     Args:
-        is_unpacked: whether that has been done, so that the codings are only checked.
+        is_unpacked: whether the body is already decompressed, so that only the codings are checked.
 
     Raises:
         ProtocolError: a coding is unknown, or the package for it is not installed.
@@ -59,11 +58,11 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
 
 
 def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tuple[int, bytes]]:
-    """Yields the unpacked pieces of a body, each with the number of the packed piece.
+    """Yields the decompressed pieces of a body, each with the number of its compressed piece.
 
     Raises:
         ProtocolError: a coding is unknown, or the package for it is not installed.
-        httpx.DecodingError: the body has another coding.
+        httpx.DecodingError: the body doesn't have the declared coding.
     """
     unpackers = _unpackers(codings)
     errors = tuple(unpacker.error for unpacker in unpackers)
@@ -76,17 +75,17 @@ def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tup
 
 
 class _Unpacker(Protocol):
-    """Removes one coding, also from several bodies in a row."""
+    """Decompresses one coding, also of several concatenated bodies."""
 
     error: type[Exception]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields the unpacked bytes in pieces that may be empty."""
+        """Yields the decompressed bytes in pieces, which may be empty."""
         ...
 
 
 class _Unpacked:
-    """A body without its codings. Not a generator, because a reader may leave it unfinished."""
+    """A decompressed body. It isn't a generator, because a reader may abandon it."""
 
     def __init__(self, raw: AsyncIterator[bytes], unpackers: list[_Unpacker]) -> None:
         self._raw = raw
@@ -150,7 +149,7 @@ class _Zlib:
 
 
 class _Deflate:
-    """In zlib's format, as the standard says, or without it, as some servers send it."""
+    """Decompresses deflate in zlib's format (the standard) or in raw format (some servers)."""
 
     error: type[Exception] = zlib.error
 

@@ -1,17 +1,17 @@
-"""Decides whether a connection may be used again: where a response ends, and what arrived behind it.
+"""Decides whether a connection may be reused: where a response ends, and whether bytes arrived after it.
 
-A connection is used again only if it is silent: anything else would be read as the answer to the next request. A
-server, or a proxy before it, may send more than was requested: a second response, a late one, a 408 for a connection
-that it wants to close, a chunk too many. RFC 9112, 9.2, forbids to take that for a response. These bytes may be in the
-parser of the last response, in the buffer of its reader, in TLS, or in the socket.
+A connection is reused only if it is silent, because other bytes would be read as the answer to the next request. A
+server or a proxy may send more than was requested: a second or late response, a 408 before it closes the connection, an
+extra chunk. RFC 9112, 9.2, forbids to read such bytes as a response. They may be in the parser of the last response, in
+the buffer of its reader, in TLS, or in the socket.
 
-- httpx and httpx2: `guard_connections` makes a pool of httpcore with a network backend of ours, whose streams follow
-  every byte. Unless nothing is left, they report the connection as readable, so that the pool closes it, and refuse a
-  request, which the pool then sends on another connection.
-- aiohttp: `aiohttp_transport` gives the parser only what belongs to a response, and closes a connection that has more.
+- httpx and httpx2: `guard_connections` makes a pool of httpcore with streamfold's network backend, whose streams follow
+  every byte. If bytes are left, a stream reports its connection as readable, so that the pool closes the connection and
+  sends the request on another one.
+- aiohttp: `aiohttp_transport` gives the parser only the bytes of a response, and closes a connection with more bytes.
 - A client that was passed in: `end_unless_silent` looks at httpx's and httpcore's own objects.
 
-HTTP/2 numbers its responses and needs none of this. If something can't be found out, the connection is closed.
+HTTP/2 numbers its responses and needs no check. If the state of a connection is unknown, the connection is closed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class ResponseFraming:
     A head with contradicting lengths is read, or refused, as in h11, which httpx and httpx2 use.
 
     Attributes:
-        ended: whether the last response has ended, and nothing is expected.
-        surplus: whether there were bytes that belong to no response.
+        ended: whether the last response has ended, and no response is expected.
+        surplus: whether bytes arrived that don't belong to a response.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class ResponseFraming:
         self.ended, self._head, self._left, self._line, self._trailer = False, b"", 0, None, False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the pieces for a parser: each head as one piece, the body, and nothing behind its end.
+        """Returns the pieces for a parser: each head as one piece, and the body, without bytes after its end.
 
         Raises:
             MalformedHead: the bytes aren't a response.
@@ -100,7 +100,7 @@ class ResponseFraming:
         return pieces
 
     def _check(self, head: bytes) -> None:
-        """Refuses what h11 refuses. aiohttp's parser accepts a NUL in a field before 3.14."""
+        """Refuses heads that h11 refuses. Before 3.14, aiohttp's parser accepts a NUL in a field."""
         if b"\0" in head:
             raise MalformedHead("there is a NUL in it")
         if head and head[0] < _FIRST_PRINTABLE:
@@ -213,7 +213,7 @@ class ResponseFraming:
 
 
 def _is_usual(head: bytes) -> bool:
-    """Returns whether a head announces an answer in chunks, and needs no closer look."""
+    """Returns whether a head announces a chunked body and needs no further checks."""
     lower = head.lower()
     return (
         head.startswith(b"HTTP/1.1 200 ")
@@ -225,7 +225,7 @@ def _is_usual(head: bytes) -> bool:
 
 
 def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> None:
-    """Gives a transport of httpx or httpx2 a pool that uses connections again only if they are silent.
+    """Gives a transport of httpx or httpx2 a pool that reuses only silent connections.
 
     The pool has no limit on its connections.
 
@@ -246,7 +246,7 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
 
 
 class _Backend:
-    """An `AsyncNetworkBackend` of httpcore, as far as our pools need one.
+    """An `AsyncNetworkBackend` of httpcore, with the methods that streamfold's pools need.
 
     Args:
         begins_with_http: False for a SOCKS proxy. Its connections can be followed behind TLS only; others are not kept.
@@ -317,7 +317,7 @@ class GuardedStream:
         return self._inner.get_extra_info(info)
 
     def is_silent(self) -> bool:
-        """Returns whether the last response has ended and nothing is left behind it. False if unknown."""
+        """Returns whether the last response has ended and no bytes follow it. False if unknown."""
         if self._framing is None or self._framing.surplus or not self._framing.ended:
             return False
         try:
@@ -332,7 +332,7 @@ class GuardedStream:
 
 
 def end_unless_silent(response: httpx.Response) -> None:
-    """Ends the connection of a response whose end was read, unless nothing arrived behind it for certain.
+    """Ends the connection of a finished response, unless it is certain that no bytes followed the response.
 
     Must be called before the response is closed: its pool then finds the connection readable and closes it. Does
     nothing for a response without a connection (in-memory transports), for one of aiohttp, over HTTP/2, and where the
@@ -347,7 +347,7 @@ def end_unless_silent(response: httpx.Response) -> None:
 
 
 def _is_silent(response: httpx.Response, network: Any) -> bool:
-    """Returns whether nothing is left in h11, TLS, anyio's stream and the socket of a connection of httpx.
+    """Returns whether h11, TLS, anyio's stream and the socket of an httpx connection have no bytes left.
 
     False if unknown, and with TLS on trio, where TLS inside TLS looks like a single one.
     """
@@ -378,7 +378,7 @@ def _has_queued(network: Any) -> bool:
 
 
 def is_readable(socket: Any) -> bool:
-    """Returns whether there is something to read from a socket, its end included. True if it is closed or None."""
+    """Returns whether a socket has bytes to read, or has ended. True for a closed socket and for None."""
     if socket is None or (descriptor := socket.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):
@@ -389,7 +389,7 @@ def is_readable(socket: Any) -> bool:
 
 
 def has_decrypted(tls: ssl.SSLObject) -> bool:
-    """Returns whether TLS has data that is no longer in the socket. Reads a byte of it."""
+    """Returns whether TLS has decrypted data that isn't read yet. Reads one byte of the data."""
     try:
         tls.read(1)
     except ssl.SSLWantReadError:

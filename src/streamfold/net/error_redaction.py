@@ -1,4 +1,4 @@
-"""Removes secrets from exceptions and tracebacks, whose local variables many tools print."""
+"""Removes secrets from exceptions and from tracebacks, whose local variables many tools print."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PACKAGES = {
 def redact_error(error: APIError, redactor: Redactor) -> None:
     """Removes secrets from an error and from the errors that led to it, and clears their frames.
 
-    An error of another library that still shows a secret is removed from the chain.
+    An exception of another library that still contains a secret is removed from the chain.
     """
     clear_frames(error)
     for exc in _chain(error):
@@ -53,7 +53,8 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
 
 
 def clear_frames(error: BaseException) -> None:
-    """Removes the local variables of our frames, and all frames of HTTP libraries, from the tracebacks of an error.
+    """Removes local variables of streamfold's frames, and all frames of HTTP libraries, from the tracebacks of an
+    error.
 
     Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
 
@@ -100,7 +101,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def scrubs_traceback(function: F) -> F:
-    """Decorates a public function so that its arguments, which may be keys, are in no traceback."""
+    """Decorates a public function so that tracebacks don't contain its arguments, which may be API keys."""
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)

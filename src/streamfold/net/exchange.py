@@ -1,7 +1,7 @@
-"""One attempt: sends a request, reads the response under its timeouts, and closes the connection whatever happens.
+"""One attempt: sends a request, reads the response within the timeouts, and always closes the connection.
 
-No cancel scope or task group is held while control is with the caller. So another task than the one that reads may
-close the exchange; the reader then wakes up and finds it closed.
+No cancel scope or task group stays open between the caller's reads. So any task may close the exchange; a waiting
+reader then wakes up and sees that the exchange is closed.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Exchange:
     Attributes:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
-        redactor: removes the secrets of the request, also those that it was signed with.
+        redactor: removes the secrets of the request, including its signature.
         closed: whether `aclose` was called.
         now: returns the event loop's time.
-        warnings: what is unusual in the response, once it is open.
+        warnings: warnings about the response, after `open`.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Exchange:
             await self.wait_for(partial(anyio.sleep, seconds))
 
     async def wait_for(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Waits for something before the request is sent; `aclose` and the timeout `total` end it.
+        """Waits for an awaitable before the request is sent; `aclose` and the timeout `total` end the wait.
 
         Raises:
-            APITimeoutError: `total` ran out.
+            APITimeoutError: `total` expired.
         """
         self._timeouts.pause()
         await self._run(step)
@@ -111,7 +111,7 @@ class Exchange:
         Raises:
             APIStatusError: the status is not 2xx.
             APITimeoutError, APIConnectionError: there was no response.
-            ProtocolError: the response is malformed, or compressed in a way that is not known here.
+            ProtocolError: the response is malformed, or its compression is unknown.
             ConfigError: the URL can't be used, or there are no credentials to sign the request with.
         """
         if self.closed:
@@ -135,11 +135,11 @@ class Exchange:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
 
         Args:
-            events: how many events with a part of the answer the bytes so far contained, for the timeouts.
+            events: the number of SSE events with a part of the answer so far, for the timeouts.
 
         Raises:
-            APITimeoutError: a timeout ran out. Earlier reads returned all data that had arrived.
-            APIConnectionError: the connection broke, perhaps because it was closed here.
+            APITimeoutError: a timeout expired. Earlier reads have returned all data that had arrived.
+            APIConnectionError: the connection broke, or streamfold closed it.
         """
         if (body := self._body) is None:
             return None
@@ -181,7 +181,7 @@ class Exchange:
         return data
 
     async def drain(self) -> None:
-        """Reads the rest behind the end of the answer, for 0.1 seconds: usually only the end of the body."""
+        """Reads the rest of the body after the end of the answer, for at most 0.1 seconds."""
         self._timeouts = StreamTimeouts(_DRAIN, self.now())
         try:
             while await self.read() is not None:
@@ -190,7 +190,8 @@ class Exchange:
             self.closed = True  # the answer was complete before
 
     async def aclose(self) -> None:
-        """Closes the connection, or returns it to the pool after the end of the body. From any task, repeatedly."""
+        """Closes the connection, or returns it to the pool after the end of the body. May be called from any task, and
+        repeatedly."""
         self.closed, self._body = True, None
         if self._timer is not None:
             self._timer.close()
@@ -237,7 +238,7 @@ class Exchange:
                     await handshake.aclose()
 
     def discard_credentials(self, error: APIError) -> bool:
-        """Returns whether the server refused credentials that the next attempt will look up again."""
+        """Returns whether the server refused credentials that the next attempt can replace."""
         signer, signature = self._request.signer, self._signature
         if signer is None or signature is None or not may_be_expired(error):
             return False
@@ -262,7 +263,7 @@ class Exchange:
         return self._body
 
     def _expire(self) -> None:
-        """Notes the timeout that ran out, and ends the connection, if only this body is read from it."""
+        """Records the expired timeout, and ends the connection unless it carries other responses."""
         self._timeout_error = self._timeouts.timeout(self.request_id)
         if self._timer is not None:
             self._timer.close()
@@ -291,7 +292,7 @@ class Exchange:
         return None
 
     def _failed(self, exc: Exception) -> APIError:
-        """Returns the error for what a transport raised; raises anything that is not a failure of the network."""
+        """Converts a transport's exception to an error. Raises exceptions that aren't network failures."""
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
@@ -320,7 +321,8 @@ class Exchange:
         return error
 
     async def _status_error(self, response: httpx.Response) -> APIError | None:
-        """Returns the error for a status that is not 2xx, with as much of its body as could be read; None if closed."""
+        """Returns the error for a status other than 2xx, with the readable part of its body; None if the exchange was
+        closed."""
         body = bytearray()
         with suppress(APITimeoutError):  # the status matters more than a body that does not end
             try:

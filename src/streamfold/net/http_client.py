@@ -1,4 +1,5 @@
-"""The HTTP client of a provider: httpx over its own connections, aiohttp, httpx2 or WebSockets, of one event loop."""
+"""The HTTP client of a provider, bound to one event loop: httpx with its own transport, aiohttp, httpx2 or
+WebSockets."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTranspor
 
 
 def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
-    """Returns a client without cookies and without a limit on its connections: a full pool looks like a slow server.
+    """Returns a client without cookies, and without a limit of connections, because a full pool looks like a slow
+    server.
 
     Args:
         transport: "httpx", "httpx2", "aiohttp" or "websocket".
@@ -50,7 +52,7 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
 
 
 def aiohttp_problem(url: str) -> str | None:
-    """Returns why requests to a URL can't be sent with aiohttp here; None if they can."""
+    """Returns the reason why requests to a URL can't be sent with aiohttp; None if they can."""
     if event_loop() is None:
         return "the event loop is trio's"
     try:
@@ -122,11 +124,10 @@ def _websocket() -> MakeTransport:
 
 
 class _ProxyTransport(httpx.AsyncBaseTransport):
-    """Sends requests through the proxies of the environment, which httpx does only with its own transports.
+    """Sends requests through the proxies in environment variables, which httpx uses only with its own transports.
 
-    Removes two parts from the head of a response: the target of a redirect, which httpx parses even if it isn't
-    followed, with errors of other libraries; and the reason phrase, which httpx logs, and in which a server may echo a
-    key.
+    Removes two parts from the head of a response: the target of a redirect, whose parsing by httpx may raise exceptions
+    of other libraries; and the reason phrase, which httpx logs and which may contain an API key.
     """
 
     def __init__(self, make: MakeTransport) -> None:
@@ -160,7 +161,7 @@ class _ProxyTransport(httpx.AsyncBaseTransport):
 
 
 def _environment_proxies() -> dict[str, str]:
-    """Returns the proxies of the environment by scheme: "http", "https" or "all"."""
+    """Returns the proxies in environment variables, by scheme: "http", "https" or "all"."""
     found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
     return {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
 
@@ -175,16 +176,16 @@ def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
 class LoopBoundClient:
     """The HTTP client of one provider.
 
-    A client that is made here is closed when its event loop ends, so that a provider may be used in one `asyncio.run`
-    after the other.
+    A client that streamfold has made is closed when its event loop ends, so that a provider can be used in several
+    `asyncio.run` calls.
 
     Args:
         provider: name of the provider, for errors.
-        given: the caller's own client. It is used as it is and never closed.
+        given: the caller's own client, which is used unchanged and never closed.
 
     Attributes:
-        make: makes a client. Called on the event loop that needs it.
-        owned: whether the client is made here.
+        make: makes a client; called on the event loop of the client.
+        owned: whether streamfold has made the client.
     """
 
     def __init__(self, provider: str, given: httpx.AsyncClient | None, make: Callable[[], httpx.AsyncClient]) -> None:
@@ -195,14 +196,14 @@ class LoopBoundClient:
         self._bound: _BoundClient | None = None
 
     def client(self, loop: asyncio.AbstractEventLoop | None) -> httpx.AsyncClient:
-        """Returns the client. Raises StreamfoldError if it can't be used here.
+        """Returns the client. Raises StreamfoldError if the client can't be used on this event loop.
 
         Args:
             loop: the running event loop of asyncio; None on trio.
         """
         if self._given is not None:
             if self._given.is_closed:
-                raise StreamfoldError(f'provider "{self._provider}": the http_client that it was given is closed')
+                raise StreamfoldError(f'provider "{self._provider}": the http_client that was passed to it is closed')
             return self._given  # the caller decides on which event loops it is used
         here, bound = loop or current_token(), self._bound
         if bound is not None and not bound.is_gone:
@@ -217,7 +218,7 @@ class LoopBoundClient:
         return self._bound.client
 
     async def aclose(self) -> None:
-        """Closes the client if it was made here."""
+        """Closes the client, unless the caller passed it."""
         bound, self._bound = self._bound, None
         if bound is None or bound.is_gone:
             return
@@ -240,15 +241,15 @@ class _BoundClient:
 
     @property
     def is_gone(self) -> bool:
-        """True if it was closed, or its event loop has ended."""
+        """True if the client was closed, or its event loop has ended."""
         is_closed = getattr(self.loop, "is_closed", None)  # asyncio's loops
         return self.is_closed or (is_closed is not None and is_closed())
 
     def close_with_loop(self) -> None:
         """Closes the client when the running event loop ends.
 
-        asyncio and trio close the asynchronous generators that are still suspended then. This one is suspended from
-        here on, and does not refer to the provider.
+        At the end of an event loop, asyncio and trio close all suspended asynchronous generators. This generator is
+        suspended until then, and doesn't refer to the provider.
         """
         self._closing = self._close_at_end()
         try:

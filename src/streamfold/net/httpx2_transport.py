@@ -1,4 +1,4 @@
-"""Sends with httpx2, the successor of httpx. This is the only module that knows both."""
+"""Sends requests with httpx2, the successor of httpx. Only this module uses both."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """A body that raises httpx's exceptions. Not a generator, which the garbage collector would have to end."""
+    """A body that raises httpx's exceptions. It isn't a generator, which the garbage collector would have to close."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -84,7 +84,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _raise_as_httpx(exc: BaseException) -> NoReturn:
-    """Raises httpx's exception for one of httpx2, which has the same names; any other one as it is."""
+    """Converts httpx2's exceptions to httpx's, which have the same names. Other exceptions are raised unchanged."""
     if type(exc).__module__.partition(".")[0] != "httpx2":
         try:
             raise exc

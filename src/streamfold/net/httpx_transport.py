@@ -22,15 +22,15 @@ _MOST_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
 
 
 class HTTPRequest(NamedTuple):
-    """A request before it is sent. URL and headers are not in the repr, because they may contain keys.
+    """An HTTP request before it is sent. URL and headers are not in the repr, because they may contain API keys.
 
     Attributes:
         shown_url: the URL without secrets, for errors.
         read_error: reads the body of a response whose status is not 2xx.
-        own_client: whether it is sent with a client of `make_client`: httpx then logs `shown_url` instead of the URL,
-            whose text a transport of the caller's may read, and a slow body is ended by its connection.
-        redactor: removes the request's secrets from errors; recorders that see the request use it too.
-        signer: authenticates each attempt; None where the headers have a key, or none is needed.
+        own_client: whether the request is sent with a client of `make_client`. httpx then logs `shown_url` instead of
+            the URL, and a timeout of the body closes the connection.
+        redactor: removes the request's secrets from errors and recordings.
+        signer: authenticates each attempt; None if the headers have an API key, or no authentication is needed.
     """
 
     url: str
@@ -50,7 +50,7 @@ class HTTPRequest(NamedTuple):
 
 
 def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Request:
-    """Returns the request as httpx sends it. Raises ConfigError for a URL that httpx or the socket can't use."""
+    """Returns the httpx request. Raises ConfigError for a URL that httpx or the socket can't use."""
     if (url := _parsed_url(wanted.url)) is None:  # the errors of libraries would quote parts of it
         raise ConfigError("base_url is not a valid URL: check the host and the port")
     connect = wanted.timeouts.connect
@@ -70,7 +70,7 @@ def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Reque
 
 
 class _RedactedURL(httpx.URL):
-    """A URL with another text: httpx logs the URL of every request, and a URL may contain a key."""
+    """A URL with a safe text, because httpx logs the URL of every request, and a URL may contain an API key."""
 
     def __init__(self, url: httpx.URL, shown: str) -> None:
         super().__init__(url)
@@ -94,7 +94,7 @@ def _parsed_url(text: str) -> httpx.URL | None:
 
 
 def sent_url(url: httpx.URL) -> str:
-    """Returns a URL with the escapes that are sent, whatever its text is."""
+    """Returns the URL as it is sent, rather than its safe text."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"
 
 
@@ -117,7 +117,7 @@ class Pieces:
 
 
 class _RequestBody(httpx.ByteStream):
-    """A body in one piece, which may be read as often as it is sent."""
+    """A request body in one piece, which can be read again for each attempt."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
@@ -128,9 +128,9 @@ class _RequestBody(httpx.ByteStream):
 
 
 async def aclose_generators(body: Any) -> None:
-    """Ends the generators through which a body is read, from the innermost one outwards, unless a task is in them.
+    """Closes the generators through which a body is read, from the innermost outwards, unless a task runs in them.
 
-    On asyncio it must be called in a task of ours, because it cancels what it awaits.
+    On asyncio, call this function in a task of streamfold's, because it cancels its awaitables.
     """
     if getattr(body, "ag_frame", None) is None or body.ag_running:
         return
@@ -164,7 +164,7 @@ _given_up: WeakKeyDictionary[httpx.AsyncClient, int] = WeakKeyDictionary()
 
 
 class ConnectCleanup:
-    """The connection that is opened for a request, until the request is sent on it."""
+    """Cleanup for connections that were opened for a request until the request is sent."""
 
     def __init__(self, client: httpx.AsyncClient, extensions: Any) -> None:
         self._client = client
@@ -190,7 +190,7 @@ class ConnectCleanup:
         return self._stream is None and not self._forgotten
 
     async def aclose(self) -> None:
-        """Closes connections that were opened and never used."""
+        """Closes opened connections that were never used."""
         streams = [*self._forgotten, self._stream] if self._stream is not None else self._forgotten
         self._stream, self._forgotten = None, []
         for stream in streams:
@@ -206,7 +206,7 @@ class ConnectCleanup:
             self._is_sent, self._stream = True, None
 
     def _check_pool(self) -> None:
-        """Refuses a connection that its pool may have forgotten, because another request was given up meanwhile."""
+        """Refuses a connection that its pool may have lost because another request was cancelled meanwhile."""
         given_up = _given_up.get(self._client, 0)
         if given_up == self._given_up:
             return

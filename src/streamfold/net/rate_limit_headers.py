@@ -34,7 +34,7 @@ _EARLIEST_TIMESTAMP = 1e9  # a number above it is no duration (31 years) but a p
 def read_rate_limit(headers: Iterable[tuple[str, str]]) -> RateLimit | None:
     """Reads the rate limits of a response; None if it has none.
 
-    Negative numbers and limits of 0 are ignored: Azure sends `-1` and `0` where it has nothing to say.
+    Negative numbers and limits of 0 are ignored, because Azure sends `-1` and `0` for unknown values.
     """
     found: dict[tuple[RateLimitResource, float | None], dict[str, float]] = {}
     lower = [
@@ -66,7 +66,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Reads the seconds to wait from `retry-after-ms`, or from `retry-after` in seconds or as a date; else None.
 
     Args:
-        headers: with names in lower case, or without regard to case.
+        headers: headers with lower-case names, or a case-insensitive mapping.
     """
     ways: list[tuple[str, Callable[[str], float]]] = [
         ("retry-after-ms", lambda text: float(text) / 1000),
@@ -86,7 +86,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _place(words: list[str]) -> tuple[str, tuple[RateLimitResource, float | None]] | None:
-    """Returns the member and the window that the words of a header's name stand for."""
+    """Returns the field and the window for the words of a header's name."""
     fields = [word for word in words if word in _FIELDS]
     periods = [_PERIODS[word] for word in words if word in _PERIODS]
     rest = tuple(sorted({*words} - {*_FIELDS, *_PERIODS}))
@@ -108,7 +108,7 @@ def _read_structured(value: str, found: dict[Any, dict[str, float]]) -> None:
 
 
 def _amount(text: str) -> float | None:
-    """Reads a number; of a list of limits (`100, 100;w=60`) the first one."""
+    """Parses a number, or the first number of a list of limits (`100, 100;w=60`)."""
     try:
         number = float(re.split("[,;]", text)[0])
     except ValueError:
@@ -117,7 +117,8 @@ def _amount(text: str) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Reads when a window is full again: `1s`, `6m0s`, `120ms`, `59.5`, a timestamp, or a date in RFC 3339 form."""
+    """Parses the time until a window resets: `1s`, `6m0s`, `120ms`, `59.5`, a timestamp, or a date in RFC 3339
+    format."""
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|[smhd])", text))
     try:

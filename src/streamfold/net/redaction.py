@@ -1,4 +1,4 @@
-"""Secrets, and their removal from texts, values and event streams."""
+"""Finds secrets, and removes them from texts, values and event streams."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionar
 
 
 def is_placeholder(secret: str) -> bool:
-    """Returns whether a text is a plain short word, which isn't a real key and is part of other texts."""
+    """Returns whether a text is a short plain word, which isn't a real secret and occurs in other texts."""
     return len(secret) <= _WORD and (secret.isalpha() or secret.isdigit())
 
 
@@ -64,7 +64,7 @@ def secrets_in_url(url: str) -> list[str]:
 
 
 def secrets_in_json(value: Any) -> list[str]:
-    """Returns the strings in members of a JSON value that are named like secrets."""
+    """Returns the strings of a JSON value in members with the name of a secret, such as `api_key`."""
     match value:
         case list():
             return [secret for item in value for secret in secrets_in_json(item)]
@@ -82,7 +82,7 @@ def secrets_in_json(value: Any) -> list[str]:
 
 
 def holds_secret(name: str, value: Any) -> bool:
-    """Returns whether a member of a JSON object holds a secret, by its name. `headers` do."""
+    """Returns whether a member of a JSON object holds a secret, by its name, such as `api_key` or `headers`."""
     if name == "headers" and isinstance(value, dict):
         return all(isinstance(item, str) for item in value.values())
     plain = re.sub("[-_ ]", "", name)
@@ -97,7 +97,8 @@ _STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat gl
 
 
 def _patterns() -> Iterator[tuple[str, str]]:
-    """Yields the beginnings of keys, each with its pattern: of vendors, bearer tokens, JSON web tokens, clouds.
+    """Yields prefixes of API keys with their patterns: vendors' keys, bearer tokens, JSON web tokens, cloud
+    credentials.
 
     A pattern begins with plain letters, looks back from there, and has bounded lookaheads: other ways to write it take
     a hundred times as long.
@@ -121,7 +122,7 @@ KEY_PATTERNS = dict(_patterns())
 
 @cache
 def key_pattern(start: str) -> re.Pattern[str]:
-    """Returns the pattern of the keys with this beginning. Compiled lazily: all take a sixth of the import time."""
+    """Returns the pattern of API keys with this prefix. Patterns are compiled lazily, because that takes long."""
     return re.compile(KEY_PATTERNS[start], re.ASCII)
 
 
@@ -139,9 +140,9 @@ class Redactor:
     """Replaces secrets by `***`: also those that a server echoes with JSON escapes, in a URL, in HTML or in base64.
 
     Args:
-        secrets: the texts to remove. Those of less than four characters are ignored, and plain words of up to eight
-            letters or digits are removed only as whole words: they are part of too many other texts.
-        guess: also remove texts that look like a key, and members of JSON objects that are named like one.
+        secrets: the texts to remove. Texts of less than four characters are ignored. Plain words of up to eight letters
+            or digits are removed only as whole words, because they are part of too many other texts.
+        guess: also remove texts that look like an API key, and JSON members with the name of a secret.
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, guess: bool = False) -> None:
@@ -152,11 +153,11 @@ class Redactor:
         return "<Redactor>"
 
     def with_secrets(self, secrets: Iterable[str], *, guess: bool = False) -> Redactor:
-        """Returns a redactor that removes these secrets too."""
+        """Returns a redactor that also removes these secrets."""
         return Redactor((*self._given, *secrets), guess=guess or self._guess)
 
     def spans(self, text: str) -> list[Span]:
-        """Returns the places of secrets in a text, in order. Overlapping ones are joined."""
+        """Returns the spans of secrets in a text, in order. Overlapping spans are joined."""
         escaped = _ESCAPES.search(text) is not None
         found = [
             match.span()
@@ -178,7 +179,7 @@ class Redactor:
         return text
 
     def pieces(self, texts: Sequence[str]) -> list[str]:
-        """Returns texts that continue each other without secrets, also without those that they cut in pieces."""
+        """Removes secrets from consecutive texts, also secrets that are split between the texts."""
         spans = self.spans("".join(texts))
         if not spans:
             return list(texts)
@@ -215,7 +216,7 @@ class Redactor:
 
     @cached_property
     def _secrets(self) -> list[tuple[str, Callable[[], re.Pattern[str]]]]:
-        """The texts to look for, the longest first, each with its lazily compiled pattern."""
+        """The secrets, the longest first, each with its lazily compiled pattern."""
         known = {secret for secret in self._given if len(secret) >= _SHORTEST}
         for secret in list(known):
             data = secret.encode("utf-8", "replace")
@@ -266,7 +267,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _without(text: str, start: int, spans: Sequence[Span]) -> str:
-    """Returns a piece, which begins at `start`, without the spans; `***` stands where a span begins."""
+    """Replaces the spans in a piece, which begins at `start`, with `***`."""
     for first, last in reversed(spans):
         if first < start + len(text) and last > start:
             hidden = HIDDEN if first >= start else ""
@@ -284,7 +285,7 @@ _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 
 
 class Replacement(NamedTuple):
-    """Bytes from `start` to `end`, and what replaces them."""
+    """The bytes from `start` to `end`, and their replacement."""
 
     start: int
     end: int
@@ -320,7 +321,7 @@ class _Members(list[tuple[str, Any]]):
 
 
 def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
-    """Returns the changes that remove secrets from the strings of a body, which is JSON or has events."""
+    """Returns the replacements that remove secrets from the strings of a body (JSON or SSE events)."""
     documents = [
         lines for event in event_ranges(body) if (lines := [(start, body[start:end]) for start, end in event.payloads])
     ]
@@ -332,7 +333,7 @@ def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
 
 
 def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
-    """Returns the payloads of events without secrets, also without those that the events cut in pieces."""
+    """Removes secrets from the payloads of SSE events, also secrets that are split between events."""
     data = [payload.encode("utf-8", "surrogatepass") for payload in payloads]
     starts = list(accumulate(map(len, data), initial=0))
     pieces = [_pieces(_parsed(line), [(start, line)]) for start, line in zip(starts, data, strict=False)]
@@ -349,7 +350,7 @@ def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
 
 
 def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
-    """Returns the bytes with these changes, which are in order and don't overlap."""
+    """Applies replacements, which must be in order and must not overlap."""
     out, at = [], 0
     for start, end, new in splices:
         out += [body[at:start], new]
@@ -358,7 +359,7 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 
 
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
-    """Returns the changes that remove secrets from strings that may continue each other.
+    """Returns the replacements that remove secrets from strings that may continue each other.
 
     Strings are also joined by the names around them: readers join the parts of an answer (Gemini's), and an event that
     is cut doesn't name its part. Joining too much does no harm, as only secrets are removed.

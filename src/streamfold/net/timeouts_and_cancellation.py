@@ -30,23 +30,23 @@ _WHAT: dict[TimeoutPhase, str] = {
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns configured timeouts for an answer in one piece: nothing arrives before a stream would be at its end."""
+    """Returns the timeouts for an answer that isn't streamed, of which no byte arrives before it is complete."""
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
 
 
 class StreamTimeouts:
-    """The deadlines of one answer over all attempts. Times are the event loop's; nothing here waits.
+    """The deadlines of one answer over all attempts, as times of the event loop. No method waits.
 
-    `first_event` and `stall` measure how long the reader waits for the next part of the answer: comments, pings and
-    metadata do not restart them. `read` measures how long it waits for bytes of any kind. Time that the reader itself
-    takes between two chunks counts only for `total`.
+    `first_event` and `stall` measure the wait for the next part of the answer; comments, pings and metadata don't
+    restart these timeouts. `read` measures the wait for any bytes. The time that the reader needs between two chunks
+    counts only for `total`.
 
     Args:
-        now: when the answer was requested: `total` starts here and includes the pauses between attempts.
+        now: the time of the request. `total` starts here and includes the pauses between attempts.
 
     Attributes:
-        ends: when `total` runs out.
+        ends: the time at which `total` expires.
     """
 
     def __init__(self, timeouts: Timeouts, now: float) -> None:
@@ -66,7 +66,7 @@ class StreamTimeouts:
         self._has_begun, self._answer_due = False, inf
 
     def start_read(self, now: float, *, made_progress: bool) -> float:
-        """Notes that the reader waits for more bytes. Returns until when.
+        """Records that the reader waits for more bytes. Returns the deadline of the wait.
 
         Args:
             made_progress: whether the bytes since the last call contained a part of the answer.
@@ -77,12 +77,12 @@ class StreamTimeouts:
         return self.due()
 
     def due(self) -> float:
-        """Returns when the next timeout runs out."""
+        """Returns the time at which the next timeout expires."""
         due = min(self.ends, self._answer_due)
         return min(due, _after(self._read_at, self.timeouts.read)) if self._has_begun else due
 
     def timeout(self, request_id: str | None) -> APITimeoutError:
-        """Returns the error for the timeout that runs out next."""
+        """Returns the error for the timeout that expires next."""
         candidates: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
         candidates.append((self._answer_due, "stall" if self._has_begun else "first_event"))
         if self._has_begun:
@@ -128,8 +128,8 @@ def event_loop() -> asyncio.AbstractEventLoop | None:
 def make_steps(loop: asyncio.AbstractEventLoop | None) -> _TaskSteps | _ScopedSteps:
     """Returns an object that runs the steps of one exchange, one at a time.
 
-    Its `run` returns the result of a step, also if it is there together with the deadline. It raises Interrupted if the
-    deadline passed, or if `end` was called, which any task may do.
+    `run` returns the result of a step, also if the step ends exactly at the deadline. `run` raises Interrupted if the
+    deadline passes or if a task calls `end`.
 
     Args:
         loop: the running event loop of asyncio; None on trio.
@@ -184,10 +184,10 @@ class _TaskSteps:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancels a task of ours and waits for its end. Then raises a cancellation of the caller.
+    """Cancels a task of streamfold's and waits for its end. Then raises a pending cancellation of the caller.
 
-    A second cancellation would reach httpcore while it closes the connection, which then stays open. It is only sent if
-    the first one was absorbed, as by anyio's `connect_tcp` when the connection is there.
+    A second cancellation would interrupt httpcore while it closes the connection, which would then stay open. So the
+    task is cancelled again only if it has absorbed the first cancellation, as anyio's `connect_tcp` may do.
     """
     loop, cancelled = task.get_loop(), None
     ends = loop.time() + _CANCELLING
@@ -226,10 +226,10 @@ class _ScopedSteps:
 
 
 class ReadTimer:
-    """The timer of a body that is read from its own connection, on asyncio. One timer serves all reads.
+    """The asyncio timer of a body with its own connection. One timer serves all reads of the body.
 
     Args:
-        expire: called when a read still waits at its deadline; ends the connection.
+        expire: called when a read still waits at its deadline; it ends the connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, expire: Callable[[], None]) -> None:
@@ -273,10 +273,10 @@ class ReadTimer:
 
 
 def shut_down(connection: Any) -> None:
-    """Ends the connection of a socket that a library reads from: what has arrived is still read, and then its end.
+    """Ends the connection of a socket that a library reads from. The library still reads the data that has arrived.
 
     Args:
-        connection: a socket, or what asyncio or uvloop show of one, which can't be shut down itself on uvloop.
+        connection: a socket, or the socket object of an asyncio or uvloop transport.
     """
     with suppress(OSError, ValueError):  # it is closed
         copy = socket.fromfd(connection.fileno(), connection.family, connection.type)

@@ -23,12 +23,12 @@ def is_network_error(exc: Exception) -> bool:
 
 
 def describe(exc: BaseException | None) -> str:
-    """Returns the first message in a chain of exceptions. On trio httpx's own exceptions have none."""
+    """Returns the first message in a chain of exceptions. On trio, httpx's own exceptions have no message."""
     return "" if exc is None else str(exc) or describe(exc.__cause__ or exc.__context__)
 
 
 def is_timeout(exc: BaseException | None) -> bool:
-    """Returns whether a timeout caused an exception. trio's own isn't a TimeoutError."""
+    """Returns whether a timeout caused an exception. trio's own exception isn't a TimeoutError."""
     if exc is None:
         return False
     timeout = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"

@@ -1,4 +1,4 @@
-"""Messages, requests and replies in the JSON of each API, and back: for bridges to other frameworks, and for servers.
+"""Converts messages, requests and replies to and from the JSON of each API, for bridges to frameworks and for servers.
 
     written = serialize_messages(messages, "responses")   # {"input": [...]}, and what it could not hold
     messages = parse_messages({"input": items}, "responses")
@@ -6,9 +6,9 @@
     reply = parse_reply(body, "chat")
     async for event in serialize_stream(stream, "responses"): ...
 
-A server parses the body of a request with `parse_chat_request` and the like, which return a `Request`, and writes the
-answer with a serializer of its client's API, which gets the chunks of any provider through a `ReplyWriter`. Errors have
-the form of each API too: `openai_error_body`, `anthropic_error_body`, `gemini_error_body`.
+A server parses a request body with `parse_chat_request` or a similar function, which returns a `Request`. It writes the
+answer with a serializer of the client's API, which gets chunks from a `ReplyWriter`. `openai_error_body`,
+`anthropic_error_body` and `gemini_error_body` write errors.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

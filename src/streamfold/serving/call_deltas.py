@@ -1,11 +1,12 @@
-"""Fragments of calls that can be written to a client before the answer has ended.
+"""Decides which fragments of tool calls can be written to a client before the answer has ended.
 
-- A truncated call must not look complete. The last non-space character is held back, and a call is not begun before the
-  text after its first brace is known. A character that closes the object is a fragment with `ended=True`.
-- Written fragments can't be taken back. A call whose id or name is missing, whose id belongs to another call, whose
-  tool is unknown, or whose text looks damaged (`jsontext/tool_arguments.py`) comes whole, at the end.
-- Calls are written in their final order. Where an earlier one may still come, the rest waits for the end.
-- At the end, `ended=False` marks a call that was written differently. A writer must then end the answer with an error.
+- A truncated tool call must not look complete. So the last non-space character is delayed, and a tool call isn't begun
+  before the text after its first brace is known. A character that closes the object is a fragment with `ended=True`.
+- Written fragments can't be taken back. A tool call is written in one piece at the end if its id or name is missing,
+  its id belongs to another tool call, its tool is unknown, or its text looks damaged (`jsontext/tool_arguments.py`).
+- Tool calls are written in their final order. If an earlier tool call may still arrive, later ones wait for the end.
+- At the end, `ended=False` marks a tool call that was written with other content. The writer must then end the answer
+  with an error.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from ..types import ToolCall, ToolCallDelta, ToolCallUpdate
 
 @dataclass(slots=True, eq=False)
 class _CallState:
-    """The state of one call.
+    """The state of one tool call.
 
     Attributes:
         id, name: as written; empty before that.
         pieces: all pieces of the arguments.
         held: the end of the text, not yet released.
         shown: the released pieces.
-        first: the first piece; `is_only` until a different one arrives.
+        first: the first piece; `is_only` until a different piece arrives.
         unread: the last pieces, which have no closing brace.
-        stopped: nothing more is released before the end.
-        closed: `held` closes the object.
+        stopped: whether no more text is released before the end.
+        closed: whether `held` closes the object.
     """
 
     id: str = ""
@@ -46,14 +47,14 @@ class _CallState:
 
 
 class CallDeltas:
-    """Decides which fragments of the calls of an answer can be written before its end."""
+    """Decides which fragments of an answer's tool calls can be written before its end."""
 
     def __init__(self) -> None:
         self._calls: dict[int, _CallState] = {}
         self._ids: dict[str, int] = {}
 
     def feed(self, call: ToolCallUpdate) -> list[ToolCallDelta]:
-        """Returns the fragments that can be written now; the first one has id and name."""
+        """Returns the fragments that can be written now. The first fragment of a tool call has id and name."""
         state = self._calls.setdefault(call.number, _CallState())
         state.pieces.append(call.text)
         if not (call.is_certain and call.in_order):
@@ -73,12 +74,13 @@ class CallDeltas:
         return [shown, ToolCallDelta(call.number, arguments="".join(state.held), ended=True)]
 
     def finish(self, calls: Sequence[ToolCall], numbers: Sequence[int]) -> list[ToolCallDelta]:
-        """Returns the final, whole fragments of the functions; `ended=False` if a call was written differently."""
+        """Returns the final, complete fragments of the function calls; `ended=False` marks contradictions with written
+        ones."""
         placed = zip(calls, numbers, strict=False)  # there are no numbers if no call was written before
         return [self._end(call, number) for call, number in placed if call.kind == "function"]
 
     def _take(self, state: _CallState, piece: str) -> None:
-        """Reads the next piece. Stops after the end of the object, and where the pieces are damaged."""
+        """Reads the next piece. Stops at the end of the object, and at damaged pieces."""
         if state.stopped or not piece:
             return
         if not state.first:
@@ -131,7 +133,7 @@ class CallDeltas:
 
 
 def _same_value(pieces: Sequence[str], call: ToolCall) -> str | None:
-    """Returns the text of the pieces if it is the same value as the delivered repetition."""
+    """Returns the text of the pieces if its value equals the delivered arguments."""
     text = join_surrogates("".join(pieces))
     try:
         same = repr(parse_object(text)) == repr(call.arguments)  # `==` would take true for 1
@@ -141,7 +143,7 @@ def _same_value(pieces: Sequence[str], call: ToolCall) -> str | None:
 
 
 def _released(state: _CallState) -> str:
-    """Takes the releasable part out of the held text."""
+    """Removes and returns the releasable part of the delayed text."""
     held = state.held
     if not held or (len(held) > 1 and held[-1].isspace()):
         return ""

@@ -1,10 +1,11 @@
-"""Members of a client's request that may reach a provider: those of its API, and none that choose where it is sent.
+"""Filters members of a client's request: documented members may reach a provider, members that choose a destination may
+not.
 
-A gateway decides which model answers, at which address and with which key. Providers have further names for each of
-these, most of them undocumented in the API whose requests they accept: `models` and `route` (OpenRouter), `fallbacks`,
-`api_base` and `user_config` (LiteLLM), `providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host`
-(SGLang), `kv_transfer_params.remote_host` (vLLM), `generationConfig.routingConfig` (Vertex AI). They are recognized by
-the words of their names, so that the next one is, too.
+A gateway chooses model, address and API key. Providers have further, mostly undocumented members for these choices:
+`models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config` (LiteLLM), `providerOptions.gateway.models`
+(Vercel), `lora_path` and `bootstrap_host` (SGLang), `kv_transfer_params.remote_host` (vLLM),
+`generationConfig.routingConfig` (Vertex AI). Such members are recognized by the words in their names, so that new
+members are recognized, too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias
 from .gemini.camel_case import camel_name
 
 Known: TypeAlias = Mapping[str, "Known | None"]
-"""The members of an object that an API documents; None: the value is the caller's data, and not looked into."""
+"""The documented members of an object; None for a value that is the caller's data and isn't filtered."""
 
 
 def _names(text: str) -> dict[str, Known | None]:
@@ -136,7 +137,7 @@ _FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools 
 
 
 def chooses_model(name: str) -> bool:
-    """Returns whether a member chooses another model, by the words of its name.
+    """Returns whether a member chooses another model, judged by the words in its name.
 
     >>> [chooses_model(name) for name in ("models", "fallbackModels", "model_list", "lora_path", "modalities")]
     [True, True, True, True, False]
@@ -145,7 +146,7 @@ def chooses_model(name: str) -> bool:
 
 
 def chooses_destination(name: str) -> bool:
-    """Returns whether a member chooses a model, an address or a key, by the words of its name.
+    """Returns whether a member chooses a model, an address or an API key, judged by the words in its name.
 
     >>> [chooses_destination(name) for name in ("apiBase", "aws_region_name", "user_config", "provider", "top_k")]
     [True, True, True, False, False]
@@ -161,7 +162,7 @@ def chooses_destination(name: str) -> bool:
 
 
 def _readings(name: str) -> tuple[list[str], list[str]]:
-    """Returns the words of a name, read as camel case and with its case ignored, as servers written in Go do."""
+    """Returns the words of a name, both as camel case and with its case ignored, as Go servers do."""
     return [word.lower() for word in _WORD.findall(name)], _LETTERS.findall(name.lower())
 
 
@@ -170,13 +171,13 @@ class MemberFilter:
     """Removes members from a client's request that must not reach a provider.
 
     Args:
-        known: the members that its API documents.
-        only_known: remove all others, too.
-        passthrough: paths of other members that are kept, such as `plugins`.
-        any_model: a tool that runs on the provider's servers may name its model.
+        known: the documented members of the client's API.
+        only_known: also remove undocumented members.
+        passthrough: paths of undocumented members to keep, such as `plugins`.
+        any_model: whether a hosted tool may name its model.
 
     Attributes:
-        destinations: the paths of removed members that choose a model, an address or a key.
+        destinations: the paths of removed members that choose a model, an address or an API key.
         unknown: the paths of the other removed members.
     """
 
@@ -188,7 +189,7 @@ class MemberFilter:
     unknown: list[str] = field(default_factory=list, init=False)
 
     def filter(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the request without those members."""
+        """Returns the filtered request."""
         kept = self._object(body, self.known, "")
         for name, value in kept.items():
             if not isinstance(value, list):
@@ -223,7 +224,7 @@ class MemberFilter:
         return True
 
     def _without_destinations(self, value: Any, where: str) -> Any:
-        """Filters a value that no API documents, at any depth."""
+        """Filters an undocumented value, at any depth."""
         if isinstance(value, list):
             return [self._without_destinations(entry, f"{where}[{at}]") for at, entry in enumerate(value)]
         if not isinstance(value, Mapping):
@@ -237,7 +238,7 @@ class MemberFilter:
         return kept
 
     def _message(self, message: Any, where: str) -> Any:
-        """Filters the own members of a message; its content and its calls are the caller's."""
+        """Filters the members of a message, except its content and tool calls, which are the caller's data."""
         if not isinstance(message, Mapping) or message.keys() <= _OF_MESSAGES:
             return message
         kept = dict(message)
@@ -250,7 +251,7 @@ class MemberFilter:
         return [self._tool(tool, f"{where}[{at}]", top=True) for at, tool in enumerate(tools)]
 
     def _tool(self, value: Any, where: str, *, top: bool = False) -> Any:
-        """Filters a tool. Those of providers may ask other models (image generation, advisors)."""
+        """Filters a tool. Hosted tools may use other models (image generation, advisors)."""
         if isinstance(value, list):
             return [self._tool(entry, f"{where}[{at}]") for at, entry in enumerate(value)]
         if not isinstance(value, Mapping):

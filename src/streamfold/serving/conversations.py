@@ -1,4 +1,4 @@
-"""A conversation as the list that each API has for it: messages, input items, or contents."""
+"""Converts a conversation to and from the list of each API: messages, input items, or contents."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _INSTRUCTIONS = ("system", "developer")
 
 
 def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
-    """Returns a conversation as members of a request of an API.
+    """Converts a conversation to members of a request of an API.
 
-    The last turn may have calls that have no results yet, and the conversation may begin or end with the assistant: a
-    single `reply.message` can be written too.
+    The last turn may have tool calls without results, and the conversation may begin or end with the assistant. So a
+    single `reply.message` can be converted, too.
 
     Args:
-        messages: what `chat()` takes.
-        api: "chat" returns `messages`; "responses" returns `input`; "anthropic" returns `messages`, and `system` where
-            there are instructions; "gemini" returns `contents`, and `systemInstruction`.
+        messages: the messages, as for `chat()`.
+        api: "chat" returns `messages`; "responses" returns `input`; "anthropic" returns `messages` and, if there are
+            instructions, `system`; "gemini" returns `contents` and `systemInstruction`.
 
     Returns:
-        The members in `body`, and a warning for everything that the API has no place for.
+        The members in `body`, and a warning for each part that the API doesn't support.
 
     Raises:
-        ConfigError: the API can't hold something without which the conversation would mean something else. The message
-            begins with the path.
+        ConfigError: the API doesn't support a part without which the meaning would change. The message begins with the
+            path.
     """
     form, given = find_format(api), read_messages(messages)
     talk = [message for message in given if message.role not in _INSTRUCTIONS]
@@ -58,15 +58,15 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
 
 
 def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]], api: ApiFormat) -> list[Message]:
-    """Returns the messages of a conversation in the form of an API.
+    """Parses a conversation in the format of an API.
 
     Args:
-        items: the list of messages, items or contents, or a string where the API takes one; or an object with that list
-            and the instructions as its members, as a request has them. Other members of the object are not read.
+        items: the list of messages, items or contents; a string if the API accepts one; or a request object with that
+            list and the instructions. Other members of the object are ignored.
         api: see `serialize_messages`.
 
     Raises:
-        ConfigError: something can't be read. The message begins with the path.
+        ConfigError: a part is invalid. The message begins with the path.
     """
     form = find_format(api)
     if not isinstance(items, Mapping):
@@ -77,7 +77,7 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
 
 
 def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
-    """Removes the message that was added, which may have been merged with the one before it."""
+    """Removes the added message, which may have been merged with the previous message."""
     if content is not None and len(items[-1][content]) > 1:
         items[-1][content].pop()
     else:
@@ -85,7 +85,7 @@ def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
 
 
 def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:
-    """Returns a warning if Gemini's contents lack ids of calls: only those that Gemini made are written."""
+    """Returns a warning if Gemini's contents lack ids of tool calls, because only Gemini's own ids are written."""
     if form.content != "parts":
         return []
     parts = [part["functionCall"] for item in items for part in item["parts"] if "functionCall" in part]

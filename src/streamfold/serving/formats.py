@@ -1,4 +1,4 @@
-"""The four APIs: where a conversation stands in a request, and what writes it."""
+"""The four APIs: the request members of a conversation, and the serializers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "inte
 
 @dataclass(frozen=True, slots=True)
 class Serialized:
-    """JSON data of an API, and its differences from the requested data.
+    """JSON data of an API, and warnings about its differences from the original.
 
     Attributes:
         body: members of a request's body with the conversation, or a whole answer.
-        warnings: what the API has no place for, and what was written otherwise.
+        warnings: parts that the API doesn't support, and parts that were changed.
     """
 
     body: dict[str, Any]
@@ -51,13 +51,13 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: writes conversations. Its quirks are those with which a message loses least.
+        adapter: writes conversations, with the quirks that preserve most of a message.
         items: the member of a request with the list of messages, items or contents.
-        instructions: the member with the instructions, where they aren't in that list.
+        instructions: the member with the instructions, if they aren't in that list.
         content: the member of each entry of the list with its blocks or parts, if neighbours are merged into one entry.
         parse: reads instructions and list. Raises ConfigError, with the path.
         serializer: makes the writer of an answer.
-        id_prefix: how ids of answers begin.
+        id_prefix: the prefix of ids of answers.
     """
 
     adapter: Adapter
@@ -117,7 +117,7 @@ _FORMATS: Mapping[str, Format] = {
 
 
 def find_format(api: str) -> Format:
-    """Returns an API by its name. Raises ConfigError that lists the names."""
+    """Returns an API by its name. Raises ConfigError with the allowed names."""
     if api in _FORMATS:
         return _FORMATS[api]
     raise ConfigError(f"unknown API {api!r}{allowed_values_hint(api, _FORMATS)}")

@@ -1,4 +1,4 @@
-"""Answers as a server of each API sends them: whole, or event by event."""
+"""Converts answers to the format of a server of each API: complete, or event by event."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class _AnswerStream(AsyncIterable[StreamChunk], Protocol):
 
 
 def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, model: str | None = None) -> Serialized:  # noqa: A002
-    """Returns a whole answer as the JSON body that a server of an API sends.
+    """Converts a reply to the JSON body that a server of an API sends.
 
     Args:
         api: "chat" is a `chat.completion`, "responses" a `response`, "anthropic" a `message`, and "gemini" a
             `GenerateContentResponse`.
-        id: of the answer. Default: the reply's, or a new one.
-        model: as the answer names it. Default: the reply's.
+        id: the id of the answer. Default: the reply's id, or a new id.
+        model: the model in the answer. Default: the reply's model.
 
     Returns:
-        The answer in `body`, and the reply's warnings with one for calls that the API has no form for.
+        The answer in `body`, and the reply's warnings. A warning is added for tool calls that the API doesn't support.
 
     Raises:
-        ProtocolError: a call has broken arguments, and readers of the API could not see that.
+        ProtocolError: a tool call has broken arguments, and clients of the API couldn't detect that.
     """
     serializer = _serializer(reply.id if id is None else id, reply.model if model is None else model, api)
     reply = keep_call_kinds(without_non_finite(reply), serializer.call_kinds)
@@ -53,7 +53,7 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
 
 
 def parse_reply(body: Mapping[str, Any], api: ApiFormat) -> Reply:
-    """Returns the reply that a whole answer is, by the same rules as one that was requested.
+    """Parses a complete answer to a reply, by the same rules as for an answer from a server.
 
     Raises:
         APIError: the body is an error, or not an answer of this API.
@@ -74,17 +74,17 @@ async def serialize_stream(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yields the payloads of the events that a server of an API sends while an answer arrives.
 
-    Calls are complete in one event after the text, or in fragments if the stream was requested with
-    `partial_tool_calls=True`.
+    A tool call is written in one event after the text. If the stream was requested with `partial_tool_calls=True`, a
+    tool call is written in fragments.
 
     Args:
-        stream: what `chat_stream()` returns. It is not closed at the end: use it as a context manager.
+        stream: the result of `chat_stream()`. The stream isn't closed at the end, so use it as a context manager.
         api: see `serialize_reply`.
-        id: of the answer. Default: a new one.
-        model: as the answer names it.
+        id: the id of the answer. Default: a new id.
+        model: the model in the answer.
 
     Raises:
-        APIError: the answer failed, or can't be completed. The part that arrived was yielded before, without an end.
+        APIError: the answer failed or can't be completed. The events of the part that arrived were yielded before.
     """
     writer, events = ReplyWriter(_serializer(id, model, api)), SSEDecoder()
     try:

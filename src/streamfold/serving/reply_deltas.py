@@ -1,4 +1,4 @@
-"""Chunks, replies and errors as deltas, for serializers."""
+"""Converts chunks, replies and errors to deltas for serializers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, StreamChu
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
-    """Returns the texts of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""
+    """Converts the texts of a chunk to deltas. `end_deltas` converts the rest of the last chunk."""
     if chunk.reasoning:
         yield ReasoningDelta(chunk.reasoning, chunk.part)
     if chunk.refusal:
@@ -23,10 +23,10 @@ def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
 
 
 def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
-    """Returns whole calls, and everything that has no chunk, as deltas.
+    """Converts complete tool calls, and all data that isn't in chunks, to deltas.
 
     Args:
-        has_items: the texts are those of the items, and haven't been written before.
+        has_items: whether the texts are those of the items, and haven't been written before.
     """
     if reply.reasoned and not reply.reasoning:
         yield ReasoningDelta("")
@@ -46,7 +46,8 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
 
 
 def _in_the_text(reply: Reply, annotations: list[Any]) -> list[Any]:
-    """Returns citations with positions in the whole text. The Responses API counts them in each part of a message."""
+    """Returns citations with positions in the whole text. The Responses API counts positions separately for each
+    part."""
     found, text = [], ""
     for item in _items(reply):
         for part in item.get("content") or () if item.get("type") == "message" else ():
@@ -64,7 +65,7 @@ def _moved(cited: Any, by: int) -> Any:
 
 
 def reply_deltas(reply: Reply) -> Iterator[Delta]:
-    """Returns a whole answer as deltas."""
+    """Converts a complete answer to deltas."""
     yield Meta(reply.id, reply.model)
     if has_items(reply):
         yield from end_deltas(reply, has_items=True)
@@ -84,7 +85,7 @@ def has_items(reply: Reply) -> bool:
 
 
 def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
-    """Returns the reply without the calls of other kinds, with a warning that names them."""
+    """Removes tool calls of other kinds from a reply, with a warning that names them."""
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
         return reply
@@ -94,9 +95,9 @@ def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
 
 
 def without_non_finite(reply: Reply) -> Reply:
-    """Returns the reply with null for every NaN and Infinity, and a warning about these.
+    """Replaces every NaN and Infinity in a reply with null, and adds a warning.
 
-    Some servers write NaN or 1e400 into usage and other members, and JSON has neither.
+    Some servers write NaN or 1e400 into usage and other members, which JSON can't express.
     """
     calls = [replace(call, extra=replace_non_finite(call.extra)) for call in reply.tool_calls]
     extras = replace_non_finite(reply.extras)
@@ -115,7 +116,7 @@ def without_non_finite(reply: Reply) -> Reply:
 
 
 def error_delta(error: APIError) -> Failure:
-    """Returns the failure to write for an error. A server's own error object is kept."""
+    """Converts an error to a delta. The server's error object is kept."""
     return Failure(_info(error))
 
 
@@ -144,7 +145,7 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | ReasoningDelta]:
-    """Yields the texts of an item of the Responses API, each with its place."""
+    """Yields the texts of an item of the Responses API, each with its position."""
     parts = item.get("content") if item.get("type") == "message" else item.get("summary") or item.get("content")
     for number, part in enumerate(parts if isinstance(parts, list) else ()):
         place = PartRef(item=str_or_none(item.get("id")), number=number)
@@ -158,9 +159,9 @@ def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | Reasonin
 
 
 def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
-    """Yields the items and the calls of an answer, in the order in which the model wrote them.
+    """Yields the items and the tool calls of an answer, in the order of the model.
 
-    A call of another kind than a function is an item, even if the answer had none.
+    A tool call of another kind than a function is always an item.
     """
     items, written = _items(reply), 0
     calls = [_written_call(number, call, items) for number, call in enumerate(reply.tool_calls)]
@@ -179,7 +180,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
 
 
 def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> list[Delta]:
-    """Returns the deltas of a call; none if it is an item of the answer."""
+    """Returns the deltas of a tool call; an empty list if the tool call is an item of the answer."""
     item = next((item for item in items if item.get("call_id") == call.id), None)
     if call.kind == "function":
         return [_whole(number, call, item or {})]
@@ -196,5 +197,5 @@ def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> ToolCallDelta:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Returns the arguments of a call as JSON text: clients parse it."""
+    """Returns the arguments of a tool call as JSON text, which clients parse."""
     return call.raw_arguments if call.raw_arguments.strip() else "{}"  # none does not parse (QwenLM/qwen-code#6249)

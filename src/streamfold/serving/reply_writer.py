@@ -1,4 +1,4 @@
-"""The order in which deltas are written, and `ReplyWriter`, which writes one answer as it arrives."""
+"""`DeltaOrder` decides the order of written deltas. `ReplyWriter` writes an answer as it arrives."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .stream_serializer import AnswerWriter, StreamSerializer, is_complete_objec
 
 
 class DeltaOrder:
-    """Returns the deltas of one answer in the order in which they are written: text behind a call stays behind it.
+    """Sorts the deltas of one answer for writing, so that text after a tool call stays after it.
 
-    Text, reasoning and fragments of calls are written as they arrive. A call of which nothing may be written yet (see
-    `call_deltas.py`) is written whole, at the end, and everything behind its beginning waits for it. Many clients
-    assume that a call is complete where the next one begins, so calls with interleaved fragments are written one after
-    the other. The last bracket of a call is written with whatever follows it, or at the end.
+    Text, reasoning and fragments of tool calls are written as they arrive. A tool call that can't be written yet (see
+    `call_deltas.py`) is written in one piece at the end, and later content waits for it. Many clients assume that a
+    tool call is complete when the next one begins, so interleaved tool calls are written one after the other. The last
+    bracket of a tool call is written together with the next content, or at the end.
 
     Args:
-        keeps_ends: the ends of calls wait for the end of the answer, for serializers that write nothing else before.
-        whole_calls: no fragments are written, because the answer isn't streamed.
+        keeps_ends: whether the ends of tool calls wait for the end of the answer.
+        whole_calls: whether tool calls are written in one piece, because the answer isn't streamed.
     """
 
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
@@ -46,7 +46,7 @@ class DeltaOrder:
         self._ends: dict[str | None, ToolCallDelta] = {}  # the calls that are handed out, by their ids
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
-        """Returns what can be written now."""
+        """Returns the deltas that can be written now."""
         out: list[Delta] = []
         grown = None if chunk.details is None else chunk.details.call
         place = chunk.preceding_calls if grown is None else grown.number
@@ -75,20 +75,20 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Adds a member of an event that has no delta, before `feed`. Returns what can be written now."""
+        """Adds a member of an event that has no delta, before `feed`. Returns the deltas that can be written now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
         return out
 
     def end(self, reply: Reply, serializer: StreamSerializer | None = None) -> list[Delta]:
-        """Returns the rest of the answer: calls that weren't written, the ends of others, and everything that waits.
+        """Returns the rest of the answer: unwritten tool calls, the ends of other tool calls, and waiting content.
 
         Args:
             serializer: writes the deltas, if they are for clients of an API.
 
         Raises:
-            StreamError: a call was begun that the reply doesn't have, or has otherwise; or clients wouldn't see that
-                its arguments are broken, and would run it.
+            StreamError: a written tool call is missing in the reply or differs there, or clients would run a tool call
+                with broken arguments.
         """
         for call in reply.tool_calls:
             if call.error and not (
@@ -106,7 +106,7 @@ class DeltaOrder:
         return list(self._rest_of(reply, ends))
 
     def rest(self) -> list[Delta]:
-        """Returns the text that waits, in an answer that broke off."""
+        """Returns the waiting text of an answer that broke off."""
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
     @staticmethod
@@ -119,10 +119,10 @@ class DeltaOrder:
             raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")
 
     def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
-        """Returns a whole call without white space that came behind the beginning of the next one.
+        """Returns a complete tool call without white space that arrived after the next tool call had begun.
 
         Raises:
-            ProtocolError: the call continues behind the end that was written.
+            ProtocolError: the tool call continues after its written end.
         """
         text, size, closed = end.arguments, self._sizes.get(number, 0), self._closed.get(number)
         if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
@@ -145,7 +145,7 @@ class DeltaOrder:
             self._late.append((preceding_calls, delta))
 
     def _goes_on(self, delta: Delta) -> bool:
-        """Returns whether a delta is a further fragment of a call that has begun."""
+        """Returns whether a delta is a further fragment of an open tool call."""
         return isinstance(delta, ToolCallDelta) and (delta.index or 0) < self._next
 
     def _may_go(self, preceding_calls: int, delta: Delta) -> bool:
@@ -173,7 +173,7 @@ class DeltaOrder:
         self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes what waited for the calls that have begun, or are complete."""
+        """Writes content that waited for tool calls which have now begun or are complete."""
         released = True
         while released:
             self._freed = released = False
@@ -214,7 +214,7 @@ class DeltaOrder:
         yield from [*self._take(None), *refusals]
 
     def _take(self, preceding_calls: int | None) -> list[Delta]:
-        """Takes what waits and precedes a call; everything for None."""
+        """Removes and returns waiting content before a tool call; all waiting content for None."""
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
@@ -226,14 +226,14 @@ def _finite(mark: ExtraPart) -> ExtraPart:
 
 
 class ReplyWriter:
-    """Writes one answer as it arrives. It does no I/O.
+    """Writes one answer as it arrives, without I/O.
 
-    With chunks of the option `partial_tool_calls`, calls are written as they grow, one after the other. The last
-    character of each waits until something follows it, so that a truncated call doesn't look complete.
+    With the option `partial_tool_calls`, tool calls are written as they grow, one after the other. The last character
+    of a tool call waits for the next content, so that a truncated tool call doesn't look complete.
 
     Args:
         serializer: writes the events.
-        through: gets the data to write in place of the serializer, and decides what reaches it.
+        through: gets the deltas instead of the serializer, and decides which of them the serializer gets.
     """
 
     def __init__(self, serializer: StreamSerializer, through: AnswerWriter | None = None) -> None:
@@ -243,15 +243,15 @@ class ReplyWriter:
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
-        """Returns the events for a chunk. Give it all chunks, the finished one too."""
+        """Returns the events for a chunk. Pass all chunks, including the finished one."""
         self._writer.observe_chunk(chunk)
         return self._writer.feed_all(self._order.feed(chunk))
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for members of an event that have no delta. To be called before `feed`.
+        """Returns the events for a server event's members without a delta. Call this method before `feed`.
 
         Args:
-            preceding_calls: how many calls had begun before that event.
+            preceding_calls: how many tool calls had begun before that event.
         """
         return self._writer.feed_all(self._order.note(preceding_calls, extra))
 
@@ -259,7 +259,7 @@ class ReplyWriter:
         """Returns the events that end the answer.
 
         Raises:
-            StreamError: a call was begun that the reply doesn't have, or has otherwise. End the answer with `fail`.
+            StreamError: a written tool call is missing in the reply, or differs there. End the answer with `fail`.
         """
         try:
             rest = self._order.end(
@@ -272,7 +272,7 @@ class ReplyWriter:
         return self._writer.feed_all(rest) + self._writer.finish()
 
     def rest(self, partial: Reply | None) -> bytes:
-        """Returns the events for the unwritten rest of an answer that fails, without calls.
+        """Returns the events for the unwritten text of a failed answer, without tool calls.
 
         Args:
             partial: the answer so far; it may have a refusal that no chunk has shown.
@@ -285,7 +285,8 @@ class ReplyWriter:
         return self._writer.feed_all([*self._order.rest(), *refusal]) + self._writer.release()
 
     def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
-        """Returns the events that end the answer with an error. No client takes it, or a call in it, as complete.
+        """Returns the events that end the answer with an error, so that no client treats the answer or its tool calls
+        as complete.
 
         Args:
             partial: see `rest`.

@@ -1,4 +1,4 @@
-"""Parts that the request formats share when a server parses them: tools, tool choice, options."""
+"""Parsing of parts that several request formats share: tools, tool choice, options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
-    """True if the client requested a stream. Raises ConfigError if that is neither true nor false."""
+    """Returns whether the client requested a stream. Raises ConfigError for another value than a boolean."""
     return bool(ObjectReader(body).flag("stream"))
 
 
 def refuse_several(fields: ObjectReader) -> None:
-    """Raises ConfigError if more than one answer is asked for."""
+    """Raises ConfigError if a request asks for more than one answer."""
     if (number := fields.any("n")) not in (None, 1):
         raise ConfigError(
             f"n is always 1, not {number!r}: one stream carries one answer; send several requests instead"
@@ -25,12 +25,12 @@ def refuse_several(fields: ObjectReader) -> None:
 
 
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
-    """Returns the tools of a request. Raises ConfigError, with the position, for one that is not a function.
+    """Returns the tools of a request. Raises ConfigError, with the position, for a tool that isn't a function.
 
-    Unknown members are passed on unchanged to a server of the same API, as the servers' own readers let them pass.
+    Unknown members are passed on unchanged to a server of the same API.
 
     Args:
-        nested: what a tool is stands under `function`, as in Chat Completions.
+        nested: whether a tool's definition is under `function`, as in Chat Completions.
     """
     tools = []
     for at, entry in enumerate(entries or ()):
@@ -47,10 +47,10 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
 
 
 def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
-    """Returns a tool from the members of its function. Others than those of every function are its `extra`.
+    """Returns a tool from the members of its function. Unknown members become `extra`.
 
     Args:
-        beside: the members that stand beside `function`, if the function is a nested object.
+        beside: the members next to `function`, if the function is a nested object.
     """
     members: dict[str, Any] = {"name": fields.need("name"), "parameters": fields.mapping("parameters")}
     members |= {"description": fields.text("description"), "strict": fields.flag("strict")}
@@ -71,7 +71,7 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 
 
 def read_stop(value: Any) -> str | list[str] | None:
-    """Returns the stop texts. Raises ConfigError if they can't be read."""
+    """Returns the stop texts. Raises ConfigError for invalid ones."""
     if isinstance(value, str | None) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return value or None
     raise ConfigError(f"stop must be a string or a list of strings, not {kind_of(value)}")

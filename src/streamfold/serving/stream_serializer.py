@@ -1,4 +1,4 @@
-"""The base of serializers: deltas in, events or one whole body out."""
+"""The base class of serializers, which convert deltas to events or to one body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ..types import CallKind, ExtraPart, ReadToolChoice, StreamChunk, ToolCall, 
 
 
 def is_complete_object(arguments: str) -> bool:
-    """Returns whether clients can parse a text as the arguments of a call. An empty text is sent as an empty object."""
+    """Returns whether clients can parse a text as the arguments of a tool call. An empty text becomes an empty
+    object."""
     if not arguments.strip():
         return True
     try:
@@ -27,16 +28,16 @@ def is_complete_object(arguments: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class SerializedCall:
-    """A call that is being written.
+    """An open tool call.
 
     Attributes:
-        number: its position among the calls, from 0.
-        item: the id of its item at the provider, if it had one.
+        number: the position of the tool call, from 0.
+        item: the id of the provider's item, if any.
         pieces: the pieces of the arguments so far.
-        written: how many of the pieces have been written; none before id and name are known.
-        opened: its id and name have been written.
-        closed: it is complete.
-        custom: a call of a custom tool, with free text: see `StreamSerializer.reserve_call`.
+        written: how many pieces have been written; 0 before id and name are known.
+        opened: whether id and name have been written.
+        closed: whether the tool call is complete.
+        custom: whether it is a call of a custom tool, with plain text: see `StreamSerializer.reserve_call`.
     """
 
     number: int
@@ -72,19 +73,19 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def json_text(value: Any) -> str:
-    """Returns JSON text on one line, by any definition of a line. NaN and Infinity are kept."""
+    """Returns JSON text without any kind of line break. NaN and Infinity are kept."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
-    """Returns a server-sent event with a JSON payload. `end` is what ends a line."""
+    """Returns a server-sent event with a JSON payload. `end` is the line ending."""
     head = f"event: {name}{end}" if name else ""
     return f"{head}data: {json_text(payload)}{end}{end}".encode()
 
 
 def comment(text: str) -> bytes:
-    """Returns a comment, which readers of events ignore."""
+    """Returns an SSE comment, which clients ignore."""
     line = " ".join(text.split())
     return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
 
@@ -96,7 +97,7 @@ def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
 
 
 class SerializerArguments(TypedDict, total=False):
-    """The arguments that every `StreamSerializer` takes; it says what they mean."""
+    """The arguments of every `StreamSerializer`, which documents them."""
 
     id: Required[str]
     model: Required[str]
@@ -106,7 +107,7 @@ class SerializerArguments(TypedDict, total=False):
 
 
 class AnswerWriter(Protocol):
-    """What `ReplyWriter` gives chunks and deltas to."""
+    """Interface of the objects that get chunks and deltas from a `ReplyWriter`."""
 
     def observe_chunk(self, chunk: StreamChunk) -> None: ...
 
@@ -122,29 +123,29 @@ class AnswerWriter(Protocol):
 class StreamSerializer(ABC):
     """Writes the events of one answer: the inverse of an adapter's `decode`.
 
-    It is fed the deltas of `reply_deltas.py` and `DeltaOrder`: pieces of text, and calls whose index is their number
-    and whose name is in one piece. A subclass implements the methods `write_...`, which call `send` for each payload.
-    They are public, and so are the attributes with the state of the answer, because patchers override them.
+    Its input are the deltas of `reply_deltas.py` and `DeltaOrder`, in which a tool call has its number as index and its
+    name in one piece. A subclass implements the methods `write_...`, which call `send` for each payload. These methods
+    and the state of the answer are public, because patchers override them.
 
-    A call is opened as soon as its id and name are known; it may grow until the end of the answer, unless it is whole.
+    A tool call is opened as soon as its id and name are known, and may grow until the end of the answer.
 
     Args:
-        id, model, created: of the answer. Those of a `Meta` that is fed first count instead.
-        tool_choice: of the request. After "none" no call is written.
-        fill_finish_reason: write a finish reason if the server sent none although the answer ended in order. Else the
-            client gets an answer without one.
+        id, model, created: id, model and time of the answer, unless the first delta is a `Meta` with other values.
+        tool_choice: the tool choice of the request. With "none", no tool call is written.
+        fill_finish_reason: write a finish reason if the server sent none although the answer ended in order. Otherwise
+            the client gets an answer without a finish reason.
 
     Attributes:
-        calls_may_be_cut: clients of this API see that a truncated call isn't complete, and don't run it. Else the
-            answer ends with an error.
-        arguments_are_text: clients get the arguments of a call as text, which they parse.
-        call_kinds: the kinds of calls that this API has a form for.
-        end_words: the finish reasons that clients look for; other words are replaced by them.
-        keeps_order: nothing behind the beginning of a call is written before its end.
-        begun, ended: the start, or the end, of the answer has been written.
-        usage, finish_reason: the last ones that were fed; they are written at the end.
-        calls: the calls so far. Calls of custom tools have negative keys.
-        said: whole texts of the answer that are held elsewhere, so that no text is held twice.
+        calls_may_be_cut: whether clients of this API detect a truncated tool call. Otherwise the answer ends with an
+            error.
+        arguments_are_text: whether clients get the arguments of a tool call as text.
+        call_kinds: the kinds of tool calls that this API supports.
+        end_words: the finish reasons that clients know; other values are replaced.
+        keeps_order: whether content after an open tool call waits for its end.
+        begun, ended: whether the start or the end of the answer has been written.
+        usage, finish_reason: the last values, which are written at the end.
+        calls: the tool calls so far. Calls of custom tools have negative keys.
+        said: complete texts of the answer that another object stores, so that no text is stored twice.
     """
 
     calls_may_be_cut: ClassVar[bool] = True
@@ -181,19 +182,19 @@ class StreamSerializer(ABC):
         self.said: Collection[str] = ()
 
     def begin(self) -> bytes:
-        """Returns the events that open the answer. Without this call the first delta opens it."""
+        """Returns the events that open the answer. If `begin` isn't called, the first delta opens the answer."""
         if not self.begun:
             self.write_start()
         return self.drain()
 
     def feed(self, delta: Delta) -> bytes:
-        """Returns the events for a delta; none after a failure.
+        """Returns the events for a delta; no events after a failure.
 
-        Usage, warnings and the finish reason are kept for the end, because more may follow them.
+        Usage, warnings and the finish reason are written at the end, because later values may follow.
 
         Raises:
-            TypeError: the delta comes straight from an adapter: a call without a number, a name in pieces, a text that
-                repeats others.
+            TypeError: the delta comes directly from an adapter: a tool call without a number, a name in pieces, a
+                repeated text.
         """
         if self.ended:
             return b""
@@ -237,7 +238,7 @@ class StreamSerializer(ABC):
         return b"".join([events for delta in deltas if (events := self.feed(delta))])
 
     def finish(self) -> bytes:
-        """Returns the events that end the answer; nothing after a failure or a second time."""
+        """Returns the events that end the answer; no events after a failure or a second call."""
         if self.ended:
             return b""
         self.ended = True
@@ -247,16 +248,16 @@ class StreamSerializer(ABC):
         return self.drain()
 
     def release(self) -> bytes:
-        """Returns the events that wait, in an answer that breaks off. Only a failure may follow."""
+        """Returns the waiting events of an answer that breaks off. Only a failure may follow."""
         if not self.ended:
             self.write_waiting()
         return self.drain()
 
     def serialize_whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
-        """Returns an answer that isn't streamed as one JSON value.
+        """Converts an answer that isn't streamed to one JSON value.
 
         Args:
-            deltas: the whole answer; its calls are whole, too.
+            deltas: the complete answer, with complete tool calls.
         """
         self._streams = False
         self.feed_all(deltas)
@@ -264,19 +265,19 @@ class StreamSerializer(ABC):
         return self.body()
 
     def observe_chunk(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
-        """Notes a chunk before its deltas are fed: for subclasses that compare the two."""
+        """Records a chunk before its deltas are fed, for subclasses that compare them."""
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """Returns whether clients see that a call with broken arguments (`ToolCall.error`) can't be run."""
+        """Returns whether clients detect that a tool call with broken arguments (`ToolCall.error`) can't be run."""
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
     def has_calls(self) -> bool:
-        """True if a call has been written."""
+        """True if a tool call has been written."""
         return any(call.opened for call in self.calls.values())
 
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
-        """Writes one event. It is encoded at once: `payload` may be changed afterwards.
+        """Writes one event. The payload is encoded immediately and may be changed afterwards.
 
         For an answer that is not streamed, the payload is collected for `body` instead.
         """
@@ -286,7 +287,7 @@ class StreamSerializer(ABC):
             self.collect(payload)
 
     def drain(self) -> bytes:
-        """Returns the events that have been written since the last call."""
+        """Returns the events written since the last `drain`."""
         written, self._out = self._out, []
         return b"".join(written)
 
@@ -340,14 +341,14 @@ class StreamSerializer(ABC):
     def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
         """Reserves the next number for a call of a custom tool, which is written at the end.
 
-        Any part of its text could be run, so it waits until the answer is complete.
+        Such a call waits until the answer is complete, because any part of its text could be run.
         """
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
         return call
 
     def _open_at_last(self, call: SerializedCall) -> None:
-        """Writes a call whose id never came. One without a name can't be run, and is not written."""
+        """Writes a tool call without an id. A tool call without a name can't be run and isn't written."""
         cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
         if not call.opened and call.name and not cut:
             call.id = call.id or f"call_{self.stem}_{call.number}"
@@ -368,7 +369,7 @@ class StreamSerializer(ABC):
             self.write_extra(extra.name, value)
 
     def _write_all_but_calls(self, deltas: Iterable[object]) -> None:
-        """Writes what waited behind a call that won't be completed."""
+        """Writes content that waited for a tool call which won't be completed."""
         for delta in deltas:
             match delta:
                 case TextDelta():
@@ -382,7 +383,7 @@ class StreamSerializer(ABC):
 
     @property
     def stem(self) -> str:
-        """The base of ids for parts of the answer that have none."""
+        """The common part of made-up ids for parts of the answer."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod
@@ -395,7 +396,7 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_reasoning(self, delta: ReasoningDelta) -> None:
-        """Writes a piece of reasoning. An empty one means that the model reasoned and the text isn't shown."""
+        """Writes a piece of reasoning. An empty piece means that the model reasoned, but its reasoning is hidden."""
 
     @abstractmethod
     def write_refusal(self, delta: RefusalDelta) -> None:
@@ -403,21 +404,21 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
-        """Writes a piece of the arguments, which may be empty; the first one with id and name."""
+        """Writes a piece of the arguments, which may be empty. The first piece has id and name."""
 
     def close_call(self, call: SerializedCall) -> None:  # noqa: B027 - not every format marks it
-        """Writes the end of a complete call, in formats that mark it."""
+        """Writes the end of a complete tool call, in formats that mark the end."""
 
     @abstractmethod
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes an extra part, if this format has a place for it."""
+        """Writes an extra part, if this format supports it."""
 
     @abstractmethod
     def write_end(self) -> None:
         """Writes the end of the answer: finish reason, usage, warnings."""
 
     def write_waiting(self) -> None:  # noqa: B027 - see `close_call`
-        """Writes what waits for the end of a call or for more of a text, in an answer that breaks off."""
+        """Writes waiting content of an answer that breaks off."""
 
     @abstractmethod
     def write_failure(self, failure: Failure) -> None:
@@ -425,11 +426,11 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def collect(self, payload: dict[str, Any]) -> None:
-        """Adds the payload of an event to the answer, which is not streamed."""
+        """Adds the payload of an event to an answer that isn't streamed."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
-        """Returns the whole answer, which was not streamed."""
+        """Returns the complete answer of a response that isn't streamed."""
 
 
 def _unsorted(delta: Delta) -> NoReturn:

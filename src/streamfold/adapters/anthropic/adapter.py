@@ -1,7 +1,7 @@
-"""Anthropic's Messages API, and what other servers have made of it: https://docs.anthropic.com/en/api/messages.
+"""Anthropic's Messages API, and compatible servers: https://docs.anthropic.com/en/api/messages.
 
-`encode.py` writes requests, `decode.py` reads answers. Deviations that are read here, always, have a comment with the
-server that they come from; deviations in what may be sent are `AnthropicQuirks`.
+`encode.py` writes requests, `decode.py` parses answers. Deviations in answers have a comment that names the server.
+Differences in requests are `AnthropicQuirks`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     # --- what the request asks for, and what can be had ---------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what this API demands of a conversation."""
+        """Returns the API's rules for conversations."""
         return HistoryRules(
             HistoryRules().roles - {"function"},
             unique_ids="conversation",
@@ -84,7 +84,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the API accepts in tool names, schemas and response formats."""
+        """Returns the API's rules for tool names, schemas and response formats."""
         return self._rules
 
     @cached_property
@@ -99,13 +99,13 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API has a place for."""
+        """Returns which options the API supports."""
         sampling = self.quirks.version < "2026-10-21"
         efforts = self.quirks.effort_grades
         return OptionRules(sampling=sampling, seed=False, blank_stops=False, efforts=efforts, switch=True, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns what is known of a model, and what is assumed where nothing is known of it."""
+        """Returns the facts of a model, with assumptions for unknown facts."""
         return family.filled(_UNKNOWN).over(self.quirks.facts())
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
@@ -120,7 +120,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request; on other platforms the model stands in it.
+        """Returns the path of this request, which contains the model on other platforms.
 
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html,
         https://docs.anthropic.com/en/api/claude-on-vertex-ai
@@ -147,18 +147,18 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return {**super().headers(request), "anthropic-version": self.quirks.version, **allowed}
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for what this API can't carry."""
+        """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         return encode_request(request, self.quirks, report)
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns where a file is: https://docs.anthropic.com/en/docs/build-with-claude/files."""
+        """Returns the path and headers for a file: https://docs.anthropic.com/en/docs/build-with-claude/files."""
         if self.quirks.platform != "anthropic":
             return super().file_request(file)
         headers = {"anthropic-version": self.quirks.version, "anthropic-beta": FILES_BETA}
         return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns how batches are created. Bedrock and Vertex AI read them from their own storage."""
+        """Returns the batch API. Bedrock and Vertex AI have none, because they read batches from their own storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         return AnthropicBatchAPI(settings, self.quirks.version)
@@ -177,12 +177,13 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return f"{self.path}/count_tokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
+        """Returns the JSON body of a request for the number of tokens, with the members that belong to the prompt."""
         body = self.encode(request, report)
         if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
             return {"input": {"invokeModel": {"body": b64encode(encode_utf8(write_body(body, {}))[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
+        number."""
         return required_count(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")

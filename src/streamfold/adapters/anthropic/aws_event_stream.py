@@ -1,8 +1,8 @@
 """AWS event streams, the framing of Bedrock: https://smithy.io/2.0/aws/amazon-eventstream.html.
 
-A message is a prelude (its length, the length of its headers, a checksum), headers, a payload and a checksum of all.
+A message has a prelude (the length of the message and of its headers, a checksum), headers, a payload and a checksum.
 The payload of a `chunk` is a JSON object whose `bytes` are an event of the Messages API in base64. An exception ends
-the stream, and becomes an event named `error`.
+the stream and becomes an event named `error`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ERRORS = {
 
 
 class AWSEventStream:
-    """Splits the body of an answer into events, however it was cut into pieces.
+    """Splits the body of an answer into events. The body may be cut anywhere.
 
     Attributes:
         invalid_utf8: the number of events so far with bytes that are not UTF-8.
@@ -56,7 +56,7 @@ class AWSEventStream:
         """Yields the events that `data` completes.
 
         Raises:
-            ProtocolError: a message is damaged, or larger than the limit.
+            ProtocolError: a message is damaged or larger than the limit.
         """
         self._buffer += data
         while len(self._buffer) >= _PRELUDE:
@@ -71,7 +71,7 @@ class AWSEventStream:
             yield from self._read(message, headers)
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns None: a message that was cut off holds nothing that could be read."""
+        """Returns None, because a truncated message can't be parsed."""
         return None
 
     def _read(self, message: bytes, headers_length: int) -> Iterator[ServerSentEvent]:
@@ -92,7 +92,7 @@ class AWSEventStream:
         yield self._event_type("error", json.dumps({"type": "error", "error": error}), "", None)
 
     def _inner(self, payload: bytes) -> str:
-        """The event inside a chunk; an event of another kind has none."""
+        """Returns the event inside a chunk; None for other messages."""
         try:
             outer = json.loads(payload)
             inner = b64decode(outer["bytes"]) if isinstance(outer, dict) and "bytes" in outer else b""
@@ -104,7 +104,7 @@ class AWSEventStream:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """The headers that are strings; Bedrock sends no others."""
+    """Returns the string headers, the only kind that Bedrock sends."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):

@@ -1,13 +1,12 @@
-"""Thinking that is bound to what was sent before it: the system prompt, the tools, and the messages before.
+"""Thinking that is bound to its prefix: system prompt, tools and earlier messages.
 
-Claude 5.1 and later refuse thinking whose prefix has changed since it was made. A message of an answer has a digest of
-its prefix (`Message.prefix`), so that this is found before a request is sent: the thinking is left out then, with a
-warning that names the change.
+Claude 5.1 and later refuse thinking whose prefix has changed. A model's message stores a digest of its prefix
+(`Message.prefix`). If the prefix has changed, the thinking is left out before the request is sent, with a warning that
+names the change.
 
-Not part of a prefix: the order of tools, tools that are loaded later, cache marks, thinking. Each block of thinking is
-also bound to the one before it, so that blocks can be left out at the beginning or at the end of a conversation, and
-not between others.
-https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
+A prefix doesn't include the order of tools, tools that are loaded later, cache marks and thinking. Each block of
+thinking is also bound to the previous block, so that blocks can be left out at the beginning or at the end of a
+conversation, but not in between. https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _THINKS = ("adaptive", "enabled")  # the types of thinking that take `block_bind
 
 
 class Prefix(NamedTuple):
-    """Digests of what was sent before an answer.
+    """Digests of the content that precedes an answer.
 
     Attributes:
-        after: of the last block of thinking that was sent; "" if there was none.
+        after: the digest of the last block of thinking that was sent; "" if there was none.
     """
 
     system: str
@@ -43,14 +42,14 @@ class Prefix(NamedTuple):
 
     @classmethod
     def read(cls, text: str | None) -> Prefix | None:
-        """Returns the prefix that was written to a message; None if there is none, or another form of it."""
+        """Returns the stored prefix of a message; None if there is none, or its format is unknown."""
         parts = (text or "").split(".")
         return cls(*parts) if len(parts) == len(cls._fields) else None
 
 
 @dataclass(slots=True)
 class SentTurn:
-    """A message of the assistant, and the blocks that it is sent as."""
+    """An assistant message, with its blocks in the request."""
 
     at: int
     message: Message
@@ -63,11 +62,11 @@ class SentTurn:
 
 
 def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
-    """Notes the prefix of the answer, and leaves out thinking that the API would refuse.
+    """Computes the prefix of the next answer, and leaves out thinking that the API would refuse.
 
     Args:
-        body: the members of the request, which are changed.
-        turns: the assistant's turns in it. Thinking of which no prefix is known stays.
+        body: the request body, which is changed.
+        turns: the assistant's turns in the body. Thinking without a stored prefix is kept.
         checked: whether the API refuses thinking whose prefix has changed.
     """
     system, tools = digest_of(_unmarked(body.get("system"))), digest_of(_tools(body.get("tools")))
@@ -101,7 +100,7 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
 
 def drop_mismatched(body: dict[str, Any]) -> bool:
-    """Asks the API to leave out thinking whose prefix has changed. Returns whether it can be asked to."""
+    """Asks the API to leave out thinking whose prefix has changed. Returns whether the API supports that."""
     thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
     if not isinstance(thinking, Mapping) or thinking.get("type") not in _THINKS:
         return False
@@ -117,7 +116,7 @@ def leave_out_thinking(body: dict[str, Any]) -> None:
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
-    """Returns what is not as it was when an answer was made; "" if nothing is.
+    """Describes the change of the prefix since an answer; "" if there is no change.
 
     Args:
         between: the messages that may have changed.
@@ -131,7 +130,8 @@ def _change(made: Prefix, now: Prefix, between: str) -> str:
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
-    """Returns digests of what stands before each block of the assistant, by the block's id; None: before the answer."""
+    """Returns digests of the content before each assistant block, by the block's id; the key None is for the next
+    answer."""
     found: dict[int | None, str] = {}
     running = blake2b(digest_size=9)
     for turn in messages:
@@ -150,13 +150,13 @@ def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _tools(tools: Any) -> Any:
-    """Returns the tools that are part of a prefix: those that aren't loaded later, in the order of their names."""
+    """Returns the tools of a prefix, sorted by name, without tools that are loaded later."""
     listed = [_unmarked(tool) for tool in tools or () if not (isinstance(tool, Mapping) and tool.get("defer_loading"))]
     return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
 
 
 def _unmarked(value: Any) -> Any:
-    """Returns blocks without their cache marks, also those in the content of results."""
+    """Returns blocks without cache marks, also inside tool results."""
     if isinstance(value, list):
         return [_unmarked(each) for each in value]
     if isinstance(value, Mapping) and ("cache_control" in value or isinstance(value.get("content"), list)):
@@ -170,7 +170,7 @@ def _signature(block: Mapping[str, Any]) -> str:
 
 
 def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
-    """Removes blocks by their ids, and turns of which nothing is left."""
+    """Removes blocks by id, and then empty turns."""
     made: list[dict[str, Any]] = []
     for turn in messages:
         if turn["role"] == "assistant":

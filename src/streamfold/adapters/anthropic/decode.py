@@ -1,7 +1,7 @@
 """Events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
-The JSON's `type` decides; the event's name is advice, and some servers leave it out. Pings, unknown events and unknown
-members say nothing. Blocks are put together in `engine/blocks.py`.
+The `type` in the JSON decides, because some servers leave out the event's name. Pings, unknown events and unknown
+members are ignored. `engine/blocks.py` assembles blocks.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 
 
 class AnthropicEventReader:
-    """Reads answers: one half of the adapter."""
+    """Decodes answers of the Messages API."""
 
     cache_included: bool = False  # `AnthropicQuirks.cache_included`
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
+        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         out: list[Delta] = []
         try:
             payload = parse_event(event.data)
@@ -106,7 +106,7 @@ class AnthropicEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the facts of a whole message, or of an error, that came as a plain JSON body."""
+        """Returns the deltas of a complete message or an error in a JSON body."""
         if not isinstance(body, dict) or body.get("type") != "message":
             return [_failure(body)]
         out: list[Delta] = []
@@ -128,7 +128,7 @@ def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _message(message: dict[str, Any], out: list[Delta]) -> None:
-    """A message as it stands in message_start, or whole. Its content may be there already, block by block.
+    """Yields the deltas of a message in message_start, which may have content, or of a complete message.
 
     A continuation of a programmatic tool call has all of it in message_start.
     """
@@ -145,7 +145,7 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
-    """Reads which thinking of earlier turns the API has left out. It says so to requests with the beta header for that.
+    """Reads which thinking of earlier turns the API has left out, which it reports if the beta header was sent.
 
     https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
     """
@@ -163,7 +163,7 @@ def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _served(block: Any, out: list[Delta]) -> None:
-    """Notes which model has taken over, if a block says so."""
+    """Records which model has replaced the first one, if a block reports that."""
     match block:
         case {"type": "fallback", "to": {"model": str(model)}} if model:
             out.append(ServedBy(model))
@@ -241,7 +241,7 @@ def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:
-    """Why the message stopped: members of message_delta, and of a whole message."""
+    """Reads the stop reason, from message_delta or a complete message."""
     for name in ("stop_sequence", "stop_details", "container"):
         if said.get(name) is not None:
             out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
@@ -292,7 +292,7 @@ def _usage(said: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _read_usage(numbers: dict[str, Any]) -> Usage:
-    """Anthropic's `input_tokens` leaves out what was read from or written to the cache; ours counts all input.
+    """Adds cache reads and writes to `input_tokens`, because Anthropic's number doesn't include them.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """
@@ -311,7 +311,7 @@ def _read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
 
 
 def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usage:
-    """Counts what the top level leaves out and is billed: a compaction, an advisor, a model that another one replaced.
+    """Adds billed steps that the top level leaves out: a compaction, an advisor, a replaced model.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
     """
@@ -344,7 +344,7 @@ def _read_counts(numbers: Mapping[str, Any]) -> Usage:
 
 
 def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the parts of the sums: cache writes by how long they are kept, and output by category."""
+    """Returns details of the counts: cache writes by their lifetime, and output by category."""
     written, output = numbers.get("cache_creation"), numbers.get("output_tokens_details")
     found = (
         {f"cache_write_{age}_tokens": count_or_none(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}

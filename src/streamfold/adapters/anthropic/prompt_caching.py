@@ -18,10 +18,10 @@ _MOST = 4
 
 
 def read_cache_marks(request: Request) -> Request:
-    """Returns the request with the `cache_control` of messages that were dicts as marks of ours.
+    """Converts `cache_control` in messages that were dicts to streamfold's cache marks.
 
     Raises:
-        ConfigError: one is of another form.
+        ConfigError: a `cache_control` has another form.
     """
     if not any("cache_control" in message.extras for message in request.messages):
         return request
@@ -34,10 +34,10 @@ def read_cache_marks(request: Request) -> Request:
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request without the marks that are too many, and a warning.
+    """Removes cache marks over the limit, with a warning.
 
-    A later mark covers what an earlier one does. So the earliest of the conversation are left out first, and those of
-    the tools and the instructions, which other conversations share, only then.
+    A later cache mark covers the text of an earlier one. So the earliest marks of the conversation are removed first.
+    Marks of tools and instructions, which other conversations share, are removed last.
     """
     most = _MOST - ("cache_control" in request.options.extra_body)
     shared, own = list[str](), list[str]()

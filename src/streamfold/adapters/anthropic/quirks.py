@@ -1,4 +1,4 @@
-"""Differences between servers of the Messages API, and between models, in what may be sent."""
+"""Differences in requests between servers of the Messages API and between models."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ class AnthropicQuirks:
 
     Attributes:
         platform: "anthropic": Anthropic's API, or one like it; "vertex": Google's Vertex AI; "bedrock": Amazon Bedrock.
-            The body is nearly the same; address and framing differ.
+            The request bodies are nearly the same; URL and framing differ.
         version: the header `anthropic-version`. From 2026-10-21 on, sampling options are refused.
-        betas: words for the header `anthropic-beta`.
-        max_tokens: sent where the request names no `max_output_tokens`, because the API requires a number. Default: the
-            most that the model writes.
-        thinking: how thinking is switched on, where it is not as the family of the model says. "manual": with a budget
-            of tokens; "adaptive": the model decides, guided by the effort; "always": adaptive, and it can't be switched
-            off; "never": not at all.
-        efforts: the levels of effort then, the lowest first. Empty: thinking is a switch.
-        sampling: whether `temperature` and `top_p` are accepted then.
-        effort_grades: levels of effort are sent, as `output_config.effort`, to models that have some. Otherwise
-            thinking is a switch. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: "signed": thinking goes back only with its signature, which Anthropic checks. "required": an
-            assistant turn with calls is refused without a thinking block, signed or not (DeepSeek, Kimi).
-        inline_system: system messages are accepted inside the conversation (Claude Opus 4.8 and later).
-        prefill: a last message of the assistant is continued (refused by Claude Opus 4.6 and later).
-        forced_while_thinking: a forced tool choice is accepted while the model thinks. Manual thinking never allows it.
-        response_format: how an answer that fits a schema is requested: "json_schema" is `output_config.format`.
-        schemas: the row of `facts/schemas.toml` that says what the endpoint accepts in a schema. None: Claude's.
-        web_search: the version of the search that the server runs.
-        cache_included: `input_tokens` in the usage already includes cached tokens (vLLM before 0.12, OpenRouter).
+        betas: values for the header `anthropic-beta`.
+        max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number.
+        Default: the model's maximum.
+        thinking: how thinking is switched on, if it differs from the model family. "manual": with a token budget;
+        "adaptive": the model decides, guided by the effort; "always": adaptive, and can't be switched off; "never": not
+        at all.
+        efforts: the model's levels of effort, the lowest first. Empty: thinking is a switch.
+        sampling: whether `temperature` and `top_p` are accepted while the model thinks.
+        effort_grades: whether levels of effort are sent as `output_config.effort`, to models that have levels.
+        Otherwise thinking is a switch. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        thinking_history: "signed": thinking is sent back only with its signature, which Anthropic checks. "required":
+            an assistant turn with tool calls is refused without a thinking block (DeepSeek, Kimi).
+        inline_system: whether system messages are accepted inside the conversation (Claude Opus 4.8 and later).
+        prefill: whether a final assistant message is continued (refused by Claude Opus 4.6 and later).
+        forced_while_thinking: whether a forced tool choice is accepted while the model thinks. Manual thinking never
+        allows it.
+        response_format: how structured output is requested: "json_schema" is `output_config.format`.
+        schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: Claude's.
+        web_search: the version of the hosted web search.
+        cache_included: whether `input_tokens` in the usage already includes cached tokens (vLLM before 0.12,
+        OpenRouter).
     """
 
     platform: Literal["anthropic", "vertex", "bedrock"] = "anthropic"
@@ -55,7 +57,7 @@ class AnthropicQuirks:
     cache_included: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about the models of an endpoint that its quirks say."""
+        """Returns the facts about an endpoint's models that its quirks contain."""
         said: dict[str, Any] = {}
         if self.thinking is not None:
             manual = self.thinking == "manual"

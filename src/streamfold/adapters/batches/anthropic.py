@@ -1,7 +1,7 @@
-"""Anthropic's Message Batches: the requests come with the call, and the results are one file of JSON lines.
+"""Anthropic's Message Batches: the create request contains all rows, and the results are a file of JSON lines.
 
-https://docs.anthropic.com/en/api/creating-message-batches is the format. A batch has no place for a key of ours, and a
-list of batches does not show their requests; so the key is in the name of each request, which the results repeat.
+The format: https://docs.anthropic.com/en/api/creating-message-batches. A batch has no metadata for streamfold's key, so
+the name of each row contains the key. The results repeat these names.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AnthropicBatchAPI(InlineBatchAPI):
         self._version = {"anthropic-version": version}
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns what requests must share: the headers are those of the whole batch."""
+        """Returns the headers that all requests of a batch share."""
         return f"{super().group(prepared)} {sorted(prepared.headers.items())}"
 
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
@@ -56,17 +56,17 @@ class AnthropicBatchAPI(InlineBatchAPI):
         return json.dumps({"custom_id": name, "params": params}, separators=(",", ":")).encode()
 
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
-        """Returns the call that creates a batch."""
+        """Returns the HTTP request that creates a batch."""
         return EndpointRequest.post(
             "/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers
         )
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the call that asks for a batch by its id."""
+        """Returns the HTTP request for the status of a batch."""
         return EndpointRequest.get(f"/messages/batches/{quote(batch, safe='')}", self._version)
 
     def read(self, value: Any) -> BatchStatus:
-        """Reads a batch."""
+        """Parses a batch."""
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
             raise ValueError("it has no 'id'")
         word, counts = value.get("processing_status"), value.get("request_counts")
@@ -84,11 +84,11 @@ class AnthropicBatchAPI(InlineBatchAPI):
         )
 
     def batches(self) -> EndpointRequest:
-        """Returns the call that lists batches."""
+        """Returns the HTTP request that lists batches."""
         return EndpointRequest.get(f"/messages/batches?limit={_PAGE}", self._version)
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Reads a list of batches."""
+        """Parses a list of batches."""
         batches = value.get("data") if isinstance(value, Mapping) else None
         if not isinstance(batches, list):
             raise ValueError("it has no 'data'")

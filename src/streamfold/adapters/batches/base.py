@@ -1,7 +1,7 @@
-"""Common parts of the batch APIs of providers: calls to make, as values, and how their answers are read.
+"""Common parts of providers' batch APIs: HTTP requests as values, and the parsing of their responses.
 
-A batch is handed over by one call, or by two where its requests are a file. It is given a `key` of ours, which tells it
-from all others: a process that died between a call and its answer can look for it, and never creates a batch twice.
+A batch is created by one HTTP request, or by two if its rows are a file. Each batch has a unique `key` of streamfold's.
+After a crash, a process can find the batch by its key, and never creates a batch twice.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class BatchSettings:
     """Limits of a provider's batch API: the table `batches` of its settings.
 
     Attributes:
-        rows: how many requests a batch may have. None: as many as the API that the provider follows.
-        bytes: how large its requests may be together, in bytes. None: as for `rows`.
-        window: the time that the provider has for a batch. Unfinished requests expire then.
-        purpose: what an uploaded file is for. Together calls it "batch-api".
+        rows: the maximum number of rows of a batch. None: the limit of the API.
+        bytes: the maximum size of all rows together, in bytes. None: the limit of the API.
+        window: the time limit of a batch, after which unfinished rows expire.
+        purpose: the purpose of the uploaded file; "batch-api" at Together.
 
     Raises:
         ValueError: a limit is not above 0.
@@ -43,10 +43,10 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """An HTTP request to a batch API. It has no secrets: the base URL and the key are added by the provider.
+    """An HTTP request to a batch API, without the base URL and the API key, which the provider adds.
 
     Attributes:
-        path: below the base URL; may have a query.
+        path: the path below the base URL; may have a query.
     """
 
     method: Literal["GET", "POST"]
@@ -56,12 +56,12 @@ class EndpointRequest:
 
     @classmethod
     def get(cls, path: str, headers: Mapping[str, str] | None = None) -> EndpointRequest:
-        """Returns a call that reads something."""
+        """Returns a GET request."""
         return cls("GET", path, {**(headers or {}), "Accept": "application/json"})
 
     @classmethod
     def post(cls, path: str, value: Any, headers: Mapping[str, str] | None = None) -> EndpointRequest:
-        """Returns a call that sends a JSON value, or the text of one."""
+        """Returns a POST request with a JSON value or JSON text."""
         body = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
         return cls(
             "POST", path, {**(headers or {}), "Accept": "application/json", "Content-Type": "application/json"}, body
@@ -73,15 +73,15 @@ class BatchStatus:
     """A batch as the provider describes it.
 
     Attributes:
-        state: "running"; "ended": there are results, perhaps not for all requests; "failed": there are none.
-        word: the provider's own status.
-        key: the key that it was given; None if the API has no place for one.
-        file: the file with its requests; None if they came with the call.
-        created: seconds since 1970; None if it does not say.
-        rows: how many requests it has; None if it does not say.
-        finished: how many of them are done.
-        results: the calls that bring its results.
-        problem: the provider's error message for the whole batch.
+        state: "running"; "ended" (has results, perhaps not for all rows); "failed" (has no results).
+        word: the provider's name of the state.
+        key: the batch's key; None if the API doesn't store keys.
+        file: the id of the file with the rows; None if the create request contained the rows.
+        created: seconds since 1970; None if unknown.
+        rows: the number of rows; None if unknown.
+        finished: the number of finished rows.
+        results: the HTTP requests for the results.
+        problem: the provider's error message about the whole batch.
     """
 
     id: str
@@ -101,8 +101,8 @@ class BatchListing:
     """One page of a list.
 
     Attributes:
-        found: the batches, or the ids of files by their names.
-        more: the call for the next page; None at the end.
+        found: the batches, or the ids of files by name.
+        more: the HTTP request for the next page; None at the end.
     """
 
     found: tuple[BatchStatus, ...] = ()
@@ -112,13 +112,13 @@ class BatchListing:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The outcome of one request.
+    """The result of one row.
 
     Attributes:
-        name: the name that the request was given in the batch.
-        answer: the whole answer, as the same request gets it outside of a batch; None if there is none.
-        problem: the error object otherwise.
-        status: the HTTP status of the error, where it has one.
+        name: the name of the row in the batch.
+        answer: the complete answer, in the format of a live request; None if the row failed.
+        problem: the error object of a failed row.
+        status: the HTTP status of the error, if any.
         request_id: the provider's id for the request.
     """
 
@@ -130,11 +130,11 @@ class BatchResult:
 
 
 class BaseBatchAPI(ABC):
-    """One way of handing over batches. Stateless.
+    """Base class of batch APIs. Instances are stateless.
 
     Attributes:
-        max_rows, max_bytes: the most requests of one batch, and how large they may be together.
-        keyed: whether a batch in the list tells its key. Otherwise only its results do, in the names of the requests.
+        max_rows, max_bytes: the maximum number of rows of a batch, and their maximum total size.
+        keyed: whether a list of batches contains their keys. Otherwise only the results do, in the names of the rows.
     """
 
     max_rows: int
@@ -149,7 +149,7 @@ class BaseBatchAPI(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns a text that requests must share to be in one batch. No provider is known to refuse one model."""
+        """Returns a text that all requests of a batch must share."""
         return prepared.request.model
 
     @abstractmethod
@@ -160,66 +160,66 @@ class BaseBatchAPI(ABC):
 
     @abstractmethod
     def read(self, value: Any) -> BatchStatus:
-        """Reads a batch. Raises ValueError if it is not one."""
+        """Parses a batch. Raises ValueError for another response."""
 
     @abstractmethod
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the call that asks for a batch by its id."""
+        """Returns the HTTP request for the status of a batch."""
 
     @abstractmethod
     def batches(self) -> EndpointRequest:
-        """Returns the call that lists batches, the latest first."""
+        """Returns the HTTP request that lists batches, the latest first."""
 
     @abstractmethod
     def read_batches(self, value: Any) -> BatchListing:
-        """Reads such a list. Raises ValueError if it is not one."""
+        """Parses such a list. Raises ValueError for another response."""
 
     @abstractmethod
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Reads the body that one of `BatchStatus.results` brought, in pieces.
+        """Parses the response body of a request of `BatchStatus.results`, in pieces.
 
         Args:
-            names: the names of all requests of the batch, in their order.
+            names: the names of all rows of the batch, in order.
 
         Raises:
-            ValueError: it can't be read.
+            ValueError: the body can't be parsed.
         """
 
 
 class InlineBatchAPI(BaseBatchAPI):
-    """Batches whose requests come with the call that creates them."""
+    """Batches whose create request contains the rows."""
 
     @abstractmethod
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
-        """Returns the call that creates a batch.
+        """Returns the HTTP request that creates a batch.
 
         Args:
-            first: the first request; all have its `group`.
+            first: the first request; all requests have the same `group`.
         """
 
 
 class UploadedBatchAPI(BaseBatchAPI):
-    """Batches that are created from a file of requests, which is uploaded before."""
+    """Batches that are created from an uploaded file of rows."""
 
     @abstractmethod
     def upload(self, key: str, lines: bytes) -> EndpointRequest:
-        """Returns the call that uploads requests."""
+        """Returns the HTTP request that uploads the rows."""
 
     @abstractmethod
     def read_upload(self, value: Any) -> str:
-        """Returns the id of the file that was uploaded. Raises ValueError if the answer has none."""
+        """Returns the id of the uploaded file. Raises ValueError if the response has no id."""
 
     @abstractmethod
     def files(self) -> EndpointRequest:
-        """Returns the call that lists uploaded files, the latest first."""
+        """Returns the HTTP request that lists uploaded files, the latest first."""
 
     @abstractmethod
     def read_files(self, value: Any) -> BatchListing:
-        """Reads such a list. Raises ValueError if it is not one."""
+        """Parses such a list. Raises ValueError for another response."""
 
     @abstractmethod
     def create_from(self, key: str, file: str) -> EndpointRequest:
-        """Returns the call that creates a batch from an uploaded file."""
+        """Returns the HTTP request that creates a batch from an uploaded file."""
 
     def file_name(self, key: str) -> str:
         """Returns the name of an uploaded file."""
@@ -230,7 +230,7 @@ BatchAPI: TypeAlias = InlineBatchAPI | UploadedBatchAPI
 
 
 def read_time(text: Any) -> float | None:
-    """Returns the seconds since 1970 of a time by RFC 3339; None for anything else."""
+    """Converts an RFC 3339 time to seconds since 1970; None for another text."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (TypeError, ValueError, OverflowError):
@@ -238,7 +238,7 @@ def read_time(text: Any) -> float | None:
 
 
 def split_lines(body: Iterable[bytes]) -> Iterator[Any]:
-    """Yields the JSON objects of JSON lines. Raises ValueError for a line that is not one."""
+    """Yields the JSON objects of JSON lines. Raises ValueError for a line that isn't a JSON object."""
     rest = b""
     for piece in body:
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,7 +1,7 @@
-"""Batches of Gemini's API: the requests come with the call, and the results with the finished operation.
+"""Batches of Gemini's API: the create request contains the rows, and the finished operation contains the results.
 
 https://ai.google.dev/gemini-api/docs/batch-api is the guide, https://ai.google.dev/api/batch-api the reference.
-Requests in a file, which may be larger than 20 MB, are not used: more batches do the same.
+Batches are limited to 20 MB. Files for larger batches aren't used; streamfold creates several batches instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         return json.dumps({"request": request, "metadata": {"key": name}}, separators=(",", ":")).encode()
 
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
-        """Returns the call that creates a batch."""
+        """Returns the HTTP request that creates a batch."""
         place = first.path.rpartition(":")[0]
         body = b'{"batch":{"displayName":"%b","inputConfig":{"requests":{"requests":[%b]}}}}'
         return EndpointRequest.post(
@@ -40,11 +40,11 @@ class GeminiBatchAPI(InlineBatchAPI):
         )
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the call that asks for a batch by its name, which begins with `batches/`."""
+        """Returns the HTTP request for the status of a batch, whose name begins with `batches/`."""
         return EndpointRequest.get(f"/{quote(batch)}")
 
     def read(self, value: Any) -> BatchStatus:
-        """Reads the operation that a batch is."""
+        """Parses the operation of a batch."""
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             raise ValueError("it has no 'name'")
         about = _members(value, "metadata")
@@ -69,11 +69,11 @@ class GeminiBatchAPI(InlineBatchAPI):
         )
 
     def batches(self) -> EndpointRequest:
-        """Returns the call that lists batches."""
+        """Returns the HTTP request that lists batches."""
         return EndpointRequest.get(f"/batches?pageSize={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Reads a list of batches. An empty one has no members."""
+        """Parses a list of batches. An empty list has no members."""
         if not isinstance(value, Mapping):
             raise ValueError("it is not a list of operations")
         token, operations = value.get("nextPageToken"), value.get("operations") or []
@@ -85,9 +85,9 @@ class GeminiBatchAPI(InlineBatchAPI):
         return BatchListing(tuple(map(self.read, operations)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Reads the results inside of an operation.
+        """Parses the results inside of an operation.
 
-        They are in the order of the requests, and some come without the key that the request had:
+        The results are in the order of the rows. Some results lack the key of their row:
         https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
         """
         operation = json.loads(b"".join(body))
@@ -113,5 +113,5 @@ def _members(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> int:
-    """A count, which JSON of Google's APIs has as a string."""
+    """Converts a count, which Google's APIs send as a string."""
     return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Batches of OpenAI's form: a file of requests at `/files`, a batch of it at `/batches`, and files of results.
+"""Batches in OpenAI's format: an uploaded file of rows at `/files`, a batch at `/batches`, and files of results.
 
 https://platform.openai.com/docs/api-reference/batch is the format. Azure, Moonshot, DashScope and Together follow it:
 https://learn.microsoft.com/azure/foundry/openai/how-to/batch, https://platform.kimi.ai/docs/api/batch-create,
@@ -28,7 +28,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
     """Batches of requests to one endpoint.
 
     Args:
-        endpoint: the path of the requests, with its `/v1`.
+        endpoint: the path of the requests, including `/v1`.
     """
 
     max_rows = 50_000
@@ -45,7 +45,8 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return json.dumps(line, separators=(",", ":")).encode()
 
     def upload(self, key: str, lines: bytes) -> EndpointRequest:
-        """Returns the call that uploads requests: https://platform.openai.com/docs/api-reference/files/create."""
+        """Returns the HTTP request that uploads the rows:
+        https://platform.openai.com/docs/api-reference/files/create."""
         mark = f"streamfold-{key}"
         head = (
             f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{self.settings.purpose}\r\n--{mark}\r\n'
@@ -61,7 +62,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return _text(value, "id")
 
     def files(self) -> EndpointRequest:
-        """Returns the call that lists uploaded files."""
+        """Returns the HTTP request that lists uploaded files."""
         return EndpointRequest.get(f"/files?purpose={self.settings.purpose}&limit={_PAGE}")
 
     def read_files(self, value: Any) -> BatchListing:
@@ -74,7 +75,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         )
 
     def create_from(self, key: str, file: str) -> EndpointRequest:
-        """Returns the call that creates a batch from an uploaded file."""
+        """Returns the HTTP request that creates a batch from an uploaded file."""
         body = {
             "input_file_id": file,
             "endpoint": self._endpoint,
@@ -84,11 +85,11 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return EndpointRequest.post("/batches", body)
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the call that asks for a batch by its id."""
+        """Returns the HTTP request for the status of a batch."""
         return EndpointRequest.get(f"/batches/{quote(batch, safe='')}")
 
     def read(self, value: Any) -> BatchStatus:
-        """Reads a batch. Together wraps a new one in `job`, and writes states in capitals."""
+        """Parses a batch. Together wraps a new batch in `job`, and writes states in capitals."""
         if isinstance(value, Mapping) and isinstance(value.get("job"), Mapping):
             value = value["job"]
         word = _text(value, "status").lower()
@@ -115,7 +116,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         )
 
     def batches(self) -> EndpointRequest:
-        """Returns the call that lists batches."""
+        """Returns the HTTP request that lists batches."""
         return EndpointRequest.get(f"/batches?limit={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
@@ -126,7 +127,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return BatchListing(tuple(map(self.read, batches)), more=next_page)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Reads a file of results: of those that were answered, or of those that were not."""
+        """Parses a file of results: of answered rows or of failed rows."""
         for line in split_lines(body):
             response, name = line.get("response"), line.get("custom_id")
             if not isinstance(name, str):  # about the whole file
@@ -153,7 +154,7 @@ def _count(counts: Any, name: str) -> int:
 
 
 def _list(value: Any) -> list[Any]:
-    """The entries of a list. Together sends them bare."""
+    """Returns the entries of a list, which Together sends without an object around it."""
     found = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(found, list):
         raise ValueError("it is not a list")
@@ -161,7 +162,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _more(value: Any, entries: list[Any]) -> str | None:
-    """The id after which the list continues; None at its end."""
+    """Returns the id after which the list continues; None at the end of the list."""
     if not entries or not isinstance(value, Mapping) or not value.get("has_more"):
         return None
     return quote(_text(entries[-1], "id"), safe="")

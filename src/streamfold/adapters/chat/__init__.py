@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and what a hundred servers have made of it: requests and answers, both ways."""
+"""OpenAI's Chat Completions, and compatible servers."""
 
 from .adapter import ChatAdapter
 from .decode import REASONING

@@ -1,8 +1,7 @@
-"""OpenAI's Chat Completions, and what a hundred servers have made of it.
+"""OpenAI's Chat Completions, and compatible servers.
 
-`encode.py` writes requests, `decode.py` reads answers. Deviations that are read here, always, because they are harmless
-for everybody else, each have a comment with the server they come from. Deviations in what may be *sent* are
-`ChatQuirks`, in `quirks.py`.
+`encode.py` writes requests, `decode.py` parses answers. Deviations in answers have a comment that names the server, and
+are accepted from every server. Differences in requests are `ChatQuirks`, in `quirks.py`.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         self.quirks = quirks or ChatQuirks()
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request, in which some servers want the model."""
+        """Returns the path of this request, which must contain the model for some servers."""
         if self.quirks.model_in_path:
             return f"/deployments/{quote(request.model, safe='')}{self.path}"
         return self.path
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server continues a text. After a `prefix`, some servers repeat it."""
+        """Returns whether the server continues a text. Some servers repeat the text of a `prefix`."""
         if not self.takes_partial:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns how batches are handed over."""
+        """Returns the batch API."""
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        """Returns the endpoint's rules for tool names, schemas and response formats."""
         quirks = self.quirks
         return Rules(
             response_format=quirks.response_format,
@@ -65,13 +64,13 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         )
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint has a place for."""
+        """Returns which options the endpoint supports."""
         quirks = self.quirks
         switch = quirks.thinking_switch is not None
         return OptionRules(chat=True, stops=quirks.stop_max, efforts=quirks.effort_grades, switch=switch)
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what this wire format demands of a conversation."""
+        """Returns the wire format's rules for conversations."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
         wants = self.quirks.reasoning_required and may_reason(request)
         back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)

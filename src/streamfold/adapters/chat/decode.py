@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
-    """Marks the facts of a message as whole, so that they replace pieces instead of being appended."""
+    """Marks the deltas of a message as complete, so that they replace pieces instead of being appended."""
     texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
     calls: list[ToolCallDelta] = []
     extras: dict[str, list[Any]] = {}
@@ -79,10 +79,10 @@ _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 
 
 class ChatEventReader:
-    """Reads answers: one half of the adapter."""
+    """Decodes answers of Chat Completions."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
+        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         failed, data = event.event == "error", event.data
         if data == "[DONE]":
             return [StreamEnd()]
@@ -96,7 +96,7 @@ class ChatEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the facts of a whole completion, or of an error, that came as a plain JSON body."""
+        """Returns the deltas of a complete completion or an error in a JSON body."""
         out: list[Delta] = []
         # A body that is no completion is an error in words of its own: {"code": 1302, "msg": "..."}.
         self._chunk(body, out, failed=not (isinstance(body, dict) and body.get("choices")))
@@ -104,7 +104,7 @@ class ChatEventReader:
         return out
 
     def _odd_event(self, data: str, out: list[Delta], *, failed: bool) -> None:
-        """Reads a payload that is not JSON."""
+        """Handles a payload that is not JSON."""
         if not data or data.isspace():
             out += [Failure(error_info(None))] if failed else []
         elif is_done(data):
@@ -176,10 +176,10 @@ class ChatEventReader:
             self._end(usage, finish, failure, out)
 
     def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
-        """Reads a choice without a delta, or with an empty one: a whole message, if that is the whole answer.
+        """Reads a choice with a complete message instead of a delta.
 
-        MiniMax ends with one after the deltas (fixtures/minimax/message_at_the_end), a server that only pretends to
-        stream sends nothing else (fixtures/chunks/message_for_delta), and one that names its pieces so is read, too.
+        MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). A server that doesn't
+        really stream sends only a message (fixtures/chunks/message_for_delta). Pieces in `message` are accepted, too.
         """
         message, text = choice.get("message"), choice.get("text")
         if message is None and isinstance(text, str):
@@ -204,7 +204,7 @@ class ChatEventReader:
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
     ) -> tuple[dict[str, Any] | None, Failure | None]:
-        """Reads Groq's own member, which has the usage and errors that others have at the top level."""
+        """Reads Groq's own member, which contains the usage and errors."""
         own = _object(chunk["x_groq"])
         if usage or not own:
             return usage, failure
@@ -345,7 +345,7 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """Returns the meaning of a finish reason; None if there is none yet, which DashScope's own API writes as "null"."""
+    """Returns the meaning of a finish reason; None for a missing one and for "null" (DashScope)."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
@@ -358,7 +358,7 @@ def _is_cut(said: Any) -> bool:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Reads content that is a list of parts: Mistral and Databricks send reasoning that way."""
+    """Reads content that is a list of parts, in which Mistral and Databricks send reasoning."""
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():
@@ -384,7 +384,7 @@ def _has_content(delta: Any) -> bool:
 
 
 def _text_of(value: Any) -> str:
-    """Returns reasoning that is a text, a part with one, or a list of such parts."""
+    """Returns the reasoning in a text, a part, or a list of parts."""
     match value:
         case str():
             return value

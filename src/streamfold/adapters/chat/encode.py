@@ -46,7 +46,7 @@ _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
 
 
 def encode_part(part: Any, where: str) -> dict[str, Any]:
-    """Returns a part as Chat Completions spells it; a dict stays as it is. Raises ConfigError if it has no spelling."""
+    """Converts a content part to Chat Completions; a dict is unchanged. Raises ConfigError for an unsupported part."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -92,7 +92,7 @@ def _by(part: MediaPart) -> str:
 
 
 def check_media_roles(message: Message, where: str) -> None:
-    """Raises ConfigError for an image, file or sound in what the system or the assistant says.
+    """Raises ConfigError for an image, file or audio part in a message of the system or the assistant.
 
     "Image URLs are only allowed for messages with role 'user'" (openai/openai-node#1030).
     """
@@ -111,10 +111,10 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": 
 
 
 def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
-    """Joins the pieces of each entry of `reasoning_details`, as an answer that is not streamed has them.
+    """Joins the streamed pieces of each entry of `reasoning_details`.
 
-    A stream sends a detail in pieces of the same type and index, one behind the other, the signature with the last.
-    Nothing else is changed, and the order is kept, for a signature holds for the whole of it:
+    A stream sends a detail in consecutive pieces with the same type and index; the last piece has the signature. The
+    order is kept, because the signature covers the whole list:
     https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
     """
     out: list[Any] = []
@@ -127,7 +127,7 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
 
 
 def _continues(last: Any, piece: Any) -> bool:
-    """True if a piece belongs to the detail before it. Two pieces with ids are two details."""
+    """Returns whether a piece belongs to the previous detail. Two pieces with ids are two details."""
     if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
         return False
     if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
@@ -146,13 +146,13 @@ def _joined(last: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]
 
 
 class ChatRequestWriter:
-    """Writes requests: one half of the adapter."""
+    """Writes requests of Chat Completions."""
 
     quirks: ChatQuirks
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """The tools that the provider runs: OpenAI has none on this API."""
+        """Returns the hosted tools of the provider; OpenAI has none on this API."""
         if self.quirks.hosted_tools != "openrouter":
             return {}
         # Late: few programs need the other API with their first provider.
@@ -168,7 +168,7 @@ class ChatRequestWriter:
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
+        """Returns the JSON body. Raises ConfigError for content that this wire format doesn't support."""
         options = request.options
         back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
         messages = self._messages(request, back, report)
@@ -224,7 +224,7 @@ class ChatRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, back: bool, report: EncodingReport
     ) -> None:
-        """Reports what isn't sent of a message. `back`: its reasoning is sent as a text, if it has any."""
+        """Reports unsent parts of a message. `back`: whether its reasoning is sent as text."""
         if message.name and not self.quirks.message_names:
             report.members.append(f"{where}.name")
         here = request.came_from_here(message)
@@ -278,7 +278,8 @@ class ChatRequestWriter:
         return out
 
     def _sent_reasoning(self, message: Message, request: Request, content: Any) -> dict[str, Any]:
-        """Returns the members for an assistant's reasoning: its details where they came from, else its text."""
+        """Returns the members for an assistant's reasoning: its details for the endpoint that made them, else its
+        text."""
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
             return {"reasoning_details": merge_reasoning_details(details)}
@@ -331,7 +332,7 @@ class ChatRequestWriter:
 
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns a call of an earlier turn, with the members that its provider wants back."""
+    """Returns a tool call of an earlier turn, with its provider data."""
     extra = dict(extra or {})
     if is_custom(call):
         custom = {"name": call.name, "input": call.raw_arguments}
@@ -342,7 +343,7 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _with_placeholder(message: Message, request: Request) -> Message:
-    """Returns a message whose first call has the placeholder for a lost signature."""
+    """Adds the placeholder for a lost signature to the first tool call of a message."""
     first, *others = message.tool_calls
     if not request.came_from_here(message):  # its own extras can only be read elsewhere
         first, others = replace(first, extra=None), [replace(call, extra=None) for call in others]
@@ -361,7 +362,7 @@ _NOT_SENT = (
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
-    """Returns the extras that are sent as they are: members that the caller wrote, not those of an answer."""
+    """Returns the extras of the caller, which are sent unchanged."""
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
@@ -371,23 +372,23 @@ def sent_extras(message: Message) -> dict[str, Any]:
 
 
 def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
-    """Returns which members of an earlier answer are sent back: those that the endpoint wants, and made itself."""
+    """Returns the members of an earlier answer that the same endpoint wants back."""
     if not quirks.returned_members or not request.came_from_here(message):
         return []
     return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]
 
 
 def _says(details: Any, reasoning: str) -> bool:
-    """Returns whether reasoning details, sent instead of the reasoning's text, hold all of it."""
+    """Returns whether the reasoning details contain the whole text of the reasoning."""
     pieces = [piece for piece in details if isinstance(piece, Mapping)]
     said = "".join(str(piece.get("text") or piece.get("summary") or piece.get("thinking") or "") for piece in pieces)
     return "".join(reasoning.split()) in "".join(said.split())
 
 
 def says_more(name: str, message: Message) -> bool:
-    """Returns whether an extra says something that is not also in the text and the calls of the message.
+    """Returns whether an extra has data beyond the text and the tool calls of the message.
 
-    The items that an answer of the Responses API came as often say nothing more.
+    The items of the Responses API often have no further data.
     """
     value = message.extras[name]
     if name == "blocks":

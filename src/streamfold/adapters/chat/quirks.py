@@ -1,6 +1,6 @@
-"""The differences between servers of Chat Completions that requests must respect, one typed field for each.
+"""Differences in requests between servers of Chat Completions, each a typed field.
 
-The defaults suit a server of which nothing is known: what most of them take, and only OpenAI refuses.
+The defaults are for unknown servers: most servers accept them.
 """
 
 from __future__ import annotations
@@ -18,63 +18,61 @@ class ChatQuirks:
     """Differences between servers in the request.
 
     Attributes:
-        max_tokens_field: the name of the output limit. OpenAI's reasoning models refuse the old name, many compatible
-            servers ignore the new one.
-        stream_usage: whether `stream_options.include_usage` may be sent. OpenAI sends no usage without it; a few
-            servers refuse the member, others send usage unasked.
-        response_format: how a schema for the answer is requested: by the schema; by JSON mode and an instruction, for
-            servers without schemas (DeepSeek); or by a tool that the model must call, for servers with tools and
-            without JSON mode. The tool's arguments are then the text of the answer, and arrive in one piece at the end.
-        strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
-            guarantees a fitting answer. Not all servers have it: Groq answers a 400 for models without that mode.
-        schemas: the row of `facts/schemas.toml` that says what the endpoint accepts in a schema. None: by the model.
-        inline_refs: the server accepts no `$ref` in a schema.
-        unsupported_keywords: schema keywords that the server refuses.
+        max_tokens_field: the name of the output limit. OpenAI's reasoning models refuse the old name; many compatible
+            servers ignore the new name.
+        stream_usage: whether `stream_options.include_usage` may be sent. OpenAI requires it for usage; a few servers
+            refuse it.
+        response_format: how structured output is requested: by a JSON schema; by JSON mode and an instruction, for
+            servers without schemas (DeepSeek); or by a forced tool call, for servers without JSON mode. The arguments
+            of the forced tool call become the text of the answer, in one piece at the end.
+        strict_output: whether a pydantic model as `response_format` is sent in OpenAI's strict mode, which guarantees a
+            valid answer. Groq refuses strict mode for some models.
+        schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: chosen by the model.
+        inline_refs: whether the server refuses `$ref` in a JSON schema.
+        unsupported_keywords: JSON-schema keywords that the server refuses.
         reasoning_field: where the reasoning of an earlier turn is sent back: a member of the message; "think_tag": in
-            <think> before its text; "thinking_part" or "reasoning_part": a part of its content (Mistral, Databricks).
-            None: it is not sent, because many servers refuse members that they do not know.
-        reasoning_of_thinkers: only models that are known to think accept it. Groq's other models answer a 400.
-        reasoning_required: a turn with calls is refused without its reasoning, so that at least an empty text is sent:
-            DeepSeek, while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
-        reasoning_details: the `reasoning_details` of an answer are sent back to the endpoint that they came from,
-            and to no other, instead of the reasoning's text. OpenRouter and MiniMax want them unchanged: some are
-            signed.
-        returned_members: members of an answer's message that are sent back unchanged to the endpoint that they came
-            from. GitHub Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
-        reasoning_split: sent as `reasoning_split`. MiniMax writes reasoning into the text otherwise.
-        thinking_switch: the member that turns thinking on or off, for servers on which `reasoning_effort` does not:
-            `thinking: {"type": ...}`, `enable_thinking: true`, or `reasoning: {"enabled": true}`. The effort "none" is
-            off, any other is on. None: there is no such member.
-        effort_grades: whether `reasoning_effort` is sent, to models that have levels of effort. Beside a switch it is
-            sent for every effort but "none".
-        forced_while_thinking: whether "required" and named tool choices can be sent while the model thinks, which it
-            does unless the request says otherwise. If not, "auto" is sent, with a warning. For models that never accept
-            forced choices there is the capability `forced_choice`.
+        <think> before its text; "thinking_part" or "reasoning_part": a part of its content (Mistral, Databricks). None:
+        reasoning is not sent back, because many servers refuse unknown members.
+        reasoning_of_thinkers: whether only reasoning models accept reasoning. Groq's other models answer a 400.
+        reasoning_required: whether a turn with tool calls is refused without its reasoning, so that at least an empty
+        text is sent (DeepSeek, while it thinks: https://api-docs.deepseek.com/guides/thinking_mode).
+        reasoning_details: whether the `reasoning_details` of an answer are sent back to the same endpoint, instead of
+        the reasoning's text. OpenRouter and MiniMax need them unchanged, because some are signed.
+        returned_members: members of an answer's message that are sent back unchanged to the same endpoint. GitHub
+            Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
+        reasoning_split: the value of the member `reasoning_split`. Without it, MiniMax writes reasoning into the text.
+        thinking_switch: the member that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`,
+        or `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort on. None: the server
+        has no such member.
+        effort_grades: whether `reasoning_effort` is sent to models with levels of effort. With a thinking switch, it is
+        sent for every effort except "none".
+        forced_while_thinking: whether "required" and named tool choices can be sent while the model thinks. Otherwise
+        "auto" is sent, with a warning. For models that never accept forced choices, set the capability `forced_choice`.
         allowed_tools: whether a choice among some of the tools is sent as OpenAI's `allowed_tools`. Otherwise the other
-            tools are left out, which means the same but changes the cached beginning of the prompt.
-        tool_choice_auto: whether the choice "auto" is written. It is the default everywhere; strict servers refuse it.
-        tool_choice_none: whether the choice "none" is accepted. If not, the tools are left out.
-        result_images: whether a tool's message may contain images. OpenAI accepts images from users only, so that they
-            are moved to a user message after the results.
-        developer_role: whether the role "developer" is known. OpenAI's reasoning models use it for system messages.
+            tools are left out, which changes the cached beginning of the prompt.
+        tool_choice_auto: whether the tool choice "auto" is sent. It is the default everywhere, and some strict servers
+        refuse it.
+        tool_choice_none: whether the tool choice "none" is accepted. Otherwise the tools are left out.
+        result_images: whether a tool's message may contain images. OpenAI accepts images only from users, so images are
+        moved to a user message after the results.
+        developer_role: whether the role "developer" is accepted. OpenAI's reasoning models use it for system messages.
         message_names: whether a message may have a `name`.
-        refusals: whether an assistant's turn may have a `refusal`. Elsewhere its text is sent in the content: templates
-            leave the member out, and some servers refuse it.
-        model_in_path: the model stands in the path, as a deployment of Azure: /deployments/MODEL/chat/completions.
-        empty_turns: whether turns of users and systems may be without content. Otherwise they are an error.
-        seed_field: the name of the seed.
-        stop_max: the most texts to stop at. Others are found by the reader.
-        says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure, DashScope).
-        call_ids: which ids of calls are accepted. Mistral accepts nine letters and digits only; other ids are replaced,
-            equal ids by equal ones.
-        continues: how the server is told to continue the text of the last message, which is marked as partial: by the
-            member `prefix` of the message (Mistral, DeepSeek's beta), or by the member `continue_final_message` of the
-            request (vLLM, SGLang). None: it can't.
-        refused_members: members of the body that this server refuses and others know. A framework that has a setting
-            for one is told that it can't be sent.
-        hosted_tools: in whose words tools that the provider runs are written; OpenAI has none on this API.
-        call_signatures: the first call of each answer of the current turn is refused without the thought signature that
-            came with it (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
+        refusals: whether an assistant's turn may have a `refusal`. Otherwise the refusal is sent as content.
+        model_in_path: whether the model is in the path, as at Azure: /deployments/MODEL/chat/completions.
+        empty_turns: whether user and system messages may be empty. Otherwise an empty message raises an error.
+        seed_field: the name of the member for the seed.
+        stop_max: the maximum number of stop texts. streamfold itself stops at further ones.
+        says_json: whether JSON mode is refused unless a message contains "json" (OpenAI, Azure, DashScope).
+        call_ids: which ids of tool calls are accepted. Mistral accepts only nine letters and digits; other ids are
+        replaced consistently.
+        continues: how the server continues the text of the last message: by the member `prefix` of the message
+        (Mistral, DeepSeek's beta), or by the member `continue_final_message` of the request (vLLM, SGLang). None: the
+        server can't continue a text.
+        refused_members: members of the request that this server refuses. Settings of frameworks for these members raise
+        an error.
+        hosted_tools: the format of hosted tools; OpenAI has none on this API.
+        call_signatures: whether the first tool call of each answer of the current turn is refused without its thought
+        signature (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"

@@ -1,4 +1,4 @@
-"""Reasoning: how effort is sent, which earlier reasoning is sent back, and in which field."""
+"""Reasoning: the members for the effort, and the earlier reasoning that is sent back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the members of the body that request an effort: a level, a switch, or both."""
+    """Returns the request members for an effort: a level, a switch, or both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}
@@ -35,7 +35,7 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Leaves out the tools that a choice among some of them excludes, for servers without such a choice."""
+    """Leaves out the tools that a tool choice excludes, for servers without a choice among some tools."""
     choice = request.tool_choice
     return keep_only_tools(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 
@@ -43,7 +43,7 @@ def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
 def keep_only_tools(
     request: Request, names: Collection[str], mode: Literal["auto", "required"]
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with these tools alone, and a warning about the others."""
+    """Returns the request with only these tools, and a warning about the other tools."""
     left_out = [tool.name for tool in request.tools if tool.name not in names]
     tools = tuple(tool for tool in request.tools if tool.name in names)
     detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
@@ -78,7 +78,7 @@ def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
 
 
 def may_reason(request: Request) -> bool:
-    """Returns whether the model may think: many do unless the request says otherwise."""
+    """Returns whether the model may think, which many models do by default."""
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
@@ -89,10 +89,10 @@ def may_reason(request: Request) -> bool:
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
-    """Returns for each message whether its reasoning is sent as a text, if it has any.
+    """Returns for each message whether its reasoning is sent as text.
 
     Args:
-        finished: that of finished turns is sent for every model.
+        finished: also send the reasoning of finished turns, for every model.
     """
     family = request.family
     thinking = family.thinking not in (None, "never") or (family.thinking is None and not quirks.reasoning_of_thinkers)
@@ -107,7 +107,7 @@ def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: b
 
 
 def _open_turn(messages: tuple[Message, ...]) -> int:
-    """Returns where the turn begins that the model is in. A user's message behind results does not end it."""
+    """Returns the beginning of the current turn. A user message after tool results doesn't end the turn."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "user" and (at == 0 or messages[at - 1].role != "tool"):
             return at
@@ -117,10 +117,10 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
 def reasoning_members(
     message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
 ) -> dict[str, Any]:
-    """Returns the members of a turn that hold its reasoning, in the place where the endpoint wants it.
+    """Returns the members of a turn for its reasoning, in the endpoint's format.
 
     Args:
-        parts: the pieces of reasoning parts as this endpoint sent them, with their signatures.
+        parts: the endpoint's original reasoning parts in pieces, with their signatures.
     """
     match quirks.reasoning_field:
         case None:
@@ -142,9 +142,9 @@ def reasoning_members(
 
 
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
-    """Joins the summaries of streamed reasoning parts, as an answer that is not streamed has them.
+    """Joins the summaries of streamed reasoning parts.
 
-    The signature comes with the last piece of a text, so that whatever follows is another text.
+    The signature comes with the last piece of a text, so the next piece begins another text.
     """
     out: list[dict[str, Any]] = []
     pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())
@@ -160,7 +160,7 @@ def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def keep_reasoning_members(request: Request, back: list[bool], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members that ask the server to keep the reasoning of finished turns, where some is sent.
+    """Returns the members that ask the server to use the reasoning of finished turns, if such reasoning is sent.
 
     Args:
         back: see `should_resend_reasoning`.

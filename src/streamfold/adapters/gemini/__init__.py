@@ -1,4 +1,4 @@
-"""Gemini's own API: requests and answers, and the same for a server that speaks it to clients."""
+"""Gemini's own API: requests and answers."""
 
 from ..thought_signatures import SIGNATURE, signature_of
 from .adapter import GeminiAdapter, GeminiQuirks

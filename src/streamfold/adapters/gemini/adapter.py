@@ -1,7 +1,6 @@
 """Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
 
-`encode.py` writes the conversation, `decode.py` reads answers. Differences in what may be sent are
-`GeminiQuirks`.
+`encode.py` writes the conversation, `decode.py` parses answers. Differences in requests are `GeminiQuirks`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     # --- what the request asks for, and what can be had ---------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what this API demands of a conversation."""
+        """Returns the API's rules for conversations."""
         return HistoryRules(
             HistoryRules().roles - {"function"},
             object_arguments=True,
@@ -77,7 +76,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        """Returns the endpoint's rules for tool names, schemas and response formats."""
         functions = any(tool.hosted is None for tool in request.tools)
         form: Literal["json_schema", "tool"] = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
         if self.quirks.schemas == "openapi":
@@ -105,11 +104,11 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return request, changes
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API has a place for."""
+        """Returns which options the API supports."""
         return OptionRules(stops=5, parallel_calls=False, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns what is known of a model. One of which nothing is known is treated like the newest ones."""
+        """Returns the facts of a model. An unknown model is treated like the newest models."""
         return family.filled(_NEWEST).over(self.quirks.facts())
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
@@ -119,7 +118,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path, in which the model stands."""
+        """Returns the path, which contains the model."""
         return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
     def handles_path(self, path: str) -> bool:
@@ -127,7 +126,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return path.endswith((":streamGenerateContent", ":generateContent"))
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for what this API can't carry."""
+        """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         options, quirks = request.options, self.quirks
         continued = _continued_turn(request)
         opening = next((n for n, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
@@ -174,7 +173,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return body
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns how batches are handed over."""
+        """Returns the batch API."""
         return GeminiBatchAPI(settings)
 
     def count_path(self, request: Request) -> str:
@@ -189,7 +188,8 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return {"generateContentRequest": {"model": _place(request.model), **body}}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
+        number."""
         return required_count(body, "totalTokens")
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
 
 
 def _continued_turn(request: Request) -> Message | None:
-    """Returns the unfinished turn at the end, which the same request continues with its token; None if there is none.
+    """Returns the unfinished turn at the end of the conversation, which its token continues; None if there is none.
 
     https://ai.google.dev/gemini-api/docs/generate-content/long-decode
     """
@@ -235,7 +235,7 @@ def _continued_turn(request: Request) -> Message | None:
 
 
 def _place(model: str) -> str:
-    """The model as it stands in a path."""
+    """Returns the model in the form of a path."""
     return model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
 
 

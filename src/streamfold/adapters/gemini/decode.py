@@ -1,8 +1,7 @@
 """Events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
 
-Each chunk holds what is new. Its parts have no index: a text continues the text before it, and a part that is signed
-stands alone, because its signature has to go back on that part and no other
-(https://ai.google.dev/gemini-api/docs/thought-signatures).
+Each chunk has new parts without an index. A text continues the previous text. A signed part stays separate, because its
+signature must be sent back with the same part (https://ai.google.dev/gemini-api/docs/thought-signatures).
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ _TEXT = Block(None, "text", {"text": ""}, "text")
 
 
 class GeminiEventReader:
-    """Reads answers: one half of the adapter."""
+    """Decodes answers of Gemini's API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
+        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         data = event.data
         if data[:1] != "{":
             if not data.strip():
@@ -83,7 +82,7 @@ class GeminiEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the facts of a body that is one JSON value: the array of chunks that comes without `alt=sse`."""
+        """Returns the deltas of a JSON body: the array of chunks that the API sends without `alt=sse`."""
         out: list[Delta] = []
         for chunk in body if isinstance(body, list) else [body]:
             _chunk(chunk, out)
@@ -186,7 +185,7 @@ _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
 
 
 def _add_requests(about: Any, out: list[Delta]) -> None:
-    """Adds how many requests tools made, by what a candidate says about its sources."""
+    """Adds the number of requests of hosted tools, counted from the sources of a candidate."""
     for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
         if isinstance(found := about.get(name), list):
             out.append(ToolRequests(kind, len(found)))
@@ -213,7 +212,7 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
-    """A call comes whole in one part, unless the request asked for its arguments in pieces."""
+    """Reads a tool call, which is complete in one part unless the request asked for arguments in pieces."""
     name, goes_on = str_or_none(call.get("name")), call.get("willContinue") is True
     values: list[PathValue] = []
     if isinstance(pieces := call.get("partialArgs"), list):

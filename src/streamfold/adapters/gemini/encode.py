@@ -25,7 +25,7 @@ _BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh":
 
 
 def thinking_config(request: Request) -> dict[str, Any] | None:
-    """Returns the `thinkingConfig` for an effort; None if the request says nothing of it."""
+    """Returns the `thinkingConfig` for an effort; None if the request has no effort."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return None
@@ -48,7 +48,7 @@ _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev
 def encode_contents(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> list[dict[str, Any]]:
-    """Returns the contents. Neighbours of one role are one content, but results stand alone.
+    """Returns the contents. Consecutive messages of one role become one content, except for tool results.
 
     Raises:
         ConfigError: the API would refuse the conversation.
@@ -82,7 +82,7 @@ def encode_contents(
 
 
 def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, list[tuple[int, Message]]]]:
-    """Runs of messages that become one content."""
+    """Groups the messages that become one content."""
     group: list[tuple[int, Message]] = []
     kind = ""
     for at, message in messages:
@@ -99,9 +99,9 @@ def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, lis
 def _calls(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The names of a turn's calls by their ids, in order, and the ids that the server gave them: only those go back.
+    """Returns the names of a turn's tool calls by id, and the server's ids, because only these are sent back.
 
-    A call whose id is one of ours, because another has the same, goes back with the server's, and so does its result.
+    A tool call that got a new id, because its id was used twice, is sent back with the server's id; so is its result.
     """
     names: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -141,7 +141,7 @@ def _called(part: dict[str, Any], call: ToolCall, quirks: GeminiQuirks) -> dict[
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the parts that the answer came as, unless the message has been changed since."""
+    """Returns the original parts of an answer, unless the message was changed."""
     parts = blocks_of(message, request)
     if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
         return None
@@ -153,7 +153,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def report_unsent(message: Message, where: str, request: Request, quirks: GeminiQuirks, report: EncodingReport) -> None:
-    """Reports what isn't sent of a message."""
+    """Reports unsent parts of a message."""
     if original_payload(message, request) is None:
         report.add_message(message, where, request, lambda call: signature_of(call.extra) is not None)
     report.add_name_and_detail(message, where)
@@ -163,7 +163,7 @@ def report_unsent(message: Message, where: str, request: Request, quirks: Gemini
 
 
 def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The calls among the parts without those that Google ran itself: their results are among the parts too."""
+    """Returns the tool calls among the parts, without those of hosted tools."""
     calls = [part for part in parts if isinstance(part.get("functionCall"), dict)]
     for answer in (part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), dict)):
         by = "id" if answer.get("id") else "name"
@@ -173,9 +173,10 @@ def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
-    """Puts the documented placeholder on calls of the current turn whose signature is missing.
+    """Adds the documented placeholder to tool calls of the current turn without a signature.
 
-    Only the first call of each content is checked, and a placeholder on any other does harm (BerriAI/litellm#37541).
+    Only the first tool call of each content gets a placeholder, because a placeholder on another one fails
+    (BerriAI/litellm#37541).
 
     Returns:
         The positions of the contents that were changed.
@@ -208,7 +209,7 @@ def _result(message: Message, names: Mapping[str, str], ids: Mapping[str, str], 
 
 
 def _response(message: Message) -> dict[str, Any]:
-    """The result as an object: Gemini takes nothing else."""
+    """Returns a tool result as an object, as Gemini requires."""
     text = "\n".join(part["text"] for part in content_parts(message, "") if "text" in part)
     if message.error:
         return {"error": text or str(tool_result_content(message))}
@@ -223,7 +224,7 @@ def _response(message: Message) -> dict[str, Any]:
 
 
 def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Yields the parts of a message's content. Raises ConfigError for what Gemini has no part for."""
+    """Yields the parts of a message's content. Raises ConfigError for content that Gemini doesn't support."""
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Differences between Gemini's models and endpoints in what may be sent."""
+"""Differences in requests between Gemini's models and endpoints."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ class GeminiQuirks:
     """Differences between models and endpoints in the request.
 
     Attributes:
-        schemas: "json": real JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for
-            proxies and models that know no other.
-        thinking: how much thinking is asked for, where it is not as the family of the model says: as a "level", as a
-            "budget" of tokens, or "never".
-        levels: the thinking levels then, the lowest first.
-        budget: the smallest and the largest budget then.
-        can_stop_thinking: a budget of 0 is accepted then.
-        signatures: "required": the first call of each answer of the current turn is refused without its signature
-            (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
-        result_images: images are accepted inside the result of a call (Gemini 3); else they follow in a user content.
-        json_with_tools: a JSON answer can be asked for beside tools (Gemini 3).
-        mixed_tools: functions beside tools that Google runs: "declared" (Gemini 3), "plain": without saying so (Vertex
-            AI), "refused": by older models. https://ai.google.dev/gemini-api/docs/tool-combination
-        system_instruction: there is a place for system messages; Gemma has none.
-        call_ids: ids of calls are accepted; Vertex AI before Gemini 3 refuses them.
-        validated: the mode VALIDATED is known, which holds arguments to the schemas of strict tools (Vertex AI: only in
-            v1beta1). https://ai.google.dev/api/caching#Mode
-        count_form: how a prompt is written whose tokens are counted: as a whole "request", or as some "members" of one
+        schemas: "json": JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for older
+            proxies and models.
+        thinking: how thinking is controlled, if it differs from the model family: by a "level", by a "budget" of
+        tokens, or "never".
+        levels: the model's thinking levels, the lowest first.
+        budget: the smallest and the largest thinking budget.
+        can_stop_thinking: whether a thinking budget of 0 is accepted.
+        signatures: "required": the first tool call of each answer of the current turn is refused without its signature
+        (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
+        result_images: whether images are accepted inside a tool result (Gemini 3). Otherwise they follow in a user
+            content.
+        json_with_tools: whether JSON output and tools can be requested together (Gemini 3).
+        mixed_tools: functions together with hosted tools: "declared" (Gemini 3), "plain" (Vertex AI, without a
+        declaration), or "refused" (older models). https://ai.google.dev/gemini-api/docs/tool-combination
+        system_instruction: whether system messages are supported; Gemma doesn't support them.
+        call_ids: whether ids of tool calls are accepted; Vertex AI before Gemini 3 refuses them.
+        validated: whether the mode VALIDATED is supported, which enforces the schemas of strict tools (Vertex AI: only
+        in v1beta1). https://ai.google.dev/api/caching#Mode
+        count_form: the format of a request for the number of tokens: a whole "request", or some "members" of a request
             (Vertex AI). https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
 
@@ -49,7 +50,7 @@ class GeminiQuirks:
     count_form: Literal["request", "members"] = "request"
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about the models of an endpoint that its quirks say."""
+        """Returns the facts about an endpoint's models that its quirks contain."""
         said: dict[str, Any] = {} if self.levels is None else {"efforts": self.levels}
         if self.thinking == "budget" or self.budget is not None:
             how = "default" if self.can_stop_thinking else "always"

@@ -1,4 +1,4 @@
-"""Tools that Google runs: https://ai.google.dev/gemini-api/docs/tools."""
+"""Google's hosted tools: https://ai.google.dev/gemini-api/docs/tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMS = {
 
 
 def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the list of tools: all functions in one entry, where the first of them stands."""
+    """Returns the list of tools. All functions are in one entry, at the position of the first function."""
     functions = [function(tool) for tool in request.tools if tool.hosted is None]
     entries: list[dict[str, Any]] = []
     for tool in request.tools:
@@ -42,12 +42,12 @@ def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -
 
 
 def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:
-    """Returns whether Google has to be told that its own tools run beside functions.
+    """Returns whether a request must declare that it has both hosted tools and functions.
 
     https://ai.google.dev/gemini-api/docs/tool-combination: in every request of such a conversation.
 
     Raises:
-        ConfigError: the model has functions or tools of Google's, and not both.
+        ConfigError: the model doesn't support hosted tools together with functions.
     """
     functions = any(tool.hosted is None for tool in request.tools)
     hosted = [tool.name for tool in request.tools if tool.hosted is not None]

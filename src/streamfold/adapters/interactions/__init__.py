@@ -1,4 +1,4 @@
-"""Google's Interactions API: requests and answers, and the same for a server that speaks it to clients."""
+"""Google's Interactions API: requests and answers."""
 
 from .adapter import InteractionsAdapter
 from .decode import STATUSES

@@ -1,6 +1,6 @@
 """Google's Interactions API: https://ai.google.dev/api/interactions-api.
 
-`encode.py` writes the conversation, `decode.py` reads answers.
+`encode.py` writes the conversation, `decode.py` parses answers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
     )  # fmt: skip
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what this API demands of a conversation."""
+        """Returns the API's rules for conversations."""
         return HistoryRules(
             HistoryRules().roles - {"function"},
             system="leading",
@@ -65,15 +65,15 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        """Returns the endpoint's rules for tool names, schemas and response formats."""
         return Rules(format_names=False, schemas=schema_rules("gemini", None, ""), hosted=FORMS)
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API has a place for."""
+        """Returns which options the API supports."""
         return OptionRules(stops=5, parallel_calls=False)
 
     def known_family(self, family: Family) -> Family:
-        """Returns what is known of a model. This API has levels for all of them, and one above the highest."""
+        """Returns the facts of a model. This API has thinking levels for all models, and one above the highest."""
         efforts = family.efforts or _LEVELS
         if family.thinking == "never":
             return family
@@ -92,14 +92,15 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return {**super().headers(request), "Api-Revision": _REVISION}
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns where the rest of a stored interaction is; all of it comes again if no event had an id."""
+        """Returns the path for the rest of a stored interaction. If no event had an id, the server sends the whole
+        interaction."""
         if not _is_stored(request):
             return None
         query = {"stream": "true", **({"last_event_id": after} if after else {})}
         return f"{self.path}/{quote(answer_id, safe='')}?{urlencode(query)}"
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns where a stored interaction is."""
+        """Returns the path of a stored interaction."""
         return f"{self.path}/{quote(answer_id, safe='')}" if _is_stored(request) else None
 
     def runs_on(self, request: Request) -> bool:
@@ -115,7 +116,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return next((at for at, each in enumerate(request.messages) if each.role not in SYSTEM), len(request.messages))
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for what this API can't carry."""
+        """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         extra, wanted = request.options.extra_body, read_response_format(request.options.response_format)
         agent = request.model.removeprefix(_AGENT) if request.model.startswith(_AGENT) else None
         talk, system = list[tuple[int, Message]](), list[str]()
@@ -162,7 +163,8 @@ def _is_stored(request: Request) -> bool:
 
 
 def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
-    """Returns the instructions, and the messages after the stored interaction: the server has the earlier ones."""
+    """Returns the instructions, and the messages after the stored interaction, because the server has the earlier
+    messages."""
     last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
     return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in SYSTEM]
 
@@ -189,7 +191,7 @@ def _generation(request: Request) -> dict[str, Any]:
 
 
 def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns what a request to an agent has in place of a generation config: it runs in the background."""
+    """Returns the members of a request to an agent, which runs in the background and has no generation config."""
     given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
     if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
         raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} takes no such option")

@@ -1,8 +1,8 @@
 """Events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
 
-An answer is a list of steps. Each begins with `step.start`, grows by `step.delta` under its index, and goes back
-unchanged, with its signature. The revision before May 2026 has contents instead of steps, with the same deltas
-(https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026); it is read in the same way.
+An answer is a list of steps. Each step begins with `step.start`, grows by `step.delta` with its index, and is sent back
+unchanged, with its signature. The API before May 2026 has contents instead of steps, with the same deltas
+(https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026); both are supported.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ _THOUGHT = {"type": "thought"}
 
 
 class InteractionsEventReader:
-    """Reads answers: one half of the adapter."""
+    """Decodes answers of the Interactions API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
+        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         data = event.data
         if data[:1] != "{":
             if is_done(data):
@@ -107,7 +107,7 @@ class InteractionsEventReader:
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts in what came of the last event: the types stand behind the text."""
+        """Returns the deltas of a truncated last event, whose types come after the text."""
         payload = parse_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
@@ -122,7 +122,7 @@ class InteractionsEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the facts of a whole interaction, or of an error, that came as a plain JSON body."""
+        """Returns the deltas of a complete interaction or an error in a JSON body."""
         if not isinstance(body, dict) or body.get("error") or not _is_interaction(body):
             return [Failure(read_interactions_error(body), body)]
         out: list[Delta] = []
@@ -144,7 +144,8 @@ def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
-    """Returns the deltas of whole steps under their indexes. A stored interaction may have its input before them."""
+    """Returns the deltas of complete steps with their indexes. A stored interaction may have its input before the
+    steps."""
     own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     found = []
     for index, step in enumerate(step for step in own if step.get("type") != "user_input"):
@@ -190,7 +191,7 @@ def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads totals so far. They stand before a finish reason of the same event."""
+    """Reads running totals, which precede the finish reason of the same event."""
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):
@@ -231,7 +232,7 @@ def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a content of the older revision: text and media are the output of the model."""
+    """Reads a content of the older API version, whose text and media are the model's output."""
     content, index = _object(payload, "content"), int_or_none(payload.get("index"))
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
@@ -263,7 +264,7 @@ def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _without(step: dict[str, Any], name: str) -> dict[str, Any]:
-    """Returns a step without the list that grows."""
+    """Returns a step without its growing list."""
     return {member: value for member, value in step.items() if member != name or not value}
 
 
@@ -304,7 +305,7 @@ def _write_call(step: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 @lru_cache(64)
 def _output(index: int | None) -> Block:
-    """The step that takes a text, where its start has not come."""
+    """Returns the step for a text whose `step.start` is missing."""
     return Block(index, "text", _OUTPUT, "content", join=_join_output)
 
 
@@ -340,7 +341,7 @@ def _summary_delta(index: int | None, delta: dict[str, Any], out: list[Delta]) -
 
 
 def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
-    """Reads a part of what is shown of a thought: text, or an image."""
+    """Reads a part of a thought's summary: text or an image."""
     if not isinstance(content, dict):
         return
     text = content.get("text")
@@ -355,7 +356,7 @@ def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
 
 
 def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """An empty signature comes behind each summary, and replaces nothing."""
+    """Reads a signature. The empty signature after each summary is ignored."""
     if isinstance(signature := delta.get("signature"), str) and signature:
         out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
 
@@ -370,7 +371,7 @@ def _arguments(index: int | None, delta: dict[str, Any], out: list[Delta]) -> No
 
 
 def _whole_call(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a call of the older revision, whose delta has all of it."""
+    """Reads a complete tool call in a delta of the older API version."""
     begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
     out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
 
@@ -382,7 +383,7 @@ def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta])
 
 
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a delta of a step of a tool: its members go onto the step. Of another step it says nothing."""
+    """Adds the members of a delta to its tool step. Deltas of other steps are ignored."""
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
     for name, value in non_empty(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):
@@ -417,7 +418,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
 
 
 def _join_output(step: dict[str, Any]) -> dict[str, Any]:
-    """Makes the contents of a `model_output` step from its pieces: text continues the text before it."""
+    """Joins the pieces of a `model_output` step to contents. Text continues the previous text."""
     contents: list[Any] = []
     texts: list[str] = []
 
@@ -452,7 +453,7 @@ def _is_text(content: Any) -> bool:
 
 
 def _goes_on(last: Any, piece: Any) -> bool:
-    """Returns whether a piece is the next one of an audio."""
+    """Returns whether a piece continues an audio content."""
     both = (last, piece)
     return all(isinstance(one, dict) and one.get("type") == "audio" and one.get("data") for one in both)
 

@@ -1,4 +1,4 @@
-"""Writes requests: the conversation as steps. Turns that this API wrote go back unchanged."""
+"""Writes requests, with the conversation as steps. Turns of this API are sent back unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer
 
 
 def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:
-    """Returns the conversation as the steps of `input`. Raises ConfigError for what no step can carry."""
+    """Returns the conversation as the steps of `input`. Raises ConfigError for unsupported content."""
     steps: list[dict[str, Any]] = []
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     for at, message in messages:
@@ -58,7 +58,7 @@ def _assistant(message: Message, request: Request, at: int) -> Iterator[dict[str
 
 
 def original_steps(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the steps that an answer of this endpoint came as, unless the message has been changed since."""
+    """Returns the original steps of an answer of this endpoint, unless the message was changed."""
     steps = message.extras.get("steps")
     if not request.came_from_here(message) or not isinstance(steps, list) or not steps:
         return None
@@ -85,7 +85,7 @@ def _result(message: Message, names: Mapping[str, str], at: int) -> dict[str, An
 
 
 def system_texts(message: Message, at: int) -> Iterator[str]:
-    """Yields the texts of instructions. Raises ConfigError for anything else in them."""
+    """Yields the texts of instructions. Raises ConfigError for other content."""
     for number, content in enumerate(_contents(message, f"messages[{at}]")):
         if content["type"] != "text":
             raise ConfigError(f"messages[{at}].content[{number}] must be text: instructions are one text here")
@@ -94,7 +94,7 @@ def system_texts(message: Message, at: int) -> Iterator[str]:
 
 
 def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Yields the contents of a message. Raises ConfigError for what this API has no content for."""
+    """Yields the contents of a message. Raises ConfigError for unsupported content."""
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
@@ -126,7 +126,7 @@ def _media(part: MediaPart) -> dict[str, Any]:
 
 
 def report_unsent(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Reports what isn't sent of a message."""
+    """Reports unsent parts of a message."""
     if original_steps(message, request) is None:
         report.add_message(message, where, request, lambda call: False)
     else:

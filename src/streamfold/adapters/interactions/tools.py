@@ -1,4 +1,4 @@
-"""Functions, tools that Google runs, and the choice among them: https://ai.google.dev/gemini-api/docs/interactions."""
+"""Functions, hosted tools, and the tool choice: https://ai.google.dev/gemini-api/docs/interactions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ FORMS = {
 
 
 def tool_entries(request: Request) -> list[dict[str, Any]]:
-    """Returns the list of tools. The choice "none" means functions alone, so that tools of Google are left out."""
+    """Returns the list of tools. The tool choice "none" applies only to functions, so hosted tools are left out
+    then."""
     entries = []
     for tool in request.tools:
         if tool.hosted is None:
@@ -59,7 +60,7 @@ def _function(tool: Tool) -> dict[str, Any]:
 
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
-    """Returns the choice among the functions; None if there is nothing to say. Raises ConfigError for another tool."""
+    """Returns the tool choice; None for the default. Raises ConfigError for a hosted tool."""
     if all(tool.hosted is not None for tool in request.tools):
         return None
     match request.tool_choice:
@@ -79,6 +80,6 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
 
 
 def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns how JSON is asked for, by a schema or without one."""
+    """Returns the member that requests JSON, with or without a schema."""
     form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
     return form if schema is None else {**form, "schema": dict(schema)}

@@ -1,7 +1,7 @@
-"""Kimi: Chat Completions with Moonshot's own rules for requests. Answers are read as every chat answer is.
+"""Kimi: Chat Completions with Moonshot's rules for requests. Answers are parsed as for `chat`.
 
-https://platform.moonshot.ai/docs is the hosted API. An engine such as vLLM or SGLang that serves the same models shares
-the rules of the model (the history, the thinking switch) and not those of the hosted API: quirk `hosted = false`.
+https://platform.moonshot.ai/docs is the hosted API. For the same models on vLLM or SGLang, set the quirk `hosted =
+false`: the rules of the model (history, thinking switch) then apply, but not those of the hosted API.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ class KimiQuirks(ChatQuirks):
     """Differences between Kimi endpoints.
 
     Attributes:
-        hosted: Moonshot's own API, with its limits on names, schemas and sampling; else another server, such as vLLM.
-        counts_tokens: it has `/tokenizers/estimate-token-count`.
-        max_tokens_field: the hosted API calls the old name deprecated, the engines know only that one.
-        reasoning_field: Kimi wants its reasoning back.
-        result_images: Kimi takes the images of results in the results, as MoonshotAI/kimi-cli sends them.
+        hosted: whether the endpoint is Moonshot's API, with its limits on names, schemas and sampling, or another
+            server, such as vLLM.
+        counts_tokens: whether the endpoint has `/tokenizers/estimate-token-count`.
+        max_tokens_field: the old name is deprecated at the hosted API; inference engines accept only the old name.
+        reasoning_field: the member in which reasoning is sent back, which Kimi requires.
+        result_images: whether images are sent inside tool results, as MoonshotAI/kimi-cli does.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
@@ -73,7 +74,7 @@ class KimiAdapter(ChatAdapter):
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what Kimi demands of a conversation. Ids are always renumbered."""
+        """Returns Kimi's rules for conversations. Ids are always renumbered."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and may_reason(request)
@@ -96,16 +97,16 @@ class KimiAdapter(ChatAdapter):
         return super().rewrite(request)
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint has a place for."""
+        """Returns which options the endpoint supports."""
         rules = replace(super().option_rules(request), switch=True)
         return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
 
     def known_family(self, family: Family) -> Family:
-        """Returns what is known of a model. One of which nothing is known is treated like the newest ones."""
+        """Returns the facts of a model. An unknown model is treated like the newest models."""
         return family.filled(_NEWEST_HOSTED if self.hosted else _NEWEST)
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        """Returns the endpoint's rules for tool names, schemas and response formats."""
         rules = super().rules(request)
         if not self.hosted:
             return replace(rules, schemas=schema_rules(self.quirks.schemas, None, "engine"))
@@ -132,7 +133,8 @@ class KimiAdapter(ChatAdapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
+        """Returns the JSON body for a streamed answer. Raises ConfigError for content that this wire format doesn't
+        support."""
         effort = request.options.reasoning_effort
         body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)), report)
         body["messages"] = list(_renumbered(body["messages"], report))
@@ -195,12 +197,12 @@ class KimiAdapter(ChatAdapter):
 
 
 def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> Iterator[dict[str, Any]]:
-    """Renumbers calls with the ids that the model itself would have given them.
+    """Gives tool calls the ids that the model itself would have given them.
 
-    The chat template prints ids as they are, and the model copies their style into its next call: in a foreign style
-    the name of the function is lost (vllm-project/vllm#32146, sgl-project/sglang#21377). So the n-th call of the
-    conversation is `functions.NAME:n`, and a result goes with the call of its id in the nearest turn before it. The
-    hosted API does the same by itself; engines do not.
+    The model copies the style of earlier ids into its next tool call, and with another style the function's name is
+    lost (vllm-project/vllm#32146, sgl-project/sglang#21377). So the n-th tool call of the conversation gets the id
+    `functions.NAME:n`. A result belongs to the nearest earlier tool call with its id. The hosted API renumbers ids
+    itself; inference engines don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id
@@ -226,7 +228,8 @@ def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> I
 
 
 def _mark_reasoning(messages: list[dict[str, Any]]) -> None:
-    """While it thinks, the hosted API refuses a turn with calls and no `reasoning_content`: one from another provider.
+    """Adds `reasoning_content` to turns of other providers, because the hosted API requires it for turns with tool
+    calls.
 
     "thinking is enabled but reasoning_content is missing in assistant tool call message" (MoonshotAI/kimi-cli#2141).
     """

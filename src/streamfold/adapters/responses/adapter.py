@@ -1,8 +1,7 @@
-"""OpenAI's Responses API: an answer is a list of items, each of them streamed in parts and repeated whole.
+"""OpenAI's Responses API: an answer is a list of items, which are streamed in parts and repeated as a whole.
 
-https://platform.openai.com/docs/api-reference/responses is the format. `encode.py` writes requests, `decode.py` reads
-answers. Deviations that are read here, always, each have a comment with the server they come from; deviations in what
-may be *sent* are `ResponsesQuirks`.
+The format: https://platform.openai.com/docs/api-reference/responses. `encode.py` writes requests, `decode.py` parses
+answers. Deviations in answers have a comment that names the server. Differences in requests are `ResponsesQuirks`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         self.keeps_conversations = self.quirks.conversations != "none"
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns what this API demands of a conversation: ids alone connect calls and results."""
+        """Returns the API's rules for conversations. Only ids connect tool calls and results."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
         kept = [request.options.extra_body.get(name) for name in self.conversation_members]
         items = (item for message in request.messages for item in message.extras.get("output") or ())
@@ -76,7 +75,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return request, [*changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns where the rest of a stored response is: `store` or `background` must have been asked for."""
+        """Returns the path for the rest of a stored response, which was requested with `store` or `background`."""
         body = request.options.extra_body
         if not (body.get("store") or body.get("background") or self.quirks.store):
             return None
@@ -101,16 +100,16 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns where a file is: in the container of the code that made it, or among all files."""
+        """Returns the path of a file, in the container of its code or among all files."""
         place = f"/containers/{quote(file.container_id, safe='')}" if file.container_id else ""
         return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns how batches are handed over."""
+        """Returns the batch API."""
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        """Returns the endpoint's rules for tool names, schemas and response formats."""
         json_mode: Literal["says_json", "yes"] = "says_json" if self.quirks.says_json else "yes"
         return Rules(
             schemas=schema_rules(self.quirks.schemas, request.family.closed_vendor, "openai"),
@@ -121,9 +120,10 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         )
 
     def background_tools(self, request: Request) -> bool:
-        """Returns whether the model takes `async` tools: GPT-6 and later, by OpenAI's guide of async tool calling."""
+        """Returns whether the model supports `async` tools: GPT-6 and later, by OpenAI's guide to async tool
+        calling."""
         return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API has a place for. "Expected a value >= 16" (earendil-works/pi#6265)."""
+        """Returns which options the API supports. The output limit is at least 16 (earendil-works/pi#6265)."""
         return OptionRules(seed=False, stops=0, least_output_tokens=16)

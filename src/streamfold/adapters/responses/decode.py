@@ -1,8 +1,8 @@
-"""Events of the Responses API to deltas. Nearly everything is said twice: `deduplication.py` and
-`tool_call_assembly.py` compare.
+"""Events of the Responses API to deltas. The API sends most content twice; `deduplication.py` and
+`tool_call_assembly.py` compare both versions.
 
-https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Events that are not named here say
-nothing that is not repeated elsewhere: the progress of hosted tools, and items and parts that begin and are empty yet.
+https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Other events are ignored, because
+their content is repeated later: the progress of hosted tools, and empty items and parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class TextEvent(NamedTuple):
-    """An event with text: the kind of text, its members, and whether it is the whole of its part."""
+    """An event with text: the kind of the text, its members, and whether the text is complete."""
 
     kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
     member: str
@@ -60,10 +60,10 @@ TEXT_EVENTS = {
 
 
 class ResponsesEventReader:
-    """Reads answers: one half of the adapter."""
+    """Decodes answers of the Responses API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
+        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         data, failed = event.data, event.event == "error"
         try:
             payload = parse_event(data)
@@ -92,7 +92,7 @@ class ResponsesEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the facts of a whole response or an error as plain JSON. Raises ValueError for anything else."""
+        """Returns the deltas of a complete response or an error in a JSON body. Raises ValueError for another body."""
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
             out: list[Delta] = []
             whole_response(body, "", out)
@@ -105,7 +105,7 @@ class ResponsesEventReader:
 
 
 def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
-    """Reads an event whose payload is not an object. OpenAI sends none."""
+    """Handles an event whose payload is not an object, which OpenAI doesn't send."""
     if not data or data.isspace():
         return [Failure(error_info(None))] if failed else []
     if is_done(data):  # OpenRouter and the litellm proxy send it (fixtures/litellm)
@@ -116,7 +116,7 @@ def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
 
 
 def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
-    """Returns the place of a text. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
+    """Returns the position of a text. llama.cpp sends only the item's id (fixtures/llamacpp)."""
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), form)
@@ -130,9 +130,9 @@ def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Reads the start of a call. Some servers send arguments here: all of them, or their first piece.
+    """Reads the start of a tool call. Some servers send complete arguments here, or their first piece.
 
-    Others have an empty value that is still to be filled. It must never be taken for all of the arguments.
+    Other servers send an empty value here, which must not be treated as the complete arguments.
     """
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
@@ -192,7 +192,7 @@ def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content
 
 
 def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads the growing part of an item that is neither a message nor a function call."""
+    """Reads a delta of an item other than a message or a function call."""
     if isinstance(text := payload.get(member), str):
         said = {"id": str_or_none(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
         out.append(ExtraPart("item_pieces", said, place=int_or_none(payload.get("output_index"))))
@@ -204,7 +204,7 @@ def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _thought(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads what Perplexity's model thinks at a step of its research. No item repeats it.
+    """Reads a thought of Perplexity's research, which no item repeats.
 
     https://docs.perplexity.ai/docs/agent-api/output-control
     """
@@ -233,7 +233,8 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """Reads an error: an event, flat as documented or under `error` as OpenAI sends it, or a body."""
+    """Reads an error in a body or an event, with its members at the top level (as documented) or under `error` (as
+    OpenAI sends them)."""
     error = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
         error = {name: value for name, value in payload.items() if name != "type"}

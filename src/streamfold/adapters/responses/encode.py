@@ -49,10 +49,10 @@ ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the me
 
 
 def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
-    """Returns the item for the result of a call; None if it is the one that results of functions have.
+    """Returns the item for the result of a built-in tool; None for the result of a function.
 
     Raises:
-        ConfigError: the result is of another kind than the call asks for.
+        ConfigError: the result has the wrong kind for its tool call.
     """
     write = _ITEMS.get(call.kind)
     return None if write is None else write(call, message, where)
@@ -66,7 +66,7 @@ def _text_of_result(message: Message) -> str:
 
 
 def _value(message: Message) -> Any:
-    """The result as JSON, where it is JSON, else as its text."""
+    """Returns a result as a JSON value if it is JSON, else as text."""
     text = _text_of_result(message)
     try:
         return parse_object(text)
@@ -172,11 +172,10 @@ def message_items(
     """Yields the items of a message.
 
     Args:
-        stored: the provider may look up items by their ids.
-        came_from_here: the provider wrote the message, and can read the parts that only it can read. Of other
-            messages, encrypted reasoning is refused ("organization_id did not match", Kilo-Org/kilo#110), and ids are
-            unknown.
-        others: the calls that are not of functions, by their ids: their results have other types.
+        stored: whether the provider may look up items by id.
+        came_from_here: whether the same provider made the message. Encrypted reasoning of other providers is refused
+        ("organization_id did not match", Kilo-Org/kilo#110), and their ids are unknown.
+        others: the calls of built-in tools by id, because their results have other types.
     """
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
@@ -204,7 +203,7 @@ def message_items(
 
 
 def plain_items(message: Message, position: int, *, came_from_here: bool) -> Iterator[dict[str, Any]]:
-    """Yields the items of a message for servers that know messages, calls and results alone."""
+    """Yields the items of a message for servers that support only messages, function calls and results."""
     if message.role != "assistant":
         yield from message_items(message, position, stored=False, came_from_here=came_from_here)
         return
@@ -230,11 +229,11 @@ def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
 
 
 def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
-    """Returns the items of the answer that this message is, or None if it has been changed since.
+    """Returns the original items of an answer, or None if the message was changed.
 
-    Their order matters: a reasoning item belongs to the item after it, and "was provided without its required following
-    item" is the answer to any other (openai/codex#1240). Calls count as the message has them, and with them whether
-    the items still are this message: those of a cut answer are not delivered, and must not be sent back unanswered.
+    The order matters, because a reasoning item must be followed by its item (openai/codex#1240). The items must have
+    the same tool calls as the message: undelivered tool calls of a truncated answer must not be sent back without
+    results.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
@@ -314,7 +313,7 @@ def _parts(parts: Iterable[Any], position: int) -> list[dict[str, Any]]:
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
-    """Returns a content part in the spelling of this API. One that already has it stays as it is."""
+    """Converts a content part to this API. A part that is already in this format is unchanged."""
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
@@ -364,27 +363,28 @@ class ResponsesQuirks:
     """Differences between servers in the request.
 
     Attributes:
-        store: sent as `store`. None leaves it out: OpenAI then keeps the response for 30 days.
-        encrypted_reasoning: whether encrypted reasoning is requested when nothing is stored. Never for OpenAI's models
-            without reasoning, which answer "Encrypted content is not supported with this model".
-        system_as_instructions: the system messages at the start of the conversation become `instructions`, for servers
-            that want them there. Otherwise they are input items like all others: each keeps its role and its place, and
-            OpenAI does not carry `instructions` over to the next response of a stored conversation.
-        hosted_tools: in whose words tools that the provider runs are written.
-        strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
-            guarantees a fitting answer.
-        schemas: the row of `facts/schemas.toml` that says what the endpoint accepts in a schema. None: by the model.
-        says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure).
-        returned_items: which items of earlier answers are sent back. "plain": messages, as their text alone, and calls,
-            for servers whose input has no other items (Perplexity, by the types of its SDK).
-        format_member: the member of the request that says which format the answer has.
+        store: the value of `store`. None: not sent; OpenAI then stores the response for 30 days.
+        encrypted_reasoning: whether encrypted reasoning is requested if the response isn't stored. OpenAI's models
+            without reasoning refuse that.
+        system_as_instructions: whether system messages at the start of the conversation become `instructions`.
+            Otherwise they are input items, because OpenAI doesn't keep `instructions` for the next response of a stored
+            conversation.
+        hosted_tools: the format of hosted tools.
+        strict_output: whether a pydantic model as `response_format` is sent in OpenAI's strict mode, which guarantees a
+            valid answer.
+        schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: chosen by the model.
+        says_json: whether JSON mode is refused unless a message contains "json" (OpenAI, Azure).
+        returned_items: which items of earlier answers are sent back. "plain": only messages, as text, and function
+            calls (Perplexity).
+        format_member: the member of the request with the response format.
         conversations: whether a request may continue a stored response (`previous_response_id`), and what becomes of
             system messages at the start then. "with_instructions": they are sent each time as `instructions`, which the
             next response doesn't inherit, so that they may change. "without_instructions": they are input items, as
             `instructions` are refused beside the id (xAI). "none": no, or not documented; all messages are sent.
-        added_tools: tools may stand inside the conversation (`additional_tools`). If not, they go to the others.
+        added_tools: whether tools may be declared inside the conversation (`additional_tools`). Otherwise they are
+            declared with the other tools.
         counts_tokens: it has `/responses/input_tokens`. Azure doesn't (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: whether `tool_choice` is sent. If not, tools that it excludes are left out.
+        tool_choice: whether `tool_choice` is sent. Otherwise the excluded tools are left out.
     """
 
     store: bool | None = False
@@ -410,12 +410,12 @@ _NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
 
 
 class ResponsesRequestWriter:
-    """Writes requests: one half of the adapter."""
+    """Writes requests of the Responses API."""
 
     quirks: ResponsesQuirks
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
+        """Returns the JSON body. Raises ConfigError for content that this wire format doesn't support."""
         options = request.options
         store = self._store(request)
         # What continues a conversation has to be readable without it too: the provider may have deleted it.
@@ -505,7 +505,7 @@ class ResponsesRequestWriter:
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
     def _added_tools(self, message: Message, position: int, request: Request) -> Iterator[dict[str, Any]]:
-        """Yields the item that offers tools from here on, as the request has them, and the text of its message."""
+        """Yields the item that declares tools inside the conversation, and the text of its message."""
         sent_as = {own: sent for sent, own in request.names.items()}
         wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
         if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:
@@ -516,7 +516,7 @@ class ResponsesRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
     ) -> None:
-        """Reports what isn't sent of a message: reasoning of others, and members that no item has."""
+        """Reports unsent parts of a message: other providers' reasoning, and unsupported members."""
         here, plain = request.came_from_here(message), self.quirks.returned_items == "plain"
         items = original_payload(message, stored=stored) if here and not plain else None
         if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
@@ -541,7 +541,7 @@ class ResponsesRequestWriter:
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """The tools that the provider runs."""
+        """Returns the hosted tools of the provider."""
         return HOSTED_FORMS[self.quirks.hosted_tools]
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
@@ -575,7 +575,7 @@ class ResponsesRequestWriter:
                 return choice
 
     def _chosen(self, tool: Tool | HostedTool) -> dict[str, Any]:
-        """Returns what a choice says of a tool: its type, and which of that type. Nested as in Chat it is refused."""
+        """Returns the tool choice for a tool: its type and name, not nested as in Chat Completions."""
         written = tool.raw if isinstance(tool, HostedTool) else self._tool(tool)
         return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 

@@ -1,4 +1,4 @@
-"""Output items to deltas, one by one as they are done, and all of them in the response that ends the stream."""
+"""Converts output items to deltas: each finished item, and all items of the final response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
 def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
-    """Adds the facts of a finished item. Every item is kept unchanged, because the provider may want it back."""
+    """Adds the deltas of a finished item. Each item is also stored unchanged, because it may be sent back."""
     kind = item.get("type")
     if kind == "function_call":
         out.append(function_call(item, output, out))
@@ -52,7 +52,7 @@ def _item_facts(item: dict[str, Any], output: int) -> list[Delta]:
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
-    """Returns the texts of an item: the parts of a message; for reasoning, the summary or else the full text."""
+    """Returns the texts of an item: the parts of a message, or the summary or full text of reasoning."""
     kind, item_id = item.get("type"), str_or_none(item.get("id"))
     if kind == "message":
         content = item.get("content")
@@ -71,7 +71,7 @@ def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | Re
 
 
 def part_text(part: dict[str, Any], place: PartRef) -> TextDelta | ReasoningDelta | RefusalDelta | None:
-    """Returns the whole text of a part, or None if it has no text."""
+    """Returns the complete text of a part, or None if the part has no text."""
     kind, text = part.get("type"), part.get("text")
     if kind == "refusal" and isinstance(refusal := part.get("refusal"), str) and refusal:
         return RefusalDelta(refusal, place, whole=True)
@@ -83,7 +83,8 @@ def part_text(part: dict[str, Any], place: PartRef) -> TextDelta | ReasoningDelt
 
 
 def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Returns the call in an item: `call_id` is the call's id, `id` the item's. Warnings go to `out`."""
+    """Returns the tool call in an item. `call_id` is the tool call's id, `id` the item's. Warnings are added to
+    `out`."""
     wanted_back = {name: non_empty(item[name]) for name in CALL_EXTRAS if item.get(name)}
     arguments, status = arguments_text(item.get("arguments"), out), str_or_none(item.get("status"))
     # OpenAI leaves calls that its own programs make "in_progress", with all of their arguments (July 2026).
@@ -101,7 +102,7 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
 
 def arguments_text(arguments: Any, out: list[Delta]) -> str:
-    """Returns the text of arguments, also where a server sends an object. Raises ValueError if it is too deep."""
+    """Returns arguments as text, also if a server sends an object. Raises ValueError for too deep nesting."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None:
@@ -114,10 +115,10 @@ def arguments_text(arguments: Any, out: list[Delta]) -> str:
 
 
 def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
-    """Adds the facts of a finished response: everything again, the usage, and how it ended.
+    """Adds the deltas of a final response: all items again, the usage, and the status.
 
     Args:
-        said: the end by the name of the event; `""` if no event says it.
+        said: the status in the event's name; `""` if unknown.
     """
     out.append(response_meta(response))
     items = [item for item in _list(response.get("output")) if isinstance(item, dict)]
@@ -163,7 +164,7 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
-    """Returns how the answer ended: the worst of several statements, because aimock names every event "completed"."""
+    """Returns the status of the answer: the worst of several, because aimock names every event "completed"."""
     status = str_or_none(response.get("status"))
     word_for_it = status
     for end in _ENDS:
@@ -196,7 +197,8 @@ _COUNTED = {
 
 
 def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
-    """Adds how many requests tools made: OpenAI counts them beside the usage, xAI and Perplexity in it."""
+    """Adds the number of requests of hosted tools, which OpenAI sends next to the usage, xAI and Perplexity inside
+    it."""
     details, calls = usage.get("server_side_tool_usage_details"), usage.get("tool_calls_details")
     if isinstance(calls, dict):
         found = {name: as_object(about).get("invocation") for name, about in calls.items()}
@@ -214,7 +216,7 @@ def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> No
 
 
 def said_text(value: Any) -> str:
-    """Returns a text, or the text of an object; `""` for anything else."""
+    """Returns a text, or the text of an object; `""` for another value."""
     if isinstance(value, dict):
         value = value.get("text")
     return value if isinstance(value, str) else ""

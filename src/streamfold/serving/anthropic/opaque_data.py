@@ -1,7 +1,7 @@
-"""Data that other providers want back, kept unchanged by clients of this API.
+"""Data of other providers, in a form that clients of the Messages API send back unchanged.
 
-Ids of calls: the API allows few characters in them, other providers use more. Things that only their provider can read
-(encrypted reasoning, signatures): hidden thinking, whose data no client looks into.
+The Messages API allows only some characters in ids of tool calls, so other ids are encoded. Encrypted reasoning and
+signatures of other providers become hidden thinking, whose data clients don't read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CARRIED = "toolu_own_"
 
 
 def pack_call_id(call_id: str) -> str:
-    """Returns the id of a call for a client, who sends it back: `unpack_call_id` finds the provider's own in it.
+    """Encodes the provider's id of a tool call for a client; `unpack_call_id` decodes it.
 
     >>> pack_call_id("toolu_1"), pack_call_id("functions.f:0"), unpack_call_id(pack_call_id("functions.f:0"))
     ('toolu_1', 'toolu_own_ZnVuY3Rpb25zLmY6MA', 'functions.f:0')
@@ -32,7 +32,7 @@ def pack_call_id(call_id: str) -> str:
 
 
 def unpack_call_id(call_id: str) -> str:
-    """Returns the provider's own id of a call, from the one that its client has."""
+    """Returns the provider's id of a tool call from a client's id."""
     carried = call_id.removeprefix(_CARRIED)
     if carried == call_id:
         return call_id
@@ -44,17 +44,18 @@ def unpack_call_id(call_id: str) -> str:
 
 
 def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
-    """Returns a block for something that only its provider can read, to stand before what it belongs to.
+    """Returns a hidden thinking block for data that only its provider can read. It precedes the block that it belongs
+    to.
 
     Args:
-        kind: "output": an item of the Responses API; "call": members of the call behind it.
+        kind: "output" for an item of the Responses API; "call" for members of the following tool call.
     """
     text = json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":"))
     return {"type": "redacted_thinking", "data": _OPAQUE + _encoded(text)}
 
 
 def unpack_opaque_block(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Returns kind and value of a block that `pack_opaque_block` made; None for any other.
+    """Returns kind and value of a block of `pack_opaque_block`; None for other blocks.
 
     >>> unpack_opaque_block(pack_opaque_block("call", {"thoughtSignature": "c2ln"}))
     ('call', {'thoughtSignature': 'c2ln'})

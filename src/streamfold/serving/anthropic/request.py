@@ -1,8 +1,8 @@
-"""Parses requests of the Messages API: the inverse of `encode`, for bodies from outside.
+"""Parses requests of the Messages API from clients: the inverse of `encode`.
 
-Other providers can't be asked for all that this API has. Members whose omission would change the meaning are refused
-with their path: server tools, MCP servers, uploaded files. A provider that speaks this API gets it as it was written
-(`native`), and the members of the body that only this API has in `extra_body`.
+Other providers don't support everything in this API. Members whose omission would change the meaning are refused with
+their path: server tools, MCP servers, uploaded files. A provider of this API (`native`) gets the blocks and tools
+unchanged, and further members in `extra_body`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _KEPT_EXTRA = ("caller", "toolset_name")
 
 
 def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
-    """Returns the request that a body is.
+    """Parses the body of a request.
 
     Args:
-        native: it is for a provider that speaks this API itself: blocks and tools that only this API has stay in it.
+        native: whether the request is for a provider of this API, so that its special blocks and tools are kept.
 
     Raises:
-        ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
+        ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
     """
     fields = ObjectReader(body)
     model, max_tokens = fields.need("model"), fields.limit("max_tokens")
@@ -134,7 +134,7 @@ def _message(message: Any, where: str, native: bool) -> list[Message]:
 
 
 def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
-    """The results of tools, each a message, and then the rest."""
+    """Returns tool results, each as a message, and then the other content."""
     results, parts = list[Message](), list[Any]()
     for at, block in enumerate(blocks):
         place = f"{where}.content[{at}]"
@@ -199,7 +199,7 @@ def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:
-    """A turn of the model. Its blocks are kept whole, for a provider that can read them."""
+    """Returns a turn of the model. The original blocks are stored for a provider that supports them."""
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call
@@ -243,7 +243,7 @@ def _call_item(call: ToolCall) -> dict[str, Any]:
 
 
 def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A block without what answers are required to say and endpoints of this API refuse: `citations: null`, for one."""
+    """Returns a block without members that answers have but requests must not, such as `citations: null`."""
     defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
@@ -264,7 +264,7 @@ def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, 
 
 
 def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
-    """The client's own tools, and those that the provider runs, as they were written."""
+    """Returns the client's tools, and hosted tools unchanged."""
     tools = list[Tool]()
     for at, entry in enumerate(entries):
         fields = ObjectReader(entry, f"tools[{at}]")

@@ -28,7 +28,7 @@ _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "i
 
 
 def usage_details(usage: Usage) -> dict[str, Any]:
-    """Returns the members of a whole answer's usage that are null where they were not counted.
+    """Returns the members of a whole answer's usage that are null if they weren't counted.
 
     https://platform.claude.com/docs/en/api/messages
     """
@@ -38,9 +38,10 @@ def usage_details(usage: Usage) -> dict[str, Any]:
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the four counts, which clients demand (0 if no server sent one), and others where they are known.
+    """Returns the four token counts that clients require (0 if unknown), and further counts if known.
 
-    Those of an answer with a compaction are as Anthropic sent them: clients take the top level for the context's size.
+    The counts of an answer with a compaction are those of Anthropic, because clients use the top level as the context's
+    size.
     """
     usage = usage or Usage()
     if unlisted_steps(usage.raw):
@@ -58,7 +59,7 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
 
 
 def _further_counts(usage: Usage) -> dict[str, Any]:
-    """Returns the tokens of reasoning, and how many requests the server's tools made."""
+    """Returns the reasoning tokens, and the number of requests of hosted tools."""
     found: dict[str, Any] = {}
     if usage.reasoning_tokens is not None:
         found["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
@@ -101,15 +102,14 @@ _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a k
 class AnthropicSerializer(StreamSerializer):
     """Writes the events of one streamed message.
 
-    One block is open at a time, and a call may grow until the end of the answer. So what comes after the beginning of
-    a call waits until that call is complete. Clients read the arguments of a call from fragments alone (Claude Code
-    drops an input that stands in the start of the block), and a message without `message_delta` for one that broke
-    off, which is what a failed answer is.
+    Only one block is open at a time, and a tool call may grow until the end of the answer. So later content waits until
+    an open tool call is complete. Arguments are written as fragments, because Claude Code ignores an input in the start
+    of the block. A failed answer has no `message_delta`, by which clients recognise an incomplete message.
 
     Args:
-        thinking: whether reasoning is written. Clients that did not ask for thinking may not expect it.
-        opaque: whether what only another API's provider can read is written as hidden thinking, which the client sends
-            back. Programs show such blocks to their users (agno), so they are not written where a turn cache keeps it.
+        thinking: whether reasoning is written. Only clients that requested thinking expect it.
+        opaque: whether data for a provider of another API is written as hidden thinking, which the client sends back.
+            With a turn cache, such blocks aren't needed; some programs (agno) show them to users.
         others: see `StreamSerializer`.
     """
 
@@ -247,7 +247,7 @@ class AnthropicSerializer(StreamSerializer):
             self.write_start()
 
     def switch_block(self, kind: _Open) -> None:
-        """Makes sure that a block of this kind is open."""
+        """Opens a block of this kind, unless it is open."""
         self.ensure_started()
         if self.open_kind != kind or self._hidden:
             self.stop_block()
@@ -267,10 +267,10 @@ class AnthropicSerializer(StreamSerializer):
             self._block(pack_opaque_block(kind, value))
 
     def _block(self, block: dict[str, Any]) -> None:
-        """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking.
+        """Writes a complete hidden block: of a hosted tool, or hidden thinking.
 
-        Hidden thinking waits for what comes next, and the thinking before it stays open: clients (Claude Code 2.1) ask
-        again when a connection breaks while no block is complete.
+        Hidden thinking waits for the next block, and visible thinking before it stays open, because Claude Code 2.1
+        retries only if no block was complete when the connection broke.
         """
         if block["type"] == "redacted_thinking":
             self._hidden += [block] if self._thinking else []
@@ -288,7 +288,7 @@ class AnthropicSerializer(StreamSerializer):
         self._end_block()
 
     def _write_waiting(self) -> None:
-        """Writes what has waited, up to the next call that may still grow."""
+        """Writes the waiting content, up to the next unfinished tool call."""
         waiting, self.waiting = self.waiting, []
         for number, delta in enumerate(waiting, 1):
             match delta:
@@ -320,7 +320,7 @@ class AnthropicSerializer(StreamSerializer):
         self.send({"type": "content_block_delta", "index": self.position, "delta": delta})
 
     def stop_block(self) -> None:
-        """Ends the open block, and writes what is hidden behind it."""
+        """Ends the open block, and writes the hidden blocks that follow it."""
         if self.open_kind is not None:
             self._end_block()
         hidden, self._hidden = self._hidden, []
@@ -364,7 +364,7 @@ class AnthropicSerializer(StreamSerializer):
 
 
 def anthropic_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error object: the body of an error response, and the event that ends a stream that broke."""
+    """Returns an error object for the body of an error response, or for the event that ends a broken stream."""
     return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
 
 

@@ -1,7 +1,7 @@
-"""Parses request bodies of Chat Completions, as a server gets them: the inverse of `encode.py`.
+"""Parses request bodies of Chat Completions on a server: the inverse of `encode.py`.
 
-Known members are checked and become ours. Unknown ones are passed on in `extra_body`, or in the `extras` of a message.
-Only `stream` and its options, which say how the answer travels, are left out.
+Known members are checked and converted. Unknown members are passed on in `extra_body`, or in the `extras` of a message.
+`stream` and its options are left out.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def parse_chat_request(body: Any) -> Request:
     """Returns the request in a body.
 
     Raises:
-        ConfigError: it is none, or can't be answered here: more than one answer, log probabilities, tools that are no
-            functions. The message begins with the path to what is wrong.
+        ConfigError: the body isn't a valid request, or asks for several answers, log probabilities, or tools other than
+            functions. The message begins with the path.
     """
     fields = ObjectReader(body)
     model, messages = fields.need("model"), _read_messages(fields.items("messages"))
@@ -46,7 +46,8 @@ def parse_chat_request(body: Any) -> Request:
 
 
 def wants_usage(body: Any) -> bool:
-    """True if a stream is to end with its usage. Raises ConfigError if that is neither true nor false."""
+    """Returns whether the client requested usage at the end of the stream. Raises ConfigError for another value than a
+    boolean."""
     options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))
 

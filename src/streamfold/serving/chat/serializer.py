@@ -15,9 +15,9 @@ _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lis
 class ChatSerializer(StreamSerializer):
     """Writes the chunks of one streamed completion.
 
-    The role comes once, with the first delta. A call opens with index, id, type, name and its first arguments in one
-    entry; later entries have its index and arguments alone. One finish reason, then the usage if it was asked for, then
-    `[DONE]`; after an error none of these.
+    The first delta has the role. The first entry of a tool call has index, id, type, name and its first arguments;
+    later entries have only index and arguments. The stream ends with one finish reason, the usage if requested, and
+    `[DONE]`. After an error, none of these is sent.
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
@@ -70,7 +70,7 @@ class ChatSerializer(StreamSerializer):
             self.write_delta({name: [_nested(value)]})
 
     def _item(self, item: Any) -> None:
-        """Takes a call of a custom tool of the Responses API; other items have no form here."""
+        """Writes a call of a custom tool of the Responses API. Other items can't be written in this format."""
         part = item_part(item) if isinstance(item, dict) else None
         if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
             return
@@ -114,7 +114,7 @@ class ChatSerializer(StreamSerializer):
         return {**about, "choices": [choice], **usage}
 
     def usage_object(self, usage: Usage) -> dict[str, Any]:
-        """Returns the usage as it is written."""
+        """Returns the usage object to write."""
         return written_usage(usage)
 
     def write_end(self) -> None:
@@ -134,9 +134,9 @@ class ChatSerializer(StreamSerializer):
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns usage under the names of this wire format, with further members if the server used the same names.
+    """Returns usage with the names of this wire format, with further members if the server used the same names.
 
-    The API demands the three sums; one that no server sent is 0.
+    The API requires the three sums; an unknown sum is 0.
     """
     raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
     raw["prompt_tokens"] = usage.input_tokens or 0
@@ -155,7 +155,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
-    """Returns the finish reason to write: the server's raw value if it is unknown, None if there was none."""
+    """Returns the finish reason to write: the server's own value if it is unknown, None if there was none."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:
@@ -169,7 +169,7 @@ def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls:
 
 
 def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns the signature in the member of Google's endpoint for this API, also for one of Gemini's own API."""
+    """Returns a Gemini signature in the format of Google's Chat Completions endpoint."""
     match extra:
         case {"extra_content": kept}:
             return {"extra_content": kept}
@@ -197,12 +197,12 @@ def _nested(value: Any) -> Any:
 
 
 def _joined(pieces: list[Any]) -> Any:
-    """Returns a member of a message. Texts are joined at once: with each piece anew, millions of them take seconds."""
+    """Returns a member of a message. All pieces of a text are joined in one step, because that is much faster."""
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
 
 
 def _appended(before: Any, piece: Any) -> Any:
-    """Returns a member of a message and the next piece of it, as OpenAI's own client joins them."""
+    """Joins a member of a message and its next piece, as OpenAI's client does."""
     match before, piece:
         case (str(), str()) | (list(), list()):
             return before + piece

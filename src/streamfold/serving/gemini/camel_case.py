@@ -1,4 +1,4 @@
-"""Names of members in Google's JSON: written in camel case, and read in snake case too."""
+"""Member names in Google's JSON, which are written in camel case and may be read in snake case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 def camel_case(value: Any) -> Any:
-    """Returns an object with its own members in camel case; those inside of them stay, and so does any other value.
+    """Converts the names of an object's members to camel case. Nested members and other values stay unchanged.
 
     >>> camel_case({"inline_data": {"mime_type": "image/png"}})
     {'inlineData': {'mime_type': 'image/png'}}

@@ -36,12 +36,13 @@ _MEDIA = {"image": ImagePart, "audio": AudioPart}
 
 
 def parse_contents(given: Any) -> list[Message]:
-    """Returns the messages that contents are. Neighbouring contents of the model are one turn.
+    """Converts contents to messages. Consecutive contents of the model become one turn.
 
-    Calls without an id get one, and a result without one belongs to the first open call of its name.
+    Tool calls without an id get a new id. A result without an id belongs to the first open tool call of its name.
 
     Raises:
         ConfigError: something in them can't be read. The message begins with the path.
+
     """
     if isinstance(given, str):
         given = [{"role": "user", "parts": [{"text": given}]}]
@@ -70,7 +71,7 @@ def parts_of(content: Any, where: str) -> list[Any]:
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn of the model that is being read."""
+    """An unfinished turn of the model."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -170,7 +171,7 @@ class _Reader:
 
 
 def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
-    """The result of a function, and whether it is an error.
+    """Returns the result of a function, and whether the result is an error.
 
     "Use "output" key to specify function output and "error" key to specify error details": any other object is the
     output itself. https://ai.google.dev/api/caching#FunctionResponse
@@ -217,13 +218,13 @@ _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Request:
-    """Returns the request that a body is. The model is in the path.
+    """Parses the body of a request. The model is in the path of its URL.
 
     Args:
-        native: the provider speaks this API: tools that Google runs, and cached content, are sent unchanged.
+        native: whether the provider speaks this API, so that hosted tools and cached content are sent unchanged.
 
     Raises:
-        ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
+        ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
     """
     fields = ObjectReader(camel_case(body))
     fields.any("model")  # which some clients repeat
@@ -261,6 +262,7 @@ def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
 
     Raises:
         ConfigError: something in them can't be read. The message begins with the path.
+
     """
     return [*_system(system_instruction), *parse_contents(contents)]
 
@@ -280,7 +282,7 @@ def _system(given: Any) -> list[Message]:
 
 
 def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
-    """The tools, and the path of the first one that Google's servers run."""
+    """Returns the tools, and the path of the first hosted tool."""
     found, hosted = list[Tool](), None
     for at, entry in enumerate(entries):
         fields = ObjectReader(camel_case(entry), f"tools[{at}]")
@@ -331,7 +333,7 @@ def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 
 
 def _effort(given: Any) -> str | None:
-    """A thinking level (Gemini 3), or a budget of tokens (Gemini 2.5) as the nearest one."""
+    """Returns the effort for a thinking level (Gemini 3) or a token budget (Gemini 2.5)."""
     fields = ObjectReader(camel_case(given or {}), "generationConfig.thinkingConfig")
     level, budget = (fields.text("thinkingLevel") or "").lower(), fields.count("thinkingBudget")
     if level in _LEVELS:

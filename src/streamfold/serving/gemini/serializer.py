@@ -32,12 +32,12 @@ _SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written 
 class GeminiSerializer(StreamSerializer):
     """Writes the chunks of one answer.
 
-    A call is one part and is written when it is complete; what follows it waits for it. There are no comments, because
-    Google's client for JavaScript stops reading at the first one: warnings are a member of the last chunk.
+    A tool call is one part, which is written when the tool call is complete; later content waits for it. Warnings are a
+    member of the last chunk instead of comments, because Google's JavaScript client stops reading at a comment.
 
     Args:
-        thinking: whether reasoning is written. Clients that did not ask for thoughts may not expect them.
-        framing: "events": server-sent events; "array": one JSON array, the form without `alt=sse`.
+        thinking: whether reasoning is written. Only clients that requested thoughts expect them.
+        framing: "events" for server-sent events; "array" for one JSON array, the format without `alt=sse`.
         others: see `StreamSerializer`.
     """
 
@@ -89,7 +89,7 @@ class GeminiSerializer(StreamSerializer):
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
-        """Writes what is known of a part only at the end of the answer: its signature, if its text has been written."""
+        """Writes the signature of a part at the end of the answer, after its text."""
         if "functionCall" in part:
             self._calls_passed = True
         if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
@@ -150,7 +150,7 @@ class GeminiSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def written_finish_reason(self) -> str | None:
-        """The finish reason to write. The API has a word for an unknown one."""
+        """Returns the finish reason to write. The API has a value for an unknown finish reason."""
         return _written_reason(self.finish_reason)
 
     def write_waiting(self) -> None:
@@ -196,7 +196,7 @@ class GeminiSerializer(StreamSerializer):
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Adds a part, joined with the one before it if both are plain text of one kind."""
+    """Adds a part. Plain text is joined with a previous part of the same kind."""
     if part == {"text": ""}:
         return
     before = parts[-1] if parts else {}
@@ -207,7 +207,7 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
 
 
 def _call_part(call: SerializedCall) -> dict[str, Any] | None:
-    """The part for a call; None if its arguments are broken: an object made of them would be run."""
+    """Returns the part for a tool call; None if its arguments are broken, because a client would run the call."""
     read = read_arguments([call.arguments], repair=False)
     if not read.valid:
         return None
@@ -217,7 +217,7 @@ def _call_part(call: SerializedCall) -> dict[str, Any] | None:
 
 
 def _written_reason(finish: Finish | None) -> str:
-    """The word for a finish reason: the server's own one, if it is a word of this API."""
+    """Returns the value for a finish reason: the server's own value, if this API has it."""
     reason, raw = (finish.reason, finish.raw) if finish else ("unknown", "")
     if reason == "unknown":
         return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
@@ -225,7 +225,7 @@ def _written_reason(finish: Finish | None) -> str:
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns the counts under the names of this API; all that was sent, if it came from this API."""
+    """Returns the token counts with the names of this API; the server's whole object if it has this API."""
     if "promptTokenCount" in usage.raw:
         return dict(usage.raw)
     thoughts = usage.reasoning_tokens or 0

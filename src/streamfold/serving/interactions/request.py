@@ -1,8 +1,8 @@
 """Parses requests of the Interactions API: the input as text, contents or steps; tools; options.
 
-Members that would change the meaning if they were left out are refused with their path: interactions that Google stores
-or runs in the background, and before providers of other APIs tools that Google runs. Other members that only this API
-has stay in `extra_body`.
+Members whose omission would change the meaning are refused with their path: interactions that Google stores or runs in
+the background, and, for providers of other APIs, Google's hosted tools. Other members that only this API has stay in
+`extra_body`.
 """
 
 from __future__ import annotations
@@ -54,14 +54,15 @@ INTERACTIONS_MEMBERS: Known = {**dict.fromkeys(_MEMBERS), "generation_config": d
 
 
 def parse_interactions_request(body: Any, *, native: bool = False, stored: bool = False) -> Request:
-    """Returns the request that a body is.
+    """Parses the body of a request.
 
     Args:
-        native: the provider speaks this API: tools that Google runs, and formats other than text, are sent unchanged.
-        stored: interactions that are stored at the provider belong to the client that sends the request.
+        native: whether the provider speaks this API, so that hosted tools and formats other than text are sent
+            unchanged.
+        stored: whether interactions stored at the provider belong to the client that sends the request.
 
     Raises:
-        ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
+        ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
     """
     fields = ObjectReader(body)
     fields.flag("stream")
@@ -97,7 +98,7 @@ def _given(options: Options) -> dict[str, Any]:
 
 
 def wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Returns whether the client asked for summaries of thoughts: others do not expect them."""
+    """Returns whether the client requested summaries of thoughts."""
     config = body.get("generation_config")
     return isinstance(config, Mapping) and config.get("thinking_summaries") == "auto"
 
@@ -145,7 +146,7 @@ def _turns(steps: list[Any]) -> Iterator[Message]:
 
 
 def _ran_on_server(step: Mapping[str, Any], turn: list[dict[str, Any]]) -> bool:
-    """Returns whether a result is of a function of a managed agent: the turn goes beyond its call."""
+    """Returns whether a result belongs to a function of a managed agent, so that the turn continues after it."""
     calls = [made.get("id") for made in turn if made.get("type") == "function_call"]
     return step.get("type") == "function_result" and bool(calls) and step.get("call_id") not in calls
 
@@ -181,7 +182,7 @@ def _turn(steps: list[dict[str, Any]], first: int) -> Message:
 
 
 def _says_more(step: dict[str, Any]) -> bool:
-    """Returns whether a step says more than text, reasoning and calls."""
+    """Returns whether a step contains more than text, reasoning and tool calls."""
     if (known := _PLAIN.get(step["type"], set())) is None:
         return bool(step.get("signature"))
     contents = step.get("content") or step.get("summary") or []

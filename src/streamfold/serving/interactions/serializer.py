@@ -24,11 +24,11 @@ _WORDS: dict[FinishReason, str] = {
 class InteractionsSerializer(StreamSerializer):
     """Writes the events of one answer.
 
-    Text that follows a call is another step. Steps of the same API are written whole where they end: what a signature
-    belongs to comes before it. There are no comments: warnings are a member of the interaction at the end.
+    Text after a tool call is a new step. Steps of the same API are written completely at their end, so that a signature
+    follows the content that it belongs to. Warnings are a member of the interaction at the end.
 
     Args:
-        thinking: whether reasoning is written. Signatures always are.
+        thinking: whether reasoning is written. Signatures are always written.
         others: see `StreamSerializer`.
     """
 
@@ -68,7 +68,7 @@ class InteractionsSerializer(StreamSerializer):
             self._open = None
 
     def _switch(self, kind: _Text) -> int:
-        """Returns the index of the open step of this kind, which may begin now."""
+        """Returns the index of the open step of this kind. Opens a step if needed."""
         if self._open is None or self._open[0] != kind:
             self._stop()
             self._open = kind, self._start({"type": kind})
@@ -118,7 +118,7 @@ class InteractionsSerializer(StreamSerializer):
             self._end_of_step(value)
 
     def _end_of_step(self, step: dict[str, Any]) -> None:
-        """Writes what is known of a step only when it has ended: a signature, sources, media; or all of another one."""
+        """Writes the end of a step: a signature, sources and media, or the whole of another kind of step."""
         kind = step.get("type")
         if kind == "thought":
             if signature := step.get("signature"):
@@ -139,7 +139,7 @@ class InteractionsSerializer(StreamSerializer):
         self._stop()
 
     def _status(self) -> str | None:
-        """Returns the status to write; None if the server sent no finish reason and none must be filled in."""
+        """Returns the status to write; None if the server sent no finish reason and `fill_finish_reason` is off."""
         finish = self.finish_reason
         if finish is None:
             filled = "requires_action" if self.has_calls else "completed"
@@ -185,7 +185,7 @@ class InteractionsSerializer(StreamSerializer):
 
 
 def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Adds a delta to a step; the arguments of a call stay text."""
+    """Adds a delta to a step. The arguments of a tool call stay text."""
     match delta["type"]:
         case "text":
             step.setdefault("content", [{"type": "text", "text": ""}])[-1]["text"] += delta["text"]
@@ -199,7 +199,8 @@ def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns a step with its arguments as an object; None for broken ones: an object made of them would be run."""
+    """Returns a step with its arguments as an object; None for broken arguments, because a client would run the
+    call."""
     if step["type"] != "function_call":
         return step
     read = read_arguments([step["arguments"] or "{}"], repair=False)
@@ -207,7 +208,7 @@ def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns the counts under the names of this API; all that was sent, if it came from this API."""
+    """Returns the token counts with the names of this API; the server's whole object if it has this API."""
     if "total_input_tokens" in usage.raw:
         return dict(usage.raw)
     thoughts = usage.reasoning_tokens or 0

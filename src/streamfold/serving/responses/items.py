@@ -1,4 +1,4 @@
-"""Output items as they are written: texts, calls, and items of other providers."""
+"""Written output items: texts, tool calls, and items of other providers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .tools_as_functions import BUILT_IN, ClientTool, ClientTools, custom_input
 
 
 class PartKind(NamedTuple):
-    """How a part of an item is written: its events, its place in the item, and its empty form.
+    """How a part of an item is written: its events, its position in the item, and its empty form.
 
     Attributes:
-        events: what the events of its text begin with.
-        part_events: what the events of the part itself begin with.
-        member: where its text is, in it and in the event that has all of it.
-        container: which member of the item lists such parts; its position there is called `number` in events.
-        with_logprobs: its events have log probabilities, of which there are never any here.
+        events: the prefix of the names of the text's events.
+        part_events: the prefix of the names of the part's events.
+        member: the member with the text, in the part and in its final event.
+        container: the member of the item with the list of such parts; `number` is the position in the list.
+        with_logprobs: whether the events have log probabilities, which are always empty here.
     """
 
     item: str
@@ -60,10 +60,10 @@ PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY,
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns usage under the names of this wire format, with further members if the server speaks it too.
+    """Returns usage with the names of this wire format, with further members if the server has the same API.
 
-    The API demands all of these numbers; one that no server sent is 0. The Messages API also has `input_tokens`, but
-    counts other tokens by it, and has no total.
+    The API requires all of these numbers; an unknown number is 0. `input_tokens` of the Messages API counts other
+    tokens.
     """
     raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}
     counts = {
@@ -85,7 +85,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error of a response. Its code is required: the server's own, else this API's for such failures."""
+    """Returns the error of a response. The code is the server's, or this API's code for such failures."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
@@ -105,7 +105,7 @@ def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a citation with its members beside its type, not under it as in Chat Completions."""
+    """Returns a citation with its members next to its type, rather than nested as in Chat Completions."""
     inner = annotation.get(str(annotation.get("type")))
     if isinstance(inner, Mapping):
         return {"type": annotation["type"], **inner}
@@ -118,11 +118,11 @@ _POSITIONS = ("start_index", "end_index", "index")
 
 @dataclass(slots=True, eq=False)
 class OpenItem:
-    """A message or a reasoning that is being written.
+    """An open message or reasoning item.
 
     Attributes:
-        key: what the pieces of this item say of their place, if they say any.
-        kind, number, pieces: of the part that is open.
+        key: the position in the item's deltas, if they have one.
+        kind, number, pieces: kind, number and text pieces of the open part.
     """
 
     item: dict[str, Any]
@@ -134,7 +134,7 @@ class OpenItem:
 
     @property
     def position(self) -> dict[str, Any]:
-        """Where the open part is, as events say it."""
+        """The position of the open part, as members of an event."""
         kind = self.kind or TEXT
         number = len(self.item[kind.container]) - 1
         return {"item_id": self.item["id"], "output_index": self.index, kind.number: number}
@@ -150,7 +150,7 @@ class OpenItem:
         self.item.setdefault(kind.container, []).append({**kind.empty})
 
     def end_part(self, said: Collection[str]) -> dict[str, Any]:
-        """Ends the part that is open. Returns it, with its text.
+        """Ends the open part. Returns the part with its text.
 
         Args:
             said: see `StreamSerializer.said`.
@@ -162,7 +162,7 @@ class OpenItem:
         return part
 
     def leave(self, said: Collection[str]) -> None:
-        """Ends the item where it is, because its real end is unknown."""
+        """Ends the item with its current content, because its real end is unknown."""
         if self.kind is not None:
             self.end_part(said)
         if self.item["type"] == "message":
@@ -170,18 +170,18 @@ class OpenItem:
 
 
 def begun_item(kind: str, item_id: str) -> dict[str, Any]:
-    """Returns a message or a reasoning of which nothing has been written."""
+    """Returns an empty message or reasoning item."""
     members = {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
     return {"id": item_id, "type": kind, **members}
 
 
 def key_of(item: Mapping[str, Any]) -> str:
-    """Returns what tells an item from others."""
+    """Returns the key that identifies an item."""
     return str(item.get("id") or item.get("call_id") or item)
 
 
 def is_run_by_client(item: Mapping[str, Any]) -> bool:
-    """Returns whether an item is a call that is not a function's, and that the client runs."""
+    """Returns whether an item is a tool call that the client runs, other than a function call."""
     part = item_part(item)
     return part is not None and part.runs == "client"
 
@@ -205,7 +205,7 @@ def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dic
     """Returns the citations of each text of a message.
 
     Args:
-        joined: the parts are written as one: positions count from the beginning of the first.
+        joined: whether the parts are written as one, so that positions count from the beginning of the first part.
     """
     offset, by_part = 0, list[list[dict[str, Any]]]()
     for part in _parts(message):
@@ -239,13 +239,13 @@ _Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event,
 
 
 class CallItem:
-    """The item of a call of a function.
+    """The item of a function call.
 
     Attributes:
-        item: what is written.
-        index: its position in the output; None before it is written.
-        waits: it is written when the call is complete, and not before.
-        ends_when_cut: a call that is cut off is said to be done, as incomplete. Its arguments show that it is.
+        item: the JSON object of the item.
+        index: the item's position in the output; None before the item is written.
+        waits: whether the item is written only when the tool call is complete.
+        ends_when_cut: whether a truncated tool call is written with the status `incomplete`.
     """
 
     id_prefix = "fc"
@@ -266,7 +266,7 @@ class CallItem:
         self.carry(call)
 
     def carry(self, call: SerializedCall) -> None:
-        """Takes the members of the call that its provider wants back. They may come behind its arguments."""
+        """Adds provider data of the tool call, which may arrive after its arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
     def piece(self, text: str) -> _Events:
@@ -274,20 +274,20 @@ class CallItem:
         return [("response.function_call_arguments.delta", {"delta": text})]
 
     def complete(self, arguments: str) -> _Events:
-        """Completes the item. Returns the events that say so."""
+        """Completes the item. Returns the events for its end."""
         self.item["arguments"] = arguments
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
 
     def cut(self, arguments: str) -> None:
-        """Adds the received part of an incomplete tool call. No event says that it is done."""
+        """Stores the received part of an incomplete tool call."""
         self.item["arguments"] = arguments
 
 
 class _CustomItem(CallItem):
-    """The item of a call of a custom tool: its text, without the JSON that a function needs round it.
+    """The item of a call of a custom tool, with plain text instead of JSON arguments.
 
-    Half of a text may be a text that can be run, and Codex runs what is done, complete or not. So a call that is cut
-    off is never done, and leaves no text.
+    A truncated text could be run, and Codex runs each call that is marked as done. So a truncated call is never marked
+    as done, and its text isn't written.
     """
 
     id_prefix = "ctc"
@@ -318,10 +318,10 @@ class _CustomItem(CallItem):
 
 
 class _BuiltInItem(CallItem):
-    """The item of a call of a tool that the API defines: with another object instead of arguments.
+    """The item of a call of a built-in tool, with an object instead of arguments.
 
-    Arguments that are not a JSON object stay the call of a function. The client refuses that, and so the model hears of
-    it; an object would have to be invented.
+    A call with arguments that aren't a JSON object is written as a function call. The client refuses it and reports
+    that to the model.
     """
 
     waits = True

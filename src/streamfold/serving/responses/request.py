@@ -1,11 +1,10 @@
-"""Parses request bodies of the Responses API, as a server gets them: the inverse of `encode.py`.
+"""Parses request bodies of the Responses API on a server: the inverse of `encode.py`.
 
-Nothing is kept here from one request to the next, so references to stored objects are refused. Unknown members are
-passed on in `extra_body`.
+References to stored objects are refused, because no objects are stored here. Unknown members are passed on in
+`extra_body`.
 
-A request can be read in two ways. For a provider that speaks this API it stays as it is, with tools of all kinds. For
-any other, `parse_responses_as_functions` makes functions of the tools that the client runs: see
-`tools_as_functions.py`.
+For a provider of this API, `parse_responses_request` keeps tools of all kinds. For other providers,
+`parse_responses_as_functions` converts the client's tools to functions: see `tools_as_functions.py`.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class FunctionRequest:
     """A request for a provider that only knows functions.
 
     Attributes:
-        tools: what the client declared, by the names of the functions that stand for it.
-        warnings: what was left out.
+        tools: the client's tools, by the names of the functions that replace them.
+        warnings: parts of the request that were left out.
     """
 
     request: Request
@@ -45,8 +44,8 @@ def parse_responses_request(body: Any) -> Request:
     """Returns the request in a body.
 
     Raises:
-        ConfigError: it is none, or can't be answered here: what refers to something that the server has kept, log
-            probabilities. The message begins with the path to what is wrong.
+        ConfigError: the body isn't a valid request, refers to stored objects, or asks for log probabilities. The
+            message begins with the path.
     """
     fields = ObjectReader(body)
     entries, choice = fields.items("tools"), fields.any("tool_choice")
@@ -64,10 +63,10 @@ def parse_responses_request(body: Any) -> Request:
 
 
 def parse_responses_as_functions(body: Any) -> FunctionRequest:
-    """Returns the request in a body with functions in the place of other tools.
+    """Parses the request in a body, and replaces other tools by functions.
 
     Raises:
-        ConfigError: see `parse_responses_request`; or the tool choice demands a tool that runs on a provider's servers.
+        ConfigError: as for `parse_responses_request`; or the tool choice requires a hosted tool.
     """
     fields = ObjectReader(body)
     if has_only_function_tools(body):

@@ -70,7 +70,7 @@ _FORMAT = {"description": None, "strict": False}
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a response that has just begun, without its id and model."""
+    """Returns a new response object, without id and model."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }
@@ -99,10 +99,10 @@ class SerializedEvent:
 
     Attributes:
         number: its `sequence_number`.
-        data: as clients get it, with the comments before it.
-        state: the JSON of the response, if the event has it, as a part of `data`; else empty.
-        last: whether the answer ends with it.
-        chars: characters of a text or of arguments that it adds.
+        data: the bytes of the event, with the comments before it.
+        state: the part of `data` with the JSON of the response; empty if the event doesn't have it.
+        last: whether the event ends the answer.
+        chars: number of characters of text or arguments that the event adds.
     """
 
     number: int
@@ -116,12 +116,12 @@ EventListener: TypeAlias = Callable[[SerializedEvent], None]
 
 
 def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, has_response: bool) -> SerializedEvent:
-    """Returns what is told of the event that was written last.
+    """Returns a description of the last written event.
 
     Args:
         out: the events and comments that have been written.
-        delta: what it adds to a text.
-        has_response: whether its last member is the response as it is so far.
+        delta: the text that the event adds.
+        has_response: whether the last member of the event is the current response.
     """
     if not has_response:
         return SerializedEvent(number, out[-1], chars=len(delta))
@@ -140,20 +140,20 @@ def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str,
 class ResponsesSerializer(StreamSerializer):
     """Writes the events of one streamed response.
 
-    White space isn't a message: it waits for the text that it belongs to. Where there is no text at all, and there are
-    calls, it is left out, because every client shows an item with only a line end as an empty message. Behind
-    text that was written it is kept, if need be in a separate item: the text is the same on both APIs.
+    White space waits for the text that it belongs to. In an answer with tool calls and without text, white space is
+    left out, because clients show such an item as an empty message. White space after written text is kept, if
+    necessary in a separate item.
 
     Args:
-        request: the body that asked, of which the response repeats the options.
-        tools: the client's tools, by the names of the functions that stand for them.
-        about: members of the response that the body does not say.
-        listener: called with each event that is written, to store it.
-        returns: whether the events are returned; else the listener alone gets them.
+        request: the body of the request, whose options the response repeats.
+        tools: the client's tools, by the names of the functions that replace them.
+        about: members of the response that aren't in the request.
+        listener: called with each written event, for example to store it.
+        returns: whether events are also returned; otherwise only the listener gets them.
         others: see `StreamSerializer`.
 
     Attributes:
-        response: the response as it is so far; after the end the whole of it.
+        response: the current response; after the end, the complete response.
     """
 
     call_kinds = KINDS
@@ -209,15 +209,15 @@ class ResponsesSerializer(StreamSerializer):
         return self._writing is not None or self._held is not None
 
     def _is_behind(self, delta: Delta) -> bool:
-        """True if a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
-        (langchain-openai 1.7) put pieces of items that do into the wrong ones."""
+        """Returns whether a delta comes after the open tool call. Some clients (langchain-openai 1.7) mix up the pieces
+        of overlapping items, which OpenAI never sends."""
         if isinstance(delta, ToolCallDelta):
             call = self.calls.get(0 if delta.index is None else delta.index)
             return call is None or call.number != self._writing
         return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
 
     def _released(self) -> bytes:
-        """Writes what has waited for a call that is complete now."""
+        """Writes content that has waited for a tool call which is now complete."""
         out = b""
         while self.waiting and not self._waits:
             waiting, self.waiting = self.waiting, []
@@ -236,7 +236,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_piece(TEXT, text, delta.part)
 
     def _write_blank(self) -> None:
-        """White space that no text has followed."""
+        """Writes white space that no text has followed."""
         text, self.pending_space = self.pending_space, ""
         if text and (self._has_text or self._failed or not self.has_calls):
             self.write_piece(TEXT, text, self._place_of_space)
@@ -259,7 +259,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
     def open_part(self, kind: PartKind, place: PartRef | None) -> OpenItem:
-        """Returns the open item that a piece belongs to, or a new one, with its part open."""
+        """Returns the open item for a piece, or a new item, with an open part."""
         current = self.open_item(kind.item, place)
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
@@ -269,7 +269,7 @@ class ResponsesSerializer(StreamSerializer):
         return current
 
     def open_item(self, kind: str, place: PartRef | None) -> OpenItem:
-        """Returns the open item that a piece belongs to, or a new one."""
+        """Returns the open item for a piece, or a new item."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self.current_item
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
@@ -365,7 +365,7 @@ class ResponsesSerializer(StreamSerializer):
             self._complete(value)
 
     def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
-        """Writes a citation of the part that is open, or of the part with this number."""
+        """Writes a citation of the open part, or of the part with this number."""
         part = current.item["content"][number]
         at = {**current.position, "annotation_index": len(part["annotations"])}
         if number >= 0:
@@ -374,7 +374,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
     def _complete(self, item: dict[str, Any]) -> None:
-        """Takes what a text of a provider of this API says beside it, and ends it where that has ended."""
+        """Adds the provider's members of an item, and ends the item if the provider has ended it."""
         if self._failed:
             return
         if item.get("type") == "message":
@@ -385,9 +385,9 @@ class ResponsesSerializer(StreamSerializer):
             self.close_item()
 
     def _complete_message(self, message: dict[str, Any]) -> None:
-        """Completes the open message: its citations, its phase, and its refusals, which were not known before.
+        """Completes the open message with citations, phase and refusals.
 
-        Nothing is done if what was shown is another text: one that was joined from several, or read for calls.
+        Has no effect if the written text differs from the provider's, for example after a dialect has parsed it.
         """
         current = self.current_item
         written = current.item["content"] if current is not None and current.item["type"] == "message" else []
@@ -421,7 +421,7 @@ class ResponsesSerializer(StreamSerializer):
         self.close_item("incomplete" if message.get("status") == "incomplete" else "completed")
 
     def _item(self, item: dict[str, Any]) -> None:
-        """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
+        """Writes an item of a provider of this API that no delta represents. The item may arrive again at the end."""
         key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
@@ -451,7 +451,7 @@ class ResponsesSerializer(StreamSerializer):
         self.finish_item(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
-        """Reasoning that its provider can read again. Where the text behind it has begun already it is too late."""
+        """Writes encrypted reasoning, unless the following text has already begun."""
         current = self.current_item
         if current is not None and current.item["type"] == "message":
             return
@@ -475,7 +475,7 @@ class ResponsesSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def cancel(self) -> bytes:
-        """Returns the events that end the answer as it is, because the rest isn't wanted; nothing after its end."""
+        """Returns the events that end a cancelled answer; an empty result after its end."""
         if self.ended:
             return b""
         self.ended = True
@@ -500,7 +500,7 @@ class ResponsesSerializer(StreamSerializer):
         self._last("failed", error=error)
 
     def _close_all(self, status: str) -> None:
-        """Closes everything that is open, in the order of the output."""
+        """Closes all open items, in the order of the output."""
         self.close_item(status)
         self._end_calls(status)
 

@@ -1,4 +1,4 @@
-"""Custom, shell, patch and search tools as functions, for providers that know only functions."""
+"""Converts custom, shell, patch and search tools to functions, for providers that support only functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..request_parsing import read_function
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    """A tool as its client declared it.
+    """A tool as declared by the client.
 
     Attributes:
         kind: "function", "custom", or a key of `BUILT_IN`.
@@ -38,16 +38,16 @@ ClientTools: TypeAlias = Mapping[str, ClientTool]
 
 
 class BuiltIn(NamedTuple):
-    """A tool that the API defines and the client runs. The item of its call has an object instead of arguments.
+    """A built-in tool of the API that the client runs. The item of its call has an object instead of arguments.
 
     Attributes:
-        call: the type of the item.
+        call: the type of the call's item.
         result: the type of the result's item.
-        id_prefix: how the ids of such items begin.
-        member: the object of the item that the arguments become.
-        empty: the object of a call that has just begun; its members are defaults of the arguments.
+        id_prefix: the prefix of the ids of such items.
+        member: the member of the item with the arguments as an object.
+        empty: the object of a new call; its members are defaults of the arguments.
         more: further members of the item.
-        description, parameters: of the function; a declared tool may bring its own.
+        description, parameters: the function's description and parameters, which a declared tool may replace.
     """
 
     call: str
@@ -60,7 +60,7 @@ class BuiltIn(NamedTuple):
     parameters: Mapping[str, Any]
 
     def called_with(self, arguments: str) -> dict[str, Any] | None:
-        """Returns the object of a call's item; None if the arguments are not a JSON object."""
+        """Returns the object of a call's item; None if the arguments aren't a JSON object."""
         try:
             said = parse_object(arguments)
         except ValueError:
@@ -118,13 +118,13 @@ CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole
 
 
 def in_container(tool: Mapping[str, Any]) -> bool:
-    """Returns whether a tool, or a call of it, has an environment on the provider's servers."""
+    """Returns whether a tool or its call runs in an environment on the provider's servers."""
     environment = tool.get("environment")
     return isinstance(environment, Mapping) and environment.get("type") != "local"
 
 
 def flat_name(name: str, namespace: str | None) -> str:
-    """Returns the name of the function that stands for a tool in a namespace."""
+    """Returns the name of the function for a tool in a namespace."""
     # "functions" is where OpenAI's models have the tools without a namespace; Codex declares it by name.
     if namespace in (None, "", "functions"):
         return name
@@ -132,9 +132,9 @@ def flat_name(name: str, namespace: str | None) -> str:
 
 
 def custom_input(arguments: str) -> str:
-    """Returns the input of a custom tool from the arguments of the function that stands for it.
+    """Returns the input of a custom tool from the arguments of its function.
 
-    A model that was told of plain text may write plain text, or one JSON string: then that is the input.
+    If the model wrote plain text or a JSON string instead of an object, that text is the input.
 
     >>> custom_input('{"input": "*** Begin Patch"}'), custom_input("*** Begin Patch")
     ('*** Begin Patch', '*** Begin Patch')
@@ -175,7 +175,7 @@ class _Entry(NamedTuple):
 
 
 def has_only_function_tools(body: Mapping[str, Any]) -> bool:
-    """Returns whether a request has no tools but functions without a namespace, and items of no other tools."""
+    """Returns whether a request has only functions without a namespace, and no items of other tools."""
     tools, items = body.get("tools"), body.get("input")
     if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
         return False
@@ -184,16 +184,16 @@ def has_only_function_tools(body: Mapping[str, Any]) -> bool:
 
 
 class ToolsAsFunctions:
-    """Reads the tools of a request, and then its items and its choice.
+    """Converts the tools of a request, and then its items and its tool choice.
 
     Args:
         tools: the tools of the request.
-        items: its input, as pairs of path and item: items bring further tools.
+        items: the request's input, as pairs of path and item, because items can declare further tools.
 
     Attributes:
-        tools: the functions to offer.
-        declared: which tools of the client they stand for.
-        warnings: what was left out.
+        tools: the functions for the provider.
+        declared: the client's tools, by function name.
+        warnings: parts of the request that were left out.
 
     Raises:
         ConfigError: a tool can't be read; the message begins with its path.
@@ -258,13 +258,13 @@ class ToolsAsFunctions:
         return name
 
     def _name_of(self, own: ClientTool) -> str:
-        """The function of a tool that was called before. It may not be declared any more."""
+        """Returns the function name of a previously called tool, which may not be declared any more."""
         return self._names.get(own) or flat_name(own.name, own.namespace)
 
     # --- the conversation and the choice ------------------------------------------------------------------------------
 
     def items(self, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yields the items of a conversation, with functions in the place of other tools."""
+        """Yields the items of a conversation, with other tools replaced by functions."""
         dropped: dict[str, None] = {}
         for where, item in items:
             if not isinstance(item, Mapping):
@@ -298,7 +298,7 @@ class ToolsAsFunctions:
         return item
 
     def _output(self, item: Mapping[str, Any]) -> Any:
-        """The result of a built-in tool as the result of a function."""
+        """Converts the result of a built-in tool to the result of a function."""
         if item.get("type") == "tool_search_output":
             found = (entry.tool for entry in _entries(ObjectReader(item).items("tools") or [], ""))
             return json.dumps({"found": [str(tool.get("name")) for tool in found]}, ensure_ascii=False)
@@ -309,10 +309,10 @@ class ToolsAsFunctions:
         return f"Error: {text}" if status == "failed" else text
 
     def choice(self, choice: Any) -> Any:
-        """Returns the tool choice with functions in the place of other tools.
+        """Returns the tool choice, with other tools replaced by functions.
 
         Raises:
-            ConfigError: it demands a tool that this provider does not run.
+            ConfigError: the tool choice requires a hosted tool that the provider doesn't have.
         """
         if not isinstance(choice, Mapping):
             return choice
@@ -324,7 +324,7 @@ class ToolsAsFunctions:
         return {"type": "function", "name": name}
 
     def _chosen(self, choice: Any) -> str | None:
-        """The function that a choice means; None for a tool of a provider's servers."""
+        """Returns the function for a tool choice; None for a hosted tool."""
         fields = ObjectReader(choice, "tool_choice")
         kind = fields.need("type")
         if kind in ("function", "custom"):
@@ -351,7 +351,7 @@ def _is_plain(entry: _Entry) -> bool:
 
 
 def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
-    """Returns a built-in tool, unless it is declared to run on the provider's servers."""
+    """Returns a built-in tool, unless the client declared it as hosted."""
     if in_container(tool) or (kind == "tool_search" and tool.get("execution") != "client"):
         return None
     return BUILT_IN.get(kind)
@@ -362,7 +362,7 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
 
 
 def _custom_description(fields: ObjectReader) -> str:
-    """The description for a model that is not held to the tool's format."""
+    """Returns the description for a model that doesn't enforce the tool's format."""
     about = fields.text("description") or ""
     format_ = fields.object("format")
     parts = [about, "The input is plain text, given as the string `input`."]
