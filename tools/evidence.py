@@ -387,7 +387,7 @@ def corpus_section(folder: Path) -> str:
     total = [len({stream.model for stream in streams}), len(streams), sum(stream.read for stream in streams)]
     total += [sum(bool(stream.deviations) for stream in streams), len({k for s in streams for k in s.deviations})]
     rows.append(["**all**", len({stream.provider for stream in streams}), *total])
-    by_provider = _table("API | provider | models | streams | read right | with deviations | kinds of them", rows)
+    by_provider = _table("API | provider | models | streams | read correctly | with deviations | kinds of deviations", rows)
     kinds_table = []
     for kind, (api, words) in KINDS.items():
         having = [stream for stream in streams if kind in stream.deviations]
@@ -395,39 +395,39 @@ def corpus_section(folder: Path) -> str:
         listed = ", ".join(f"{name} {count}" for name, count in sorted(names.items(), key=lambda x: (-x[1], x[0])))
         if having:
             kinds_table.append([f"[{APIS[api]}]({DOCUMENTS[api]})", words, len(having), listed])
-    by_kind = _table("API | what a stream does | streams | whose", kinds_table)
+    by_kind = _table("API | deviation: the stream ... | streams | providers", kinds_table)
     projects, providers = len({stream.repo for stream in streams}), len({stream.provider for stream in streams})
     return f"""\
-{len(streams)} streams that {projects} public projects recorded from {providers} providers and servers. *Read right*:
-text, reasoning and calls are those that were derived from the bytes by a separate program, and compared with other
-readers. The tests compare all of each answer, cut in many ways.
+{len(streams)} streams that {projects} public projects recorded from {providers} providers and servers. *Read correctly* means
+that text, reasoning and tool calls equal those of an independent parser. Tests cut each stream in many ways and compare the
+complete answer.
 
 {by_provider}
 
 ### What servers do differently from the documentation
 
-A stream may have several of these. Most do no harm to a careful reader; with some, clients lose calls, usage or the end
-of an answer. The recordings are of 2024 to 2026: a server may have been corrected since. A provider that passes other
-models on, or of whose models there are many recordings, has more kinds than others.
+A stream can have several deviations. Most are harmless; some make clients lose tool calls, token counts or the end of an answer.
+The recordings were made from 2024 to 2026, so a server may have been corrected since. Providers with more recordings, or with
+models of many makers, have more kinds of deviations.
 
 {by_kind}"""
 
 
 # What the tests make by themselves: the file, and what its cases are.
 GENERATORS = {
-    "tests/promises/test_calls_once.py": "answers of every API, cut off at any place",
-    "tests/promises/test_nothing_lost.py": "answers whose every piece must be in the reply",
-    "tests/engine/test_call_streams.py": "streams of calls as Chat Completions and Responses servers number them",
+    "tests/promises/test_calls_once.py": "answers of every API, cut off at a random position",
+    "tests/promises/test_nothing_lost.py": "answers of every API, complete: the reply must have each part",
+    "tests/engine/test_call_streams.py": "tool calls, numbered as servers of Chat Completions and Responses do",
     "tests/engine/test_fuzz.py": "damaged recordings, odd bytes, random JSON",
-    "tests/engine/test_shown.py": "texts with markup of tool calls, in any pieces",
-    "tests/generated/test_partial_generated.py": "values that are still being written, at every length",
-    "tests/generated/test_refusals_generated.py": "refusals of a history or a schema, and what is sent then",
-    "tests/generated/test_special_tokens_generated.py": "user texts with the special tokens of models in them",
-    "tests/limits/test_model.py": "steps of several limiters on one store, beside a model of it",
-    "packages/gateway/tests/test_gateway_answers_generated.py": "answers of each provider API to clients of each API",
+    "tests/engine/test_shown.py": "texts with tool-call markup, cut at random positions",
+    "tests/generated/test_partial_generated.py": "partial values of every length",
+    "tests/generated/test_refusals_generated.py": "refusals of a history or a schema, and the next request",
+    "tests/generated/test_special_tokens_generated.py": "user texts that contain special tokens of models",
+    "tests/limits/test_model.py": "operations of several rate limiters on one store, compared with a simple model",
+    "packages/gateway/tests/test_gateway_answers_generated.py": "answers of each provider API, sent by the gateway to clients of each API",
     "packages/repair/tests/test_fuzz_writers.py": "answers that `RepairTransport` forwards or rewrites",
-    "packages/repair/tests/test_mixed_items.py": "answers with items of several kinds, rewritten",
-    "packages/repair/tests/test_made_hosted.py": "items of hosted tools, rewritten",
+    "packages/repair/tests/test_mixed_items.py": "answers with several kinds of items, rewritten by `RepairTransport`",
+    "packages/repair/tests/test_made_hosted.py": "items of hosted tools, rewritten by `RepairTransport`",
     "packages/integrations/tests/test_conversations_apart.py": "conversations through LangChain and pydantic-ai",
 }
 _CASES = re.compile(r"(?:range\(|max_examples=|CASES = |, )(?:scale\.)?(pick|examples)\(([\d_]+)(?:, ([\d_]+))?")
@@ -456,18 +456,18 @@ def counts_section() -> str:
     failures = re.findall(r"^\| .*\btest_\w+\.py", (ROOT / "docs" / "failures.md").read_text("utf-8"), re.M)
     rows = [
         [
-            "answers in `fixtures/`",
-            "{recorded} recorded, {documented} from documentation, {synthesised} made up".format(**fixtures),
+            "fixtures (recorded or written answers)",
+            "{recorded} recorded, {documented} from documentation, {synthesised} written".format(**fixtures),
             "`nox -s fixtures`",
         ],
         [
             "[bugs of other clients and servers](bugs.md)",
-            f"{len(entries)}, each with its tests; {len(reported)} were reported publicly",
+            f"{len(entries)}, each with tests; {len(reported)} were reported publicly",
             "`pytest tests/project/test_bugs.py`",
         ],
         [
             "[everything that can fail](failures.md)",
-            f"{len(failures)} rows, each with its test",
+            f"{len(failures)} rows, each with a test",
             "`pytest tests/project/test_failures.py`",
         ],
     ]
@@ -487,18 +487,18 @@ KILLS = [
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "peers": (
         ["nox", "-s", "peers"],
-        "test suites of SDKs and of projects on them, with `RepairTransport` below and without",
+        "test suites of SDKs and of projects that use them, with and without `RepairTransport`",
     ),
-    "judges": (["nox", "-s", "judges"], "compliance tests of others: llm-comply, LangChain's standard tests"),
-    "integrations": (["nox", "-s", "integrations"], "LangChain and pydantic-ai on streamfold, a Jupyter kernel"),
-    "clients": (["nox", "-s", "clients"], "SDKs for Python and Node, curl, in front of the gateway"),
-    "agents": (["nox", "-s", "agents"], "Claude Code, Codex, Gemini CLI and opencode in front of the gateway"),
-    "interfaces": (["nox", "-s", "interfaces"], "the AI SDK (three versions) and AG-UI's client read our streams"),
-    "servers": (["nox", "-s", "servers"], "llama.cpp's server, LiteLLM's proxy, aimock, reverse proxies"),
-    "engines": (["nox", "-s", "engines"], "Ray Data and Daft, whose processes are killed during a job"),
+    "judges": (["nox", "-s", "judges"], "compliance tests: llm-comply, LangChain's standard tests"),
+    "integrations": (["nox", "-s", "integrations"], "LangChain and pydantic-ai with streamfold, a Jupyter kernel"),
+    "clients": (["nox", "-s", "clients"], "SDKs for Python and Node, and curl, as clients of the gateway"),
+    "agents": (["nox", "-s", "agents"], "Claude Code, Codex, Gemini CLI and opencode as clients of the gateway"),
+    "interfaces": (["nox", "-s", "interfaces"], "the AI SDK (three versions) and AG-UI's client read streamfold's streams"),
+    "servers": (["nox", "-s", "servers"], "streamfold as client of llama.cpp, LiteLLM's proxy, aimock and reverse proxies"),
+    "engines": (["nox", "-s", "engines"], "Ray Data and Daft, with processes killed during a job"),
     "kills": (
         ["python", "-m", "pytest", "-q", "-m", "slow or not slow", *KILLS],
-        "gateways, workers, jobs, stores and recorders killed with SIGKILL, and started again",
+        "gateways, workers, jobs, stores and recorders, killed with SIGKILL and restarted",
     ),
 }
 
@@ -510,7 +510,7 @@ def runs_section() -> str:
     for name, (command, words) in COMMANDS.items():
         run = runs.get(name)
         shown = f"`nox -s {name}`" if command[0] == "nox" else f"`python tools/evidence.py --run {name}`"
-        rows.append([words, run["result"] if run else "no run is recorded", run["date"] if run else "", shown])
+        rows.append([words, run["result"] if run else "no recorded run", run["date"] if run else "", shown])
     return _table("what | result | date | command", rows)
 
 
@@ -542,35 +542,35 @@ def record(name: str, output: str) -> None:
 # The sections that any checkout can make again.
 SECTIONS: dict[str, Callable[[], str]] = {
     "Written tests": counts_section,
-    "Tests that make their own cases": generators_section,
-    "Other people's programs, and kills": runs_section,
+    "Generated tests": generators_section,
+    "Other programs, and killed processes": runs_section,
 }
 _HEAD = """\
 <!-- Written by tools/evidence.py; run it instead of changing this page. -->
 
 # Evidence
 
-The figures behind [the promises](index.md#what-is-guaranteed). Each section names the command that makes its
-figures again; a test compares the page with what the script makes.
+The figures behind [the guarantees](index.md#what-is-guaranteed), each with the command that computes it. A test compares this
+page with the output of `tools/evidence.py`.
 
 """
 _CORPUS = """\
 ## Recorded streams
 
-`STREAMFOLD_CORPUS=FOLDER python tools/evidence.py`. The folder is an optional corpus that isn't in the repository.
+`STREAMFOLD_CORPUS=FOLDER python tools/evidence.py` computes this section. The folder is an optional conformance corpus, which isn't
+in the repository.
 
 """
 _MISSING = """\
-## What isn't here
+## What is missing
 
-- **No recording of a hosted provider that we made ourselves.** Everything from hosted providers is recorded by others
-  or written from documentation. `nox -s live` records a conversation with tools from each provider whose key is set,
-  checks it, and keeps it as a fixture.
-- **No figures from production.** No production use is known; the version is alpha.
-- **No machine with a GPU.** vLLM and SGLang are covered by recordings, by their own parsers on a CPU
-  (`nox -s parsers`) and by their chat templates, not by running servers. llama.cpp's server runs with a tiny model.
-- **Windows and macOS** are in the matrix of the workflow. `nox -s windows` simulates what of Windows can be simulated
-  elsewhere.
+- **Recordings of hosted providers by this project.** Other projects made the recordings, or the streams were written from
+  documentation. `nox -s live` records a conversation from each provider whose API key is set.
+- **Figures from production.** streamfold is alpha, and no production use is known.
+- **Tests on a GPU.** vLLM and SGLang are tested with recordings, their parsers (`nox -s parsers`) and chat templates, but not as
+  running servers. llama.cpp's server runs with a tiny model.
+- **Tests on Windows and macOS.** They are in the workflow of the repository. `nox -s windows` simulates a part of Windows on
+  other systems.
 - **Deviations of the Interactions API** are not counted yet.
 """
 
