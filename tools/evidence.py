@@ -387,7 +387,9 @@ def corpus_section(folder: Path) -> str:
     total = [len({stream.model for stream in streams}), len(streams), sum(stream.read for stream in streams)]
     total += [sum(bool(stream.deviations) for stream in streams), len({k for s in streams for k in s.deviations})]
     rows.append(["**all**", len({stream.provider for stream in streams}), *total])
-    by_provider = _table("API | provider | models | streams | read correctly | with deviations | kinds of deviations", rows)
+    by_provider = _table(
+        "API | provider | models | streams | read correctly | with deviations | kinds of deviations", rows
+    )
     kinds_table = []
     for kind, (api, words) in KINDS.items():
         having = [stream for stream in streams if kind in stream.deviations]
@@ -398,17 +400,17 @@ def corpus_section(folder: Path) -> str:
     by_kind = _table("API | deviation: the stream ... | streams | providers", kinds_table)
     projects, providers = len({stream.repo for stream in streams}), len({stream.provider for stream in streams})
     return f"""\
-{len(streams)} streams that {projects} public projects recorded from {providers} providers and servers. *Read correctly* means
-that text, reasoning and tool calls equal those of an independent parser. Tests cut each stream in many ways and compare the
-complete answer.
+{len(streams)} streams that {projects} public projects recorded from {providers} providers and servers. *Read
+correctly* means that text, reasoning and tool calls equal those of an independent parser. Tests cut each stream in
+many ways and compare the complete answer.
 
 {by_provider}
 
 ### What servers do differently from the documentation
 
-A stream can have several deviations. Most are harmless; some make clients lose tool calls, token counts or the end of an answer.
-The recordings were made from 2024 to 2026, so a server may have been corrected since. Providers with more recordings, or with
-models of many makers, have more kinds of deviations.
+A stream can have several deviations. Most are harmless; some make clients lose tool calls, token counts or the end
+of an answer. The recordings were made from 2024 to 2026, so a server may have been corrected since. Providers with
+more recordings, or with models of many makers, have more kinds of deviations.
 
 {by_kind}"""
 
@@ -424,7 +426,7 @@ GENERATORS = {
     "tests/generated/test_refusals_generated.py": "refusals of a history or a schema, and the next request",
     "tests/generated/test_special_tokens_generated.py": "user texts that contain special tokens of models",
     "tests/limits/test_model.py": "operations of several rate limiters on one store, compared with a simple model",
-    "packages/gateway/tests/test_gateway_answers_generated.py": "answers of each provider API, sent by the gateway to clients of each API",
+    "packages/gateway/tests/test_gateway_answers_generated.py": "answers of each provider API for clients of each API",
     "packages/repair/tests/test_fuzz_writers.py": "answers that `RepairTransport` forwards or rewrites",
     "packages/repair/tests/test_mixed_items.py": "answers with several kinds of items, rewritten by `RepairTransport`",
     "packages/repair/tests/test_made_hosted.py": "items of hosted tools, rewritten by `RepairTransport`",
@@ -493,8 +495,14 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "integrations": (["nox", "-s", "integrations"], "LangChain and pydantic-ai with streamfold, a Jupyter kernel"),
     "clients": (["nox", "-s", "clients"], "SDKs for Python and Node, and curl, as clients of the gateway"),
     "agents": (["nox", "-s", "agents"], "Claude Code, Codex, Gemini CLI and opencode as clients of the gateway"),
-    "interfaces": (["nox", "-s", "interfaces"], "the AI SDK (three versions) and AG-UI's client read streamfold's streams"),
-    "servers": (["nox", "-s", "servers"], "streamfold as client of llama.cpp, LiteLLM's proxy, aimock and reverse proxies"),
+    "interfaces": (
+        ["nox", "-s", "interfaces"],
+        "the AI SDK (three versions) and AG-UI's client read streamfold's streams",
+    ),
+    "servers": (
+        ["nox", "-s", "servers"],
+        "streamfold as client of llama.cpp, LiteLLM's proxy, aimock and reverse proxies",
+    ),
     "engines": (["nox", "-s", "engines"], "Ray Data and Daft, with processes killed during a job"),
     "kills": (
         ["python", "-m", "pytest", "-q", "-m", "slow or not slow", *KILLS],
@@ -550,27 +558,27 @@ _HEAD = """\
 
 # Evidence
 
-The figures behind [the guarantees](index.md#what-is-guaranteed), each with the command that computes it. A test compares this
-page with the output of `tools/evidence.py`.
+The figures behind [the guarantees](index.md#what-is-guaranteed), each with the command that computes it. A test
+compares this page with the output of `tools/evidence.py`.
 
 """
 _CORPUS = """\
 ## Recorded streams
 
-`STREAMFOLD_CORPUS=FOLDER python tools/evidence.py` computes this section. The folder is an optional conformance corpus, which isn't
-in the repository.
+`STREAMFOLD_CORPUS=FOLDER python tools/evidence.py` computes this section. The folder is an optional conformance
+corpus, which isn't in the repository.
 
 """
 _MISSING = """\
 ## What is missing
 
-- **Recordings of hosted providers by this project.** Other projects made the recordings, or the streams were written from
-  documentation. `nox -s live` records a conversation from each provider whose API key is set.
+- **Recordings of hosted providers by this project.** Other projects made the recordings, or the streams were
+  written from documentation. `nox -s live` records a conversation from each provider whose API key is set.
 - **Figures from production.** streamfold is alpha, and no production use is known.
-- **Tests on a GPU.** vLLM and SGLang are tested with recordings, their parsers (`nox -s parsers`) and chat templates, but not as
-  running servers. llama.cpp's server runs with a tiny model.
-- **Tests on Windows and macOS.** They are in the workflow of the repository. `nox -s windows` simulates a part of Windows on
-  other systems.
+- **Tests on a GPU.** vLLM and SGLang are tested with recordings, their parsers (`nox -s parsers`) and chat
+  templates, but not as running servers. llama.cpp's server runs with a tiny model.
+- **Tests on Windows and macOS.** They are in the workflow of the repository. `nox -s windows` simulates a part of
+  Windows on other systems.
 - **Deviations of the Interactions API** are not counted yet.
 """
 

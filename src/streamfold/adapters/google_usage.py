@@ -1,4 +1,4 @@
-"""Token counts of Google's two APIs, which differ in the names of the members alone."""
+"""Token counts of Google's two APIs, which differ only in the names of the members."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..types import Usage
 
 @dataclass(frozen=True, slots=True)
 class UsageNames:
-    """The names of the counts: of the prompt, what tools put into it, the answer, its thoughts, the sum, cached tokens.
+    """The names of the counts: prompt, hosted tools' part of the prompt, answer, thoughts, sum, cached tokens.
 
     Attributes:
-        details: the lists of counts by modality, and the side that each is part of.
+        details: the lists of counts by modality, each with its side (input or output).
         detail: the count in an entry of such a list.
     """
 
@@ -31,8 +31,8 @@ class UsageNames:
     def read(self, numbers: Mapping[str, Any]) -> Usage:
         """Returns the counts, which are running totals.
 
-        The count of the answer is without the thoughts, and that of the prompt without what built-in tools put into it.
-        Counts that are absent are 0 where there are any: Google leaves zeros out.
+        The count of the answer doesn't include thoughts, and the count of the prompt doesn't include text of hosted
+        tools. A missing count is 0 if other counts are present, because Google leaves out zeros.
         """
         names = self.prompt, self.tools, self.answer, self.thoughts
         total, cached = count_or_none(numbers, self.total), count_or_zero(numbers, self.cached)
@@ -50,7 +50,7 @@ class UsageNames:
         )
 
     def _details(self, numbers: Mapping[str, Any]) -> dict[str, int]:
-        """Returns the parts of the sums, by modality, and the part of the input that tools put into it."""
+        """Returns the counts by modality, and the input tokens of hosted tools."""
         found: dict[str, int] = {}
         for member, side in self.details.items():
             parts = numbers.get(member)

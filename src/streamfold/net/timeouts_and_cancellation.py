@@ -1,4 +1,4 @@
-"""The timeouts of a stream, and how a wait is cancelled (asyncio timer and task, trio cancel scope)."""
+"""The timeouts of a stream, and the cancellation of waits on asyncio (timer and task) and trio (cancel scope)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _after(now: float, seconds: float | None) -> float:
 
 
 class Interrupted(Exception):
-    """A step was ended by its deadline, or by `end`."""
+    """The deadline of a step passed, or `end` was called."""
 
 
 def event_loop() -> asyncio.AbstractEventLoop | None:
@@ -146,7 +146,7 @@ async def next_or_none(pieces: AsyncIterator[T]) -> T | None:
 
 
 async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-    """Returns the result of a step. Raises Interrupted if it takes longer, and cancels it."""
+    """Returns the result of a step. Cancels a step that takes longer, and raises Interrupted."""
     return await make_steps(event_loop()).run(step, anyio.current_time() + seconds)
 
 

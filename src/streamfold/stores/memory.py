@@ -43,7 +43,7 @@ class MemoryStore:
     """A `Store` in this process, until it ends.
 
     Args:
-        retention: how much is kept.
+        retention: limits of the stored records.
         clock: seconds, for the age of records.
     """
 

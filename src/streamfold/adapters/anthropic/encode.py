@@ -1,4 +1,4 @@
-"""Writes requests: the body, its tools and thinking, alternating turns, content blocks, call ids."""
+"""Writes requests: the body, tools, thinking, alternating turns, content blocks, and ids of tool calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DEFAULT_LIMIT = 4096  # of an answer of an unknown model
 
 
 def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
-    """Returns the JSON body of a request. Raises ConfigError for what this API can't carry."""
+    """Returns the JSON body of a request. Raises ConfigError for content that this API doesn't support."""
     options, numbered = request.options, list(request.numbered)
     talk = list(dropwhile(lambda entry: is_system(entry[1]), numbered))
     max_tokens = output_limit(request, quirks)
@@ -79,7 +79,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
 
 
 def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
-    """Returns the body with what other platforms want in it instead of in the path or the headers."""
+    """Adds the members that other platforms need in the body instead of in the path or the headers."""
     betas = requested_betas(request, quirks)
     version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
     left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
@@ -88,7 +88,7 @@ def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirk
 
 
 def requested_betas(request: Request, quirks: AnthropicQuirks) -> list[str]:
-    """Returns the features that are asked for: those of the provider, and `betas` as Anthropic's SDK has it."""
+    """Returns the beta features of the provider and of the request's `betas`."""
     asked = request.options.extra_body.get("betas")
     mcp = [MCP_BETA] if any(isinstance(tool.hosted, HostedMcpServer) for tool in request.tools) else []
     binding = [BINDING_BETA] if request.drop_bound_thinking else []
@@ -115,7 +115,7 @@ def _bind_thinking(body: dict[str, Any], sent: list[SentTurn], request: Request,
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a partial text next to options that the API rejects together with a partial text."""
+    """Raises ConfigError for a final assistant message together with options that the API refuses then."""
     thinking, output = body.get("thinking"), body.get("output_config")
     if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
         raise ConfigError(
@@ -160,13 +160,13 @@ def _tool_choice(request: Request) -> dict[str, Any] | None:
 
 
 def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
-    """Returns the number of tokens that an answer may have: the API requires one."""
+    """Returns the output limit, which the API requires."""
     limits = (request.options.max_output_tokens, quirks.max_tokens, request.family.max_output_tokens)
     return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
 
 
 def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
-    """Returns the members that ask for this effort; none if the request says nothing of it."""
+    """Returns the request members for an effort; no members if the request has no effort."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return {}
@@ -180,9 +180,9 @@ def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dic
 
 
 def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a caller's further members of the body; `thinking` without a type says more about the thinking in it.
+    """Returns the caller's further members of the body. `thinking` without a type is merged with the body's `thinking`.
 
-    `display` belongs to any thinking that is on, `budget_tokens` to the manual one, within the limit of the answer.
+    `display` is sent for any kind of thinking, `budget_tokens` only for manual thinking, within the output limit.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
     if not isinstance(said, Mapping) or "type" in said:
@@ -200,7 +200,7 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
 
 
 def with_cache_control(mark: CacheMark) -> dict[str, Any]:
-    """Returns the members that mark a block."""
+    """Returns the members of a cache mark."""
     if not mark:
         return {}
     lifetime = {"ttl": mark} if isinstance(mark, str) else {}
@@ -208,7 +208,7 @@ def with_cache_control(mark: CacheMark) -> dict[str, Any]:
 
 
 def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
-    """Marks the last block that may be marked."""
+    """Adds a cache mark to the last block that may have one."""
     at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
     if mark and at is not None:
         blocks[at] = {**blocks[at], **with_cache_control(mark)}
@@ -216,17 +216,17 @@ def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict
 
 
 def content_blocks(message: Message, where: str, request: Request, report: EncodingReport) -> list[dict[str, Any]]:
-    """Returns the blocks of a message of the system or the user; empty texts, which the API refuses, are left out.
+    """Returns the blocks of a system or user message, without empty texts, which the API refuses.
 
     Raises:
-        ConfigError: the API has no block for a part.
+        ConfigError: the API doesn't support a part.
     """
     _report(message, where, request, report)
     return cache_last_block(list(_blocks(message, where)), message.cache)
 
 
 def _report(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Reports what isn't sent of a message that is written from its content and calls."""
+    """Reports unsent parts of a message that is written as new blocks."""
     report.add_message(message, where, request, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
     report.add_name_and_detail(message, where)
     report.add_media_members(message, where, names=False)
@@ -245,7 +245,7 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 
 def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
-    """Returns the block of a tool's result. The API takes images and documents in it, but only text in an error."""
+    """Returns the block of a tool result. The API accepts images and documents in results, but only text in errors."""
     mark = with_cache_control(message.cache)
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
@@ -318,12 +318,12 @@ CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does
 
 
 def is_system(message: Message) -> bool:
-    """Returns whether a message is an instruction of the application."""
+    """Returns whether a message has the role of the system or the developer."""
     return message.role in ("system", "developer")
 
 
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
-    """Returns the positions of late system messages that may stay: behind a user's turn, and with no other behind it.
+    """Returns the positions of late system messages that the API accepts: single ones after a user's turn.
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
     """
@@ -343,11 +343,12 @@ def encode_turns(
     report: EncodingReport,
     sent: list[SentTurn],
 ) -> list[dict[str, Any]]:
-    """Returns the turns. Neighbours of one role are one turn: several servers refuse two user turns in a row.
+    """Returns the turns. Consecutive messages of one role become one turn, because several servers require alternating
+    roles.
 
     Args:
-        messages: those behind the opening system messages, with their positions.
-        sent: the assistant's messages are added, with their blocks.
+        messages: the messages after the first system messages, with their positions.
+        sent: a list to which the assistant's messages are added, with their blocks.
 
     Raises:
         ConfigError: the API would refuse the conversation.
@@ -392,7 +393,7 @@ def encode_turns(
 
 
 def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Results begin their turn, in the order of the calls."""
+    """Moves tool results to the beginning of their turn, in the order of the tool calls."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
@@ -409,7 +410,8 @@ def assistant_blocks(
     ids: Mapping[str, str],
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the blocks of an assistant's turn: those of the answer, if it came from here, else new ones."""
+    """Yields the blocks of an assistant's turn: the original blocks of an answer from this endpoint, otherwise new
+    blocks."""
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:
@@ -429,7 +431,7 @@ def assistant_blocks(
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the blocks that the answer came as, unless the message has been changed since."""
+    """Returns the original blocks of an answer, unless the message was changed."""
     blocks = blocks_of(message, request)
     if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
         return None
@@ -440,7 +442,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def _lacks_signature(block: Mapping[str, Any]) -> bool:
-    """Returns whether a block is thinking without its signature, which is worth nothing to Anthropic."""
+    """Returns whether a block is thinking without a signature, which Anthropic ignores."""
     return block.get("type") == "thinking" and not block.get("signature")
 
 
@@ -473,7 +475,8 @@ def _call_members(call: ToolCall, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sent_id(call_id: str) -> str:
-    """Returns the id of a call as the API accepts it. One bad id in the history makes every later request a 400.
+    """Returns the id of a tool call in the API's alphabet. With an invalid id in the history, every later request would
+    fail.
 
     >>> sent_id("toolu_1"), sent_id("functions.f:0")
     ('toolu_1', 'functions_f_0_d6bdd4de')
@@ -485,10 +488,10 @@ def sent_id(call_id: str) -> str:
 
 
 def _api_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Returns for each message the ids of its calls, or of those that it answers, as they are sent.
+    """Returns for each message the sent ids of its tool calls or of its tool results.
 
-    Ids are unique in the whole conversation there. Those of an earlier turn never depend on later ones, so that a
-    conversation that grows keeps its beginning, by which prompts are cached.
+    The API requires unique ids in the whole conversation. Ids of an earlier turn never depend on later turns, because a
+    changed beginning would miss the prompt cache.
     """
     found: list[dict[str, str]] = []
     taken: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Which requests may think: with a tool choice, a limit of the answer and a history that allow it.
+"""Decides whether a request may think, by its tool choice, output limit and history.
 
 https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and its pages on adaptive thinking and effort.
 """
@@ -23,7 +23,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with an effort and a tool choice that go together, and what was changed."""
+    """Returns the request with a compatible effort and tool choice, and the changes."""
     request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
     request, choice = _possible_choice(request, quirks)
@@ -31,7 +31,7 @@ def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, li
 
 
 def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Switches thinking off where the answer is too short for it."""
+    """Switches thinking off if the output limit is too low."""
     limit = output_limit(request, quirks)
     if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > SMALLEST_BUDGET:
         return request, []
@@ -42,10 +42,10 @@ def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request
 
 
 def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Switches manual thinking off where a tool loop is open whose thinking is lost.
+    """Switches manual thinking off in an open tool loop whose thinking is lost.
 
-    "Expected `thinking` or `redacted_thinking`, but found `text`" (pydantic/pydantic-ai#2040). Claude thinks once, at
-    the beginning of a loop, and need not think again after results: to the API all of the loop is one turn.
+    "Expected `thinking` or `redacted_thinking`, but found `text`" (pydantic/pydantic-ai#2040). Claude thinks once at
+    the beginning of a tool loop, which is one turn for the API.
     https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
@@ -58,7 +58,7 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
 
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
-    """Returns the assistant's turns of the tool loop that ends the conversation, the last one first."""
+    """Returns the assistant's turns of the tool loop at the end of the conversation, the last turn first."""
     beside = ("user", "system", "developer")  # texts beside the results
     turns = list(dropwhile(lambda message: message.role in beside, reversed(messages)))
     if not turns or turns[0].role != "tool":

@@ -48,7 +48,8 @@ def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
 
 
 def hosted_forms(web_search: str) -> dict[str, HostedForm]:
-    """Returns the forms. `web_search` is the version of the search: servers like Anthropic's have an older one."""
+    """Returns the formats of hosted tools. `web_search` is the version of the search, which is older at compatible
+    servers."""
 
     def search(tool: WebSearch) -> dict[str, Any]:
         location = {"type": "approximate", **tool.user_location} if tool.user_location else None
@@ -66,7 +67,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
 
 def hosted_members(request: Request) -> dict[str, Any]:
-    """Returns the members beside the list of tools: MCP servers, and the container in which code continues."""
+    """Returns the request members for MCP servers and for the container of code execution."""
     out: dict[str, Any] = {}
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
@@ -81,7 +82,7 @@ def hosted_members(request: Request) -> dict[str, Any]:
 
 
 def _container(request: Request) -> str | None:
-    """The container that the program names, else that of the newest turn; one that has expired is gone."""
+    """Returns the id of the program's container, or of the newest turn's container unless it has expired."""
     for tool in request.tools:
         if isinstance(tool.hosted, CodeExecution) and tool.hosted.container:
             return tool.hosted.container
