@@ -240,9 +240,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"contents": [said({"inlineData": {"mimeType": "image/png", "data": "?"}}, role="user")]},
         r"contents\[0\].parts\[0\].inlineData.data is",
     ),
-    (HI | {"tools": [{"googleSearch": {}}]}, r"tools\[0\].googleSearch is a tool of Google's servers"),
+    (HI | {"tools": [{"googleSearch": {}}]}, r"tools\[0\].googleSearch is a hosted tool of Google"),
     (HI | {"tools": [{"functionDeclarations": [{}]}]}, r"tools\[0\].functionDeclarations\[0\].name is missing"),
-    (HI | {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}, "demands a call, and there are no functions"),
+    (HI | {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}, "requires a tool call, but"),
     (HI | TOOLS | {"toolConfig": {"functionCallingConfig": {"mode": "MAY"}}}, "unknown mode 'MAY'. Allowed: AUTO, ANY"),
     (
         HI | TOOLS | {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["h"]}}},

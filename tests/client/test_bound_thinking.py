@@ -153,7 +153,7 @@ async def test_what_has_changed_is_named() -> None:
             ([system("It is 10:00."), user("Hello"), *talk[1:]], TOOLS[:1], "something in messages[0:2] has changed"),
         ):
             reply = await provider.chat(messages, tools, stream=False)
-            where = "messages[2]: the thinking, which is bound to what was sent before it, was left out"
+            where = "messages[2]: the thinking was left out, because it is bound to the messages before it"
             assert dropped(reply) == ([] if words is None else [f"{where}: {words}"])
             assert len(thinking(server.bodies[-1])) == (words is None)
             assert "messages[2]" in str(dropped(reply)) or words is None

@@ -466,7 +466,7 @@ async def test_slots_are_free_again_at_once() -> None:
             raise RuntimeError
     assert peak == 2
     async with limiter.reserve(max_wait=0), limiter.reserve(max_wait=0):
-        with pytest.raises(LimitReachedError, match="the limit of 2 requests at once is reached; nothing was sent"):
+        with pytest.raises(LimitReachedError, match="the limit of 2 parallel requests is reached; nothing was sent"):
             await limiter.acquire(max_wait=0)
 
 
@@ -677,7 +677,7 @@ async def test_a_store_out_of_reach_locally() -> None:
             await limiter.acquire(max_wait=0)  # no cost is known
         reservation.charge(None, Cost(Decimal("0.1")))
     async with limiter.reserve(max_wait=0) as reservation, limiter.reserve(max_wait=0):
-        with pytest.raises(LimitReachedError, match="requests at once is reached"):
+        with pytest.raises(LimitReachedError, match="parallel requests is reached"):
             await limiter.acquire(max_wait=0)
         reservation.charge(None, Cost(Decimal("0.5")))
     with pytest.raises(BudgetExceededError):

@@ -126,10 +126,10 @@ def test_pdf() -> None:
     by_url = user(file("https://x.test/a.pdf"))
     assert content("responses", by_url) == [{"type": "input_file", "file_url": "https://x.test/a.pdf"}]
     assert refused("chat", by_url) == (
-        "messages[0].content[0] is a file by URL, and Chat Completions takes its bytes or a file_id"
+        "messages[0].content[0] is a file by URL, and Chat Completions accepts only bytes or a file_id"
     )
     assert refused("kimi", message) == (
-        "messages[0].content[0] is a file, which Kimi does not take in a message: it takes text and images"
+        "messages[0].content[0] is a file, which Kimi doesn't accept in a message. Allowed: text and images"
     )
 
 
@@ -143,13 +143,13 @@ def test_audio() -> None:
     (mp3,), _ = sent("chat", user(audio(b"ID3\x04")))
     assert mp3["content"][0]["input_audio"]["format"] == "mp3"
     assert refused("responses", message) == (
-        "messages[0].content[1] is audio, which the Responses API does not take: use the adapter 'chat'"
+        "messages[0].content[1] is audio, which the Responses API does not support: use the adapter 'chat'"
     )
     assert refused("kimi", message) == (
-        "messages[0].content[1] is audio, which Kimi does not take in a message: it takes text and images"
+        "messages[0].content[1] is audio, which Kimi doesn't accept in a message. Allowed: text and images"
     )
     assert refused("chat", user(AudioPart(url="https://x.test/a.wav"))) == (
-        "messages[0].content[0] is audio by URL, and Chat Completions takes only its bytes"
+        "messages[0].content[0] is audio by URL, and Chat Completions accepts only its bytes"
     )
 
 
@@ -158,7 +158,7 @@ def test_images_by_file_id() -> None:
     message = user(ImagePart(file_id="file_1"))
     assert content("responses", message) == [{"type": "input_image", "file_id": "file_1", "detail": "auto"}]
     assert refused("chat", message) == (
-        "messages[0].content[0] is an image by file_id, and Chat Completions takes its URL or its bytes"
+        "messages[0].content[0] is an image by file_id, and Chat Completions accepts only a URL or bytes"
     )
 
 
@@ -336,8 +336,8 @@ ANSWERS = _answers()
 
 
 RENUMBERED = "ids_renumbered: ids of calls are sent in the provider's own style:"
-REASONING = "reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back"
-NO_PLACE = "not sent, this provider has no place for it or can't read it"
+REASONING = "reasoning_dropped: messages[1]: the reasoning was not sent, because this provider doesn't accept it"
+NO_PLACE = "not sent, because this provider doesn't support it or can't read it"
 CHATS = {
     "chat": ChatAdapter(),
     "chat with reasoning": ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")),

@@ -237,7 +237,7 @@ def test_gemini_is_told_of_functions_beside_its_own_tools() -> None:
     assert preview("gemini", F, WebSearch()).json()["toolConfig"] == told
     assert "toolConfig" not in preview("gemini", WebSearch()).json()
     assert "toolConfig" not in preview("vertex-express", F, WebSearch()).json()
-    with pytest.raises(ConfigError, match="does not take functions beside tools that Google runs"):
+    with pytest.raises(ConfigError, match="doesn't accept functions together with Google's hosted tools"):
         preview("gemini", F, WebSearch(), model="gemini-2.5-flash")
     assert preview("gemini", WebSearch(), model="gemini-2.5-flash").json()["tools"] == [{"googleSearch": {}}]
 

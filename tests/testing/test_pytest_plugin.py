@@ -212,8 +212,8 @@ def test_a_script_must_be_played_to_its_end(run: Runner) -> None:
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "turn 2 was not asked for: 'Two.'",
-            "turn 1 was not asked for: 'Three.'",
+            "turn 2 was not used: 'Two.'",
+            "turn 1 was not used: 'Three.'",
             "request 1 has no turn: the script has 0 turns*",
             "*assert 1 == 2",
         ]

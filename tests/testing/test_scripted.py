@@ -316,7 +316,7 @@ async def test_a_turn_too_many() -> None:
     with pytest.raises(ScriptError) as caught:
         provider.assert_done()
     assert str(caught.value) == (
-        """turn 2 was not asked for: [think('Hm.'), call('f', '{"a": 1}')]; turn 3 was not asked for: <lambda>"""
+        """turn 2 was not used: [think('Hm.'), call('f', '{"a": 1}')]; turn 3 was not used: <lambda>"""
     )
 
 

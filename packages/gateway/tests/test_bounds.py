@@ -256,7 +256,7 @@ async def test_adversary_32_infinity_in_an_answer(api: str, stream: bool, where:
     assert answer.status_code == 200
     assert read(api, answer.content).text == "hi"
     told = " ".join(comments(answer.content)) if stream else answer.headers["x-streamfold-warnings"]
-    assert f"provider_data_dropped: {where}: JSON has no NaN and no Infinity" in told
+    assert f"provider_data_dropped: {where}: JSON can't express NaN and Infinity" in told
     assert b"NaN" not in answer.content.replace(b"no NaN", b"")
 
 

@@ -125,7 +125,7 @@ async def test_a_call_that_ends_as_another(api: str, caplog: pytest.LogCaptureFi
     """The answer fails, as the log says, and the call that was begun is not ended."""
     body = await streamed(api, HEAD + fin("who_knows") + DONE)
     assert not any(map(looks_whole, written_calls(body).values()))
-    with pytest.raises(UpstreamError, match="ended otherwise than it had begun, with another call of write, or none"):
+    with pytest.raises(UpstreamError, match="the tool calls of write changed or disappeared at the end of the answer"):
         read(api, body)
     assert "ProtocolError" in caplog.text
 

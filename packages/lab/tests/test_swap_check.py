@@ -90,7 +90,7 @@ def test_the_command_tells_losses(tmp_path: Path) -> None:
     done = run(tmp_path, data, "-p", "openai:gpt-5-mini", "-p", "kimi:kimi-k2.6")
     assert done.returncode == 1
     assert (
-        "warning reasoning_dropped: messages[1]: the reasoning was not sent, this provider takes none back\n"
+        "warning reasoning_dropped: messages[1]: the reasoning was not sent, because this provider doesn't accept it\n"
         in done.stdout
     )
     assert done.stdout.splitlines()[-2:] == ["openai:gpt-5-mini: 1 warning", "kimi:kimi-k2.6: nothing is changed"]

@@ -50,10 +50,14 @@ class EncodingReport:
         """Returns the changes, and one warning each for reasoning, members and ids, with their positions."""
         found = []
         if self.reasoning:
-            detail = f"{join_limited(self.reasoning)}: the reasoning was not sent, this provider takes none back"
+            detail = (
+                f"{join_limited(self.reasoning)}: the reasoning was not sent, because this provider doesn't accept it"
+            )
             found.append(ReplyWarning("reasoning_dropped", detail))
         if self.members:
-            detail = f"{join_limited(self.members)}: not sent, this provider has no place for it or can't read it"
+            detail = (
+                f"{join_limited(self.members)}: not sent, because this provider doesn't support it or can't read it"
+            )
             found.append(ReplyWarning("provider_data_dropped", detail))
         if changed := [f"{old!r} as {new!r}" for old, new in self.ids.items() if old != new]:
             detail = f"ids of calls are sent in the provider's own style: {join_limited(changed)}"

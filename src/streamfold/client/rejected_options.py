@@ -487,9 +487,7 @@ def _refused_turns(
 
 def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWarning]:
     """Returns the request without the member that asks a stream for its usage, and a warning."""
-    detail = (
-        f"the server refuses stream_options, so that it was not asked for its usage: set stream_usage = false ({why})"
-    )
+    detail = f"the server refuses stream_options, so no usage was requested: set stream_usage = false ({why})"
     renames = {**request.renames, _STREAM_OPTIONS: None}
     return replace(request, renames=renames), ReplyWarning("option_dropped", f"{detail} ({why})")
 

@@ -372,11 +372,11 @@ class RateLimiter:
 
     def _reason(self, grant: Grant) -> str:
         if grant.reason == "slots":
-            return f"the limit of {self._slots} requests at once is reached"
+            return f"the limit of {self._slots} parallel requests is reached"
         if grant.reason == "reserved":
             return "requests in flight have reserved the rest of today's budget"
         if grant.reason == "rest":
-            return f"the server has asked for a pause, of which {grant.wait:.0f} s are left"
+            return f"the server asked for a pause, of which {grant.wait:.0f} s are left"
         rates = {"requests": self._rate or self._stated, "tokens": self._token_rate or self._stated_tokens}
         text = " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
         return f"the limit of {text or 'requests'} is reached"

@@ -22,9 +22,9 @@ _ABSORBED = 0.01  # seconds after which a cancellation is sent again that was ab
 _WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 _WHAT: dict[TimeoutPhase, str] = {
     "connect": "no connection",
-    "first_event": "nothing of the answer arrived",
+    "first_event": "no part of the answer arrived",
     "read": "no bytes arrived",
-    "stall": "the server sent bytes, but nothing of the answer",
+    "stall": "the server sent bytes, but no part of the answer",
     "total": "the answer was not finished",
 }
 

@@ -45,7 +45,9 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     fitted = fit_history(request.messages, rules, open_calls=True)
     ready, changes = form.adapter.rewrite(replace(request, messages=fitted.messages, positions=fitted.positions))
     if lost:
-        changes.append(ReplyWarning("provider_data_dropped", f"{join_limited(lost)}: no place inside a conversation"))
+        changes.append(
+            ReplyWarning("provider_data_dropped", f"{join_limited(lost)}: not supported inside a conversation")
+        )
     report = EncodingReport()
     written = form.adapter.encode(ready, report)
     names = (form.instructions, form.items)
@@ -92,6 +94,6 @@ def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], for
     written = {part.get("id") for part in parts}
     lost = [call.id for message in messages for call in message.tool_calls if call.id not in written]
     detail = (
-        f"{join_limited(lost)}: ids of calls that Gemini did not make are not written; its results go by name and order"
+        f"{join_limited(lost)}: only Gemini's own ids of tool calls are written; results are matched by name and order"
     )
     return [ReplyWarning("ids_renumbered", detail)] if lost else []

@@ -89,7 +89,7 @@ def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
         return reply
-    detail = f"{', '.join(lost)}: this API has only calls of {' and '.join(kinds)} tools"
+    detail = f"{', '.join(lost)}: this API supports only calls of {' and '.join(kinds)} tools"
     calls = [call for call in reply.tool_calls if call.kind in kinds]
     return replace(reply, tool_calls=calls, warnings=[*reply.warnings, ReplyWarning("calls_dropped", detail)])
 
@@ -110,7 +110,7 @@ def without_non_finite(reply: Reply) -> Reply:
     if not lost:
         return reply
     warning = ReplyWarning(
-        "provider_data_dropped", f"{', '.join(lost)}: JSON has no NaN and no Infinity; null was sent"
+        "provider_data_dropped", f"{', '.join(lost)}: JSON can't express NaN and Infinity, so null was sent"
     )
     return replace(reply, tool_calls=calls, extras=extras, usage=usage, warnings=[*reply.warnings, warning])
 

@@ -113,7 +113,7 @@ class DeltaOrder:
     def _check(reply: Reply, names: list[str], *, may_be_cut: bool) -> None:
         tools = ", ".join(names)
         if reply.finish_reason not in ("length", "content_filter"):
-            raise ProtocolError(f"the answer ended otherwise than it had begun, with another call of {tools}, or none")
+            raise ProtocolError(f"the tool calls of {tools} changed or disappeared at the end of the answer")
         if not may_be_cut:
             how = "reached its limit of tokens" if reply.finish_reason == "length" else "was filtered"
             raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")

@@ -66,7 +66,7 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     """Returns the tool choice. Raises ConfigError if it forces a call and there are no tools."""
     read = read_tool_choice(choice, tools)
     if not tools and (isinstance(read, NamedTool) or read == "required"):
-        raise ConfigError("tool_choice demands a call, and there are no tools")
+        raise ConfigError("tool_choice requires a tool call, but there are no tools")
     return read
 
 

@@ -241,7 +241,7 @@ class ScriptedProvider(ProviderDouble):
         """Raises ScriptError if a turn was not used, or if a request had no turn or failed to play."""
         problems, used = list(self._problems), len(self.requests)
         for number, turn in enumerate(self._turns[used:], used + 1):
-            problems.append(f"turn {number} was not asked for: {_shown(turn)}")
+            problems.append(f"turn {number} was not used: {_shown(turn)}")
         if problems:
             raise ScriptError("; ".join(problems))
 

@@ -123,8 +123,9 @@ class UIRequest:
             self._decide(run)
             if self.decisions and not self.trust_client and options.get("journal") is None:
                 raise ConfigError(
-                    "decisions about a saved state need a journal, which keeps that each is good once: pass the same"
-                    ' journal= to each run, as FileJournal("calls"), or StoreJournal("memory") within one process'
+                    "decisions about a saved state need a journal, which records that each decision is used once: pass"
+                    ' the same journal= to each run, such as FileJournal("calls") or, within one process,'
+                    ' StoreJournal("memory")'
                 )
         elif state is not ... and self.decisions and not self.trust_client:  # a signature doesn't replace a state
             raise ConfigError(

@@ -86,14 +86,14 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
         runs[-1].append(turn)
         good_until, last = turn.at, _signature(turn.thinking[-1])
     kept = max(reversed(runs), key=len)
-    lost += [(turn, "other thinking before it is not sent") for run in runs if run is not kept for turn in run]
+    lost += [(turn, "earlier thinking is not sent") for run in runs if run is not kept for turn in run]
     if not checked:
         kept = signed
     elif lost:
         _leave_out(body["messages"], {id(block) for turn, _ in lost for block in turn.thinking})
         for change in dict.fromkeys(change for _, change in lost):
             places = join_limited([f"messages[{turn.at}]" for turn, why in lost if why == change])
-            detail = f"{places}: the thinking, which is bound to what was sent before it, was left out: {change}"
+            detail = f"{places}: the thinking was left out, because it is bound to the messages before it: {change}"
             report.warn("reasoning_dropped", detail)
     after = _signature(kept[-1].thinking[-1]) if kept else ""
     report.prefix = str(Prefix(system, tools, before[None], after))

@@ -81,7 +81,7 @@ def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request
     if request.options.disable_thinking_for_forced_tools and family.thinking != "always":
         return disable_reasoning(request)
     warnings: list[ReplyWarning] = []
-    return drop_forced_tool_choice(request, "takes no forced tool choice while it thinks", warnings), warnings
+    return drop_forced_tool_choice(request, "accepts no forced tool choice while it thinks", warnings), warnings
 
 
 def _with_effort(request: Request, effort: Any) -> Request:

@@ -183,7 +183,7 @@ class ChatEventReader:
         """
         message, text = choice.get("message"), choice.get("text")
         if message is None and isinstance(text, str):
-            out.append(Warn("malformed_event", "the text of a choice came in `text`, as on the older Completions API"))
+            out.append(Warn("malformed_event", "the text of a choice was in `text`, as in the older Completions API"))
             return {"content": text}
         at_end = choice.get("finish_reason") or chunk.get("object") == "chat.completion"
         if not at_end or not isinstance(message, dict):

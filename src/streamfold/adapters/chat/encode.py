@@ -60,7 +60,7 @@ def encode_part(part: Any, where: str) -> dict[str, Any]:
                 "input_audio": {"data": to_base64(data), "format": audio_format(media_type)},
             }
         case AudioPart():
-            raise ConfigError(f"{where} is audio by {_by(part)}, and Chat Completions takes only its bytes")
+            raise ConfigError(f"{where} is audio by {_by(part)}, and Chat Completions accepts only its bytes")
     if part.get("type") in _RESPONSES_PARTS:
         raise ConfigError(f"{where} is an {part['type']!r}, which only the adapter 'responses' can send")
     return dict(part)
@@ -68,14 +68,14 @@ def encode_part(part: Any, where: str) -> dict[str, Any]:
 
 def _image(part: ImagePart, where: str) -> dict[str, Any]:
     if part.file_id is not None:
-        raise ConfigError(f"{where} is an image by file_id, and Chat Completions takes its URL or its bytes")
+        raise ConfigError(f"{where} is an image by file_id, and Chat Completions accepts only a URL or bytes")
     url = part.url if part.url is not None else part.data_url
     return {"url": url} if part.detail is None else {"url": url, "detail": part.detail}
 
 
 def _file(part: FilePart, where: str) -> dict[str, Any]:
     if part.url is not None:
-        raise ConfigError(f"{where} is a file by URL, and Chat Completions takes its bytes or a file_id")
+        raise ConfigError(f"{where} is a file by URL, and Chat Completions accepts only bytes or a file_id")
     if part.file_id is not None:
         return {"file_id": part.file_id}
     # Bytes without a name are taken for nothing: "Missing required parameter: 'messages[1].content[1].file.file_id'"
@@ -248,7 +248,7 @@ class ChatRequestWriter:
 
     def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         if message.partial and not self.takes_partial:
-            raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
+            raise ConfigError(f"{where} is partial, and this provider can't continue a text: leave partial out")
         check_media_roles(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(tool_result_content(message), where)}
         out.update(sent_extras(message))

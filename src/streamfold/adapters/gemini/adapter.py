@@ -246,7 +246,7 @@ def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
         case "required":
             return {"mode": "ANY"}
         case NamedTool(name, hosted=tool) if tool is not None:
-            raise ConfigError(f"tool_choice names {name!r}, which Google runs itself: only functions can be chosen")
+            raise ConfigError(f"tool_choice names {name!r}, a hosted tool: only functions can be chosen")
         case NamedTool(name):
             return {"mode": "ANY", "allowedFunctionNames": [name]}
         case AllowedTools(names):

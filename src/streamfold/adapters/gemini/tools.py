@@ -55,7 +55,7 @@ def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:
     before = any("toolCall" in block or "toolResponse" in block for block in blocks)
     if functions and hosted and quirks.mixed_tools == "refused":
         raise ConfigError(
-            f"{request.model} does not take functions beside tools that Google runs ({', '.join(hosted)}): models from"
-            " Gemini 3 on do"
+            f"{request.model} doesn't accept functions together with Google's hosted tools ({', '.join(hosted)}):"
+            " models from Gemini 3 on do"
         )
     return quirks.mixed_tools == "declared" and ((functions and bool(hosted)) or before)

@@ -194,8 +194,8 @@ def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict
     """Returns the members of a request to an agent, which runs in the background and has no generation config."""
     given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
     if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
-        raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} takes no such option")
+        raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} doesn't accept this option")
     if given:
-        report.warn("option_dropped", f"{', '.join(given)}: the agent {agent!r} takes no such option")
+        report.warn("option_dropped", f"{', '.join(given)}: the agent {agent!r} doesn't accept this option")
     config = next((config for name, config in _CONFIGS.items() if agent.startswith(name)), None)
     return {"background": True, **({"agent_config": dict(config)} if config else {})}

@@ -106,7 +106,7 @@ def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
             case ImagePart() | FilePart() | AudioPart():
                 yield _media(part)
             case _:
-                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that this API has no content for")
+                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that this API doesn't support")
 
 
 def _media(part: MediaPart) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
         case "required":
             return "any"
         case NamedTool(name, hosted=tool) if tool is not None:
-            raise ConfigError(f"tool_choice names {name!r}, which Google runs itself: only functions can be chosen")
+            raise ConfigError(f"tool_choice names {name!r}, a hosted tool: only functions can be chosen")
         case NamedTool(name):
             return {"allowed_tools": {"mode": "any", "tools": [name]}}
         case AllowedTools(names, mode):

@@ -114,7 +114,7 @@ class KimiAdapter(ChatAdapter):
 
     def _check_tools(self, tools: tuple[Tool, ...]) -> None:
         if len(tools) > 128:
-            raise ConfigError(f"Kimi takes at most 128 tools, not {len(tools)}")
+            raise ConfigError(f"Kimi accepts at most 128 tools, not {len(tools)}")
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Replaces forced choices that the hosted API refuses while the model thinks."""
@@ -128,7 +128,7 @@ class KimiAdapter(ChatAdapter):
         if request.options.disable_thinking_for_forced_tools and request.family.thinking in ("default", None):
             return disable_reasoning(request)
         warnings: list[ReplyWarning] = []
-        return drop_forced_tool_choice(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
+        return drop_forced_tool_choice(request, "accepts no forced tool choice while it thinks", warnings), warnings
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class KimiAdapter(ChatAdapter):
     def _part(self, part: Any, where: str) -> dict[str, Any]:
         if isinstance(part, FilePart | AudioPart):
             kind = "a file" if isinstance(part, FilePart) else "audio"
-            raise ConfigError(f"{where} is {kind}, which Kimi does not take in a message: it takes text and images")
+            raise ConfigError(f"{where} is {kind}, which Kimi doesn't accept in a message. Allowed: text and images")
         out = super()._part(part, where)
         image = out.get("image_url")
         url = str(image.get("url") if isinstance(image, Mapping) else image or "")

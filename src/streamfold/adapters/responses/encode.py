@@ -158,7 +158,7 @@ def check_message(message: Message, where: str) -> None:
     if message.extras.get("function_call"):
         raise ConfigError(f"{where} has a function_call without an id: write it as tool_calls")
     if message.partial:
-        raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
+        raise ConfigError(f"{where} is partial, and this provider can't continue a text: leave partial out")
 
 
 def message_items(
@@ -325,10 +325,10 @@ def _part(part: Any, where: str) -> dict[str, Any]:
         case FilePart():
             return _file(part)
         case AudioPart():  # https://platform.openai.com/docs/guides/audio: Chat Completions and Realtime have it
-            raise ConfigError(f"{where} is audio, which the Responses API does not take: use the adapter 'chat'")
+            raise ConfigError(f"{where} is audio, which the Responses API does not support: use the adapter 'chat'")
     kind = part.get("type")
     if kind == "input_audio":
-        raise ConfigError(f"{where} is audio, which the Responses API does not take: use the adapter 'chat'")
+        raise ConfigError(f"{where} is audio, which the Responses API does not support: use the adapter 'chat'")
     if kind == "text":
         return {**part, "type": "input_text"}
     inner = part.get(kind) if kind in ("image_url", "file") else None

@@ -175,7 +175,7 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
     reason = str_or_none(as_object(details).get("reason")) if details else None
     error = response.get("error")
     if error or word_for_it == "failed":
-        body = {"error": error or "the response failed, and the server does not say why"}
+        body = {"error": error or "the response failed without a reason from the server"}
         return Failure(error_info(body), error)
     if word_for_it == "cancelled":
         return Failure(ErrorInfo("the response was cancelled", type="cancelled"))

@@ -274,9 +274,7 @@ def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
         elif native:
             tools.append(hosted_tool(HostedTool(entry)))
         else:
-            raise ConfigError(
-                f"tools[{at}].type: {kind!r} is a tool of Anthropic's servers, which this model can't use"
-            )
+            raise ConfigError(f"tools[{at}].type: {kind!r} is a hosted tool of Anthropic, which this model can't use")
     return tuple(tools)
 
 
@@ -295,7 +293,7 @@ def _choice(fields: ObjectReader | None, tools: tuple[Tool, ...]) -> tuple[ReadT
     kind, one = fields.need("type"), fields.flag("disable_parallel_tool_use")
     parallel = False if one else None
     if kind in ("any", "tool") and not tools:
-        raise ConfigError("tool_choice demands a call, and there are no tools")
+        raise ConfigError("tool_choice requires a tool call, but there are no tools")
     match kind:
         case "auto" | "none":
             return kind, parallel

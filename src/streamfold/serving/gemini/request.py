@@ -232,7 +232,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     entries = fields.items("tools") or []
     tools, hosted = _tools(entries)
     if hosted and not native:
-        raise ConfigError(f"{hosted} is a tool of Google's servers, which this model can't use")
+        raise ConfigError(f"{hosted} is a hosted tool of Google, which this model can't use")
     if not native and fields.any("cachedContent") is not None:
         raise ConfigError("cachedContent: the provider does not have it; send the content itself")
     calling = ObjectReader(camel_case(fields.any("toolConfig") or {}), "toolConfig")
@@ -315,7 +315,7 @@ def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
         case "NONE":
             return "none"
         case "ANY" if not known:
-            raise ConfigError(f"{where}.mode demands a call, and there are no functions")
+            raise ConfigError(f"{where}.mode requires a tool call, but there are no functions")
         case "ANY":
             return (
                 NamedTool(names[0])
@@ -353,7 +353,7 @@ def _format(config: ObjectReader) -> ResponseFormat | None:
         return None
     if kind != "application/json":
         where = config.at("responseMimeType")
-        raise ConfigError(f"{where}: {kind!r} can't be asked for here. Allowed: text/plain, application/json")
+        raise ConfigError(f"{where}: {kind!r} can't be requested here. Allowed: text/plain, application/json")
     if schema is None and older is not None:
         schema = from_openapi(older)
     return ResponseFormat() if schema is None else ResponseFormat(schema)

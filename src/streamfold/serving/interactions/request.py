@@ -270,7 +270,7 @@ def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
         case "none":
             return "none"
         case "any" if not known:
-            raise ConfigError(f"{where} demands a call, and there are no functions")
+            raise ConfigError(f"{where} requires a tool call, but there are no functions")
         case "any" if len(names) == 1:
             return NamedTool(names[0])
         case "any":
@@ -297,7 +297,7 @@ def _format(fields: ObjectReader, *, native: bool) -> ResponseFormat | None:
         form = ObjectReader(entry, f"response_format[{at}]" if isinstance(given, list) else "response_format")
         kind, media_type, schema = form.text("type"), form.text("mime_type") or "text/plain", form.mapping("schema")
         if kind not in (None, "text") or media_type not in ("text/plain", "application/json"):
-            raise ConfigError(f"{form.at('type')}: only text and JSON can be asked for here")
+            raise ConfigError(f"{form.at('type')}: only text and JSON can be requested here")
         if media_type == "application/json" or schema is not None:
             found = ResponseFormat() if schema is None else ResponseFormat(schema)
     return found

@@ -84,7 +84,7 @@ def _request(
 ) -> Request:
     for name, instead in _KEPT.items():
         if fields.any(name) not in (None, False):
-            raise ConfigError(f"{name} can't be used: nothing is kept here from one request to the next; {instead}")
+            raise ConfigError(f"{name} can't be used, because nothing is stored here between requests; {instead}")
     refuse_several(fields)
     if fields.count("top_logprobs"):
         raise ConfigError("top_logprobs can't be requested: log probabilities are not supported")

@@ -320,7 +320,9 @@ class ToolsAsFunctions:
             read = [self._chosen(tool) for tool in tools]
             return {**choice, "tools": [{"type": "function", "name": name} for name in read if name is not None]}
         if (name := self._chosen(choice)) is None:
-            raise ConfigError(f"tool_choice demands {choice.get('type')!r}, a tool that this provider does not run")
+            raise ConfigError(
+                f"tool_choice demands {choice.get('type')!r}, a hosted tool that this provider doesn't have"
+            )
         return {"type": "function", "name": name}
 
     def _chosen(self, choice: Any) -> str | None:
