@@ -287,7 +287,8 @@ class Adapter(ABC):
         return 0
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns whether the provider adds answers to what has this id. Else each answer has its own id."""
+        """Returns whether the provider adds answers to a conversation with this id. Otherwise each answer has its own
+        id."""
         return False
 
     def request_path(self, request: Request) -> str:

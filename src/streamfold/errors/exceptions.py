@@ -362,7 +362,7 @@ class RejectedRequest:
         """A filter stopped the prompt."""
 
     class UnsupportedOptionError(UnsupportedOptionError, BadRequestError):
-        """The model does not take an option."""
+        """The model doesn't accept an option or its value."""
 
     class ModelNotFoundError(ModelNotFoundError, NotFoundError):
         """There is no such model."""
@@ -385,7 +385,7 @@ class RejectedInStream:
         """A filter stopped the prompt or the answer."""
 
     class UnsupportedOptionError(UnsupportedOptionError, UpstreamError):
-        """The model does not take an option."""
+        """The model doesn't accept an option or its value."""
 
     class ModelNotFoundError(ModelNotFoundError, UpstreamError):
         """There is no such model."""

@@ -271,7 +271,7 @@ def read_state(stored: object) -> State:
 
 
 def written_state(state: State) -> State:
-    """Returns what is stored of a state: see `read_state`."""
+    """Returns the stored form of a state: see `read_state`."""
     return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
 
 

@@ -45,7 +45,7 @@ def open_limit_store(where: str) -> LimitStore:
             `valkeys://`, counts on a Valkey or Redis server.
 
     Raises:
-        ConfigError: `where` is none of these.
+        ConfigError: `where` has another form.
     """
     if where == "memory" and _instead:
         where = _instead[0]

@@ -98,7 +98,8 @@ class SharedLimitStore:
     """A store outside of this process, shared by the limiters of one program. The store may be down for a while.
 
     Args:
-        local: while it is down, count in this process, with the limits divided by `replicas`; else nothing is sent.
+        local: whether limits are counted in this process while the store is down, divided by `replicas`; otherwise
+            requests are refused.
     """
 
     def __init__(self, store: LimitStore, *, local: bool, replicas: int) -> None:

@@ -249,7 +249,7 @@ class _Backend:
     """An `AsyncNetworkBackend` of httpcore, with the methods that streamfold's pools need.
 
     Args:
-        begins_with_http: False for a SOCKS proxy. Its connections can be followed behind TLS only; others are not kept.
+        begins_with_http: False for a SOCKS proxy, whose connections are reused only with TLS.
     """
 
     def __init__(self, httpcore: Any, *, begins_with_http: bool) -> None:

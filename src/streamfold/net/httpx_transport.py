@@ -186,7 +186,7 @@ class ConnectCleanup:
             self._forgotten = [stream for stream in self._forgotten if stream is not used]
 
     def is_clean(self) -> bool:
-        """Returns whether there is nothing to close."""
+        """Returns whether no connection needs closing."""
         return self._stream is None and not self._forgotten
 
     async def aclose(self) -> None:

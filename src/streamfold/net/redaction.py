@@ -113,7 +113,7 @@ def _patterns() -> Iterator[tuple[str, str]]:
 
 
 def _beginning(start: str) -> str:
-    """Returns a pattern that doesn't match in the middle of a word, but behind an escaped line end."""
+    """Returns a pattern that doesn't match in the middle of a word, except after an escaped line end."""
     return rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=\\[nrt]{start}))"
 
 
@@ -299,7 +299,7 @@ class _Piece(NamedTuple):
         place: the part of the answer; strings with the same place continue each other. None: unknown, in a document
             that is cut.
         names: the names of the members around it, without positions in lists.
-        flags: the members beside it that are true or false, such as `thought` of Gemini's parts.
+        flags: the boolean members of the same object, such as `thought` of Gemini's parts.
         start, end: the place of its token in the bytes.
         is_cut: whether the body ends inside it.
     """

@@ -1,8 +1,8 @@
-"""Sends requests for answers of the Responses API over WebSockets, and all other requests over HTTP.
+"""An httpx transport that sends requests of the Responses API over WebSockets, and all other requests over HTTP.
 
-It is a transport of httpx like any other: a POST becomes a message, and the messages of its answer become the
-server-sent events of a response. So timeouts, retries, redaction, recordings and the decoder are those of HTTP.
-httpx opens the connections (TLS, proxies, the request with `Upgrade`), `websockets` reads and writes their frames.
+A POST becomes a WebSocket message, and the messages of the answer become the server-sent events of a response. So
+timeouts, retries, redaction, recordings and the decoder are those of HTTP. httpx opens the connections (TLS, proxies,
+the request with `Upgrade`), `websockets` reads and writes their frames.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _NO_WEBSOCKET = (200, 400, 404, 405, 426, 501)
 
 
 class WebSocketTransport(httpx.AsyncBaseTransport):
-    """Keeps one connection for each conversation.
+    """An httpx transport with one WebSocket for each conversation.
 
-    A request that continues the newest response of an idle connection is sent on it, without what the server knows. Any
-    other gets a new connection, or one that belongs to no conversation any more.
+    A request that continues the newest response of an idle connection is sent on this connection, with only the new
+    items. Another request gets a new connection, or an idle connection without a conversation.
 
     Args:
         http: sends the requests that aren't for a streamed answer of the Responses API.
@@ -106,7 +106,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         await self._http.aclose()
 
     def release(self, connection: _Connection) -> None:
-        """Keeps a connection whose answer has ended for the next request."""
+        """Returns a connection to the idle ones after its answer has ended."""
         self._idle.append(connection)
 
     def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:
@@ -120,7 +120,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers=headers, stream=body, extensions=extensions)
 
     async def _idle_for(self, turn: SocketTurn, identity: bytes) -> _Connection | None:
-        """Returns the idle connection on which a request is sent; None if a new one is needed."""
+        """Returns an idle connection for a request; None if a new connection is needed."""
         while (connection := self._choice(turn, identity)) is not None:
             self._idle.remove(connection)
             if not turn.continues(connection.newest):
@@ -163,18 +163,18 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
 
 
 class ConnectionClosedInOrder(Exception):
-    """The server closed a WebSocket before it said anything about the request."""
+    """The server closed a WebSocket before the first event of the answer."""
 
 
 class _Connection:
     """One WebSocket.
 
     Attributes:
-        identity: of the address and the headers with which it was opened.
-        opened_at: when.
-        headers: those of its first response that concern an answer.
-        newest: the response that the server remembers for it; None if no conversation can be continued on it.
-        sent_less: whether the last request was sent without what the server knows.
+        identity: a digest of the URL and the headers of the connection.
+        opened_at: the time at which the connection was opened.
+        headers: the headers of the handshake's response that concern an answer.
+        newest: the response that the server remembers; None if the connection can't continue a conversation.
+        sent_less: whether the last request was sent with only the new items.
     """
 
     def __init__(self, response: httpx.Response, identity: bytes, opened_at: float, most: int) -> None:
@@ -194,10 +194,11 @@ class _Connection:
         return self._stream.get_extra_info(info)
 
     async def begin(self, turn: SocketTurn) -> list[bytes | SocketError]:
-        """Sends a request. Returns the events until the answer has begun or ended. Closes the connection if it fails.
+        """Sends a request. Returns the events until the answer has begun or ended. After a failure, the connection is
+        closed.
 
         Raises:
-            ConnectionClosedInOrder: the server closed it before any event.
+            ConnectionClosedInOrder: the server closed the connection before any event.
         """
         try:
             self.sent_less = self.newest is not None and not turn.names_response
@@ -217,7 +218,7 @@ class _Connection:
             raise
 
     def feed(self, turn: SocketTurn, messages: list[bytes]) -> list[bytes | SocketError]:
-        """Returns the events of messages. A message behind the end of an answer ends the connection."""
+        """Returns the events of messages. A message after the end of an answer ends the connection."""
         events: list[bytes | SocketError] = []
         for message in messages:
             if turn.ended:
@@ -227,7 +228,7 @@ class _Connection:
         return events
 
     async def receive(self) -> list[bytes]:
-        """Waits for messages, and answers pings. Returns none at the end of the connection.
+        """Waits for messages, and answers pings. Returns an empty list at the end of the connection.
 
         Raises:
             ProtocolError: a message is too large.
@@ -240,7 +241,7 @@ class _Connection:
         return []
 
     async def is_silent(self) -> bool:
-        """Returns whether nothing has arrived on the idle connection, pings aside, which are answered."""
+        """Returns whether no message has arrived on the idle connection. Pings are answered."""
         waiting = is_readable(self.get_extra_info("socket"))
         try:
             messages = await self._read(_CLOSING if waiting else _ARRIVED)
@@ -252,11 +253,11 @@ class _Connection:
 
     @property
     def is_open(self) -> bool:
-        """False if one of both sides has closed it."""
+        """False if the client or the server has closed the connection."""
         return self._protocol.state is OPEN
 
     def how_it_ended(self) -> str:
-        """Returns why the connection can't be read any more."""
+        """Returns the error of a closed connection."""
         if self._protocol.parser_exc is not None and not isinstance(self._protocol.parser_exc, EOFError):
             return f"the server sent a malformed WebSocket frame: {self._protocol.parser_exc}"
         closed = self._protocol.close_rcvd
@@ -311,10 +312,10 @@ class _Connection:
 
 
 class _Body(httpx.AsyncByteStream):
-    """The events of an answer. Not a generator, which the garbage collector would have to end.
+    """The events of an answer. It isn't a generator, which the garbage collector would have to close.
 
     Attributes:
-        pieces: what has arrived.
+        pieces: the received pieces.
     """
 
     def __init__(
@@ -362,7 +363,7 @@ def _handshake(request: httpx.Request) -> httpx.Request:
 
 
 def _identity(head: httpx.Request) -> bytes:
-    """Returns a digest of address and headers: only requests with the same ones share connections."""
+    """Returns a digest of URL and headers. Only requests with the same digest share connections."""
     headers = sorted((name.lower(), value) for name, value in head.headers.raw if name.lower() != b"sec-websocket-key")
     return sha256(repr((sent_url(head.url), headers)).encode()).digest()
 

@@ -19,7 +19,7 @@ from .stream_serializer import StreamSerializer
 
 
 class _AnswerStream(AsyncIterable[StreamChunk], Protocol):
-    """A `ChatStream`, or what stands for one."""
+    """A `ChatStream`, or an object with the same interface."""
 
     @property
     def reply(self) -> Reply: ...

@@ -144,12 +144,12 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
     Args:
         where: "memory"; `sqlite:///PATH`, relative to the working directory, or absolute with a fourth slash; or a
             Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
-        retention: how much is kept.
+        retention: limits of the stored records.
         table: the kind of data. In one file or database, stores with different tables are separate.
         present: let other processes see that this process runs, for `Store.runs`.
 
     Raises:
-        ConfigError: `where` is none of these.
+        ConfigError: `where` has another form.
     """
     scheme, rest = store_place(where, f"the store of {table}")
     if scheme == "memory":

@@ -159,7 +159,7 @@ class SQLiteStore(ThreadedStore):
 
     Args:
         path: the file.
-        retention: how much is kept.
+        retention: limits of the stored records.
         clock: seconds since 1970, for the age of records.
         table: prefix of the SQL tables. Stores with different prefixes are separate.
         present: let other processes see that this process runs, by a file beside the database, for `runs`.

@@ -147,7 +147,7 @@ class ThreadedStore(ABC):
     Reads and writes have separate threads: reads don't wait for writes, and a full disk can still be read.
 
     Args:
-        retention: how much is kept.
+        retention: limits of the stored records.
         clock: seconds since 1970, for the age of records.
     """
 

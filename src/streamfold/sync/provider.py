@@ -197,7 +197,7 @@ class Provider:
         """Returns the request that `chat` would send for the same arguments. See `streamfold.Provider.preview`.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or this provider wraps a model that has no preview.
+            ConfigError: the request is invalid, or this provider wraps a model without preview.
         """
         return self._member("preview")(messages, tools, tool_choice=tool_choice, stream=stream, **options)  # type: ignore[no-any-return]
 
@@ -213,7 +213,7 @@ class Provider:
         """Returns how many input tokens a request would have. See `streamfold.Provider.count_tokens`.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or this provider can't count tokens.
+            ConfigError: the request is invalid, or this provider can't count tokens.
             APIError: the request failed.
         """
         count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)

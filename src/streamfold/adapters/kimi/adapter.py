@@ -157,7 +157,8 @@ class KimiAdapter(ChatAdapter):
         return {name: body[name] for name in ("model", "messages", "tools") if name in body}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
+        number."""
         return required_count(body.get("data") if isinstance(body, Mapping) else None, "total_tokens")
 
     def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:

@@ -89,14 +89,15 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/input_tokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
+        """Returns the JSON body of a request for the number of tokens, with the members that belong to the prompt."""
         if not self.counts_tokens:
             return Adapter.encode_count(self, request, report)
         body = self.encode(request, report)
         return {name: body[name] for name in _COUNTED if name in body}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
+        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
+        number."""
         return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:

@@ -259,7 +259,7 @@ def _call_id(item: Mapping[str, Any]) -> str:
 
 
 def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
-    """Returns an item of an answer as it is sent back; None if it isn't.
+    """Returns an answer's item in the form of an input item; None if the item isn't sent back.
 
     Args:
         stored: the provider may look it up by its id.
@@ -487,7 +487,7 @@ class ResponsesRequestWriter:
         return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns whether an id is one of the Conversations API, to which items are added, and not of a response.
+        """Returns whether an id is that of a conversation (Conversations API), rather than of a response.
 
         https://platform.openai.com/docs/api-reference/conversations
         """

@@ -2,7 +2,8 @@
 
 The client sends `{"type": "response.create", ...}` with the members of a request; each message of the server is one
 event of the stream. A connection takes one request after the other. The server keeps the newest response of each
-connection in memory, also if nothing is stored, so that the next request may name it and send only what is new.
+connection in memory, also if nothing is stored, so that the next request may name that response and send only new
+items.
 
 https://developers.openai.com/api/docs/guides/websocket-mode and
 https://docs.x.ai/developers/advanced-api-usage/websocket-mode describe it.
@@ -34,13 +35,13 @@ _HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # 
 
 @dataclass(frozen=True, slots=True)
 class NewestResponse:
-    """The response that a server remembers for a connection.
+    """The newest response, which a server remembers for its connection.
 
     Attributes:
-        response_id: its id.
-        items: digests of all items of the conversation up to its end, as a client sends them back; None if they are
-            unknown, because the request named an earlier response.
-        conversation: the id of the stored conversation that it belongs to.
+        response_id: the id of the response.
+        items: digests of all items of the conversation including the response; None if unknown, because the request
+            named an earlier response.
+        conversation: the id of the stored conversation that the response belongs to.
     """
 
     response_id: str
@@ -50,11 +51,11 @@ class NewestResponse:
 
 @dataclass(frozen=True, slots=True)
 class SocketError:
-    """An error that came instead of an answer.
+    """An error that the server sent instead of an answer.
 
     Attributes:
         status: the HTTP status that the request would have had over HTTP.
-        headers: what the server says beside it, such as `retry-after`.
+        headers: the headers in the error, such as `retry-after`.
         body: the error object as JSON.
     """
 
@@ -67,11 +68,11 @@ class SocketTurn:
     """One request for an answer, and the messages of that answer.
 
     Attributes:
-        names_response: whether the request itself names what it continues.
+        names_response: whether the request itself names the response that it continues.
         begun: whether an event of the answer has arrived.
         ended: whether the last message of the answer has arrived.
-        error_code: the code of the error in which it ended; None if there is none.
-        newest: the response that the connection can continue from then on; None if there is none.
+        error_code: the code of the error that ended the answer; None if it didn't fail.
+        newest: the response that the connection can continue now; None if there is none.
     """
 
     def __init__(self, body: dict[str, Any]) -> None:
@@ -90,7 +91,8 @@ class SocketTurn:
 
     @classmethod
     def read(cls, body: bytes) -> SocketTurn | None:
-        """Returns the turn for the body of a POST; None if it is for HTTP: not streamed, or in the background."""
+        """Returns the turn for the body of a POST; None for a request that must be sent over HTTP (not streamed, or
+        background)."""
         try:
             read = json.loads(body)
         except ValueError:
@@ -100,7 +102,8 @@ class SocketTurn:
         return cls(read)
 
     def continues(self, newest: NewestResponse | None) -> bool:
-        """Returns whether this request continues a response, by its id or because its input begins with all of it."""
+        """Returns whether this request continues a response, by its id or by an input that begins with its
+        conversation."""
         if newest is None:
             return False
         if self.names_response:
@@ -114,7 +117,8 @@ class SocketTurn:
         """Returns the message for the request.
 
         Args:
-            newest: the response of the connection that it `continues`: then only new items are sent. None: all are.
+            newest: the response of the connection that the request `continues`, so that only new items are sent. None:
+                all items are sent.
         """
         self._output, self.begun, self.ended, self.error_code, self.newest = [], False, False, None, None
         body = {"type": "response.create", **self._body}
@@ -153,7 +157,7 @@ class SocketTurn:
         return SocketError(status, headers, message)
 
     def _end(self, response: dict[str, Any]) -> None:
-        """Notes a response that can be continued. After any other, the history is not what the server remembers."""
+        """Records a response that can be continued. Other responses can't, because the server doesn't remember them."""
         error = as_object(response.get("error"))
         self.error_code = str_or_none(error.get("code"))
         response_id, output = response.get("id"), response.get("output") or self._output

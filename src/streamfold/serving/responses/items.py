@@ -97,7 +97,7 @@ def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the members of the event `error` that comes before `response.failed`, as OpenAI sends both.
 
     OpenAI's clients for Python and JavaScript raise an error for a member `error` alone, and only return
-    `response.failed`. The members beside it are those of the documentation:
+    `response.failed`. The other members are those of the documentation:
     https://platform.openai.com/docs/api-reference/responses-streaming/error
     """
     nested = {"type": error.get("type") or error["code"], "param": None, **error}

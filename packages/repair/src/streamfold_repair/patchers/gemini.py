@@ -91,7 +91,8 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
         """Writes nothing, because the refusal is a member of the chunk, which was already written."""
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
+        """Writes only extras that block an answer. Other extras were part of a chunk and were written with that
+        chunk."""
         if name == UNMODELLED:
             rest, about, parts = value
             self._rest |= rest
