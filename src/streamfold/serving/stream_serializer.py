@@ -383,7 +383,7 @@ class StreamSerializer(ABC):
 
     @property
     def stem(self) -> str:
-        """The common part of made-up ids for parts of the answer."""
+        """The common part of generated ids for parts of the answer."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod
