@@ -227,7 +227,7 @@ def test_an_answer_that_was_cut_off() -> None:
     """As with any text, what there is of it is shown, and the finish reason says so."""
     reply = fold(call(entry(0, "i", "City", OSLO[:12])) + fin("length") + DONE, **ANSWER)
     assert (reply.text, reply.finish_reason) == (OSLO[:12], "length")
-    with pytest.raises(InvalidReplyError, match=r"match City: it was cut off \(finish reason 'length'\)"):
+    with pytest.raises(InvalidReplyError, match=r"match City: the answer was truncated \(finish reason 'length'\)"):
         reply.parse_as(City)
 
 

@@ -112,14 +112,16 @@ def test_check_of_budgets(folder: Path) -> None:
     done = run(folder, "config", "check", "--json", "--config", "budget.toml", MY_KEY="k")
     place = f"budget.toml:{own.count(chr(10))}: providers.priced.max_cost_per_day"
     made = json.loads(done.stdout)
-    assert made["problems"] == [f"{place}: what priced costs is not known: write prices = {{...}} into its settings"]
+    assert made["problems"] == [
+        f"{place}: what priced costs is unknown: write prices = {{...}} into the provider's table"
+    ]
     (folder / "budget.toml").write_text(own + "prices = { input = 1, output = 2 }\n", "utf-8")
     done = run(folder, "config", "check", "--config", "budget.toml", MY_KEY="k")
     assert (done.returncode, done.stdout.splitlines()) == (
         0,
         [
             "budget.toml: no problems, 3 providers",
-            "what is kept here ends with the process: rate_limits.store (sqlite:///PATH keeps it)",
+            "these stores lose their content when the process ends: rate_limits.store (sqlite:///PATH keeps it)",
         ],
     )
     keys = '[gateway.keys.x]\nkey_env = "MY_KEY"\nmodels = ["quick"]\n' + limited

@@ -70,7 +70,7 @@ async def test_the_run_pauses_before_a_call_that_needs_an_approval() -> None:
     assert await read(run) == ""
     assert [(waiting.call.name, waiting.waits_for) for waiting in run.pending] == [("delete", "approval")]
     assert desk.done == ["look b"]
-    assert results(run) == ["not run: it waits for an approval", "b is old"]
+    assert results(run) == ["not run: the tool call waits for an approval", "b is old"]
     assert await read(run) == ""  # still paused: nothing was sent
     assert len(model.requests) == 1
 
@@ -285,7 +285,7 @@ async def test_external_tools_are_answered_from_outside() -> None:
     run = run_tools(model, "x", desk.tools(), external=[PAINT])
     await read(run)
     assert [waiting.waits_for for waiting in run.pending] == ["result"]
-    assert results(run)[0] == "not finished: its result has not arrived"
+    assert results(run)[0] == "not finished: the result has not arrived"
     again = resume_tools(model, run.dump(), desk.tools(), external=[PAINT])
     (found,) = ids(again)
     with pytest.raises(ConfigError, match="it waits for a result"):

@@ -132,7 +132,7 @@ async def test_l11_who_failed_rests_for_a_while() -> None:
         again = await first.chat("Hello")
         assert again.text == "from b"
         assert again.attempts[0].provider == "a"
-        assert again.attempts[0].problem.startswith("not asked for ")
+        assert again.attempts[0].problem.startswith("skipped for ")
         assert again.attempts[0].problem.endswith(" s more: RateLimitError: slow (HTTP 429)")
         assert len(them[0].requests) == 1
         assert (await other.chat("Hello")).text == "from a"
@@ -256,7 +256,9 @@ async def test_one_request_tests_whether_a_model_is_back() -> None:
                 later = await model.chat("Hello")
                 go.set()
             assert [reply.text for reply in [*replies, later]] == ["from b"] * 4 + ["from a", "from b"]
-            assert replies[0].attempts[0].problem.startswith("not asked while another request tests it: ServerError")
+            assert (
+                replies[0].attempts[0].problem.startswith("skipped while another request tests this model: ServerError")
+            )
             assert len(first.requests) == 2
             assert (await model.chat("Hello")).text == "from a"
 

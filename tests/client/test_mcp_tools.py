@@ -168,7 +168,7 @@ async def test_a_server_of_the_sdk(transport: str, tmp_path: Path) -> None:
                 elif event.call.name == "die":
                     again()
     label = Path(sys.executable).name if transport == "stdio" else "127.0.0.1"
-    died = f"the MCP server {label} ended before it had answered"
+    died = f"the MCP server {label} stopped before it responded"
     assert "fail" in results[0][1]
     assert [error for error, _ in results] == [True, False, False, True, False]
     assert [value for _, value in results][1:] == ["added", "extra", died, "3"]
@@ -223,7 +223,7 @@ async def test_two_thousand_tools() -> None:
     with pytest.raises(ConfigError, match=r"no tool 'tool_30' \(did you mean 'tool_3"):
         async with odd_server("tools=30", allowed_tools=["tool_30"]):
             pass
-    with pytest.raises(McpServerError, match="a list of tools without an end"):
+    with pytest.raises(McpServerError, match="too many pages of tools"):
         async with odd_server("endless=1"):
             pass
 
@@ -256,9 +256,9 @@ async def test_odd_servers(caplog: pytest.LogCaptureFixture) -> None:
         assert "refused" in (sampled := (await result_of(tools, do="sample")).content) or "not supported" in sampled
         first = (await result_of(tools)).content
         for _ in range(4):
-            assert (await result_of(tools, do="die")).content.endswith("ended before it had answered")
+            assert (await result_of(tools, do="die")).content.endswith("stopped before it responded")
         given_up = await result_of(tools)
-        assert given_up.content.endswith("ended, and was started again 3 times")
+        assert given_up.content.endswith("stopped, and was restarted 3 times")
         assert int(first) > 0
     async with odd_server(env={"KEY": "hunter22222"}, call_timeout=0.2) as tools:
         assert (await result_of(tools, do="hang")).content.endswith("did not answer within 0.2 seconds")

@@ -104,8 +104,8 @@ def test_options_by_the_names_of_other_libraries(call: Callable[..., Any]) -> No
         ("api_base", "unknown key (did you mean 'base_url'?)"),
         ("timeout", "unknown key (did you mean 'timeouts'?)"),
         ("max_concurrency", "unknown key (did you mean 'max_concurrent'?)"),
-        ("temperature", 'an option of calls: write options = {"temperature": ...}'),
-        ("max_tokens", 'an option of calls: write options = {"max_output_tokens": ...}'),
+        ("temperature", 'a request option: write options = {"temperature": ...}'),
+        ("max_tokens", 'a request option: write options = {"max_output_tokens": ...}'),
     ],
 )
 def test_keys_by_the_names_of_other_libraries(name: str, hint: str) -> None:

@@ -360,7 +360,7 @@ def test_a_file_that_others_may_write_is_not_used(alone: Path, mode: int) -> Non
         Provider.from_config("main")
     assert str(caught.value) == (
         f"streamfold.toml in the working directory is not used: other users may write it (mode {mode:o};"
-        f" `chmod go-w streamfold.toml` forbids it). If you trust it, name it: STREAMFOLD_CONFIG={path}"
+        f" `chmod go-w streamfold.toml` forbids it). If you trust this file, set STREAMFOLD_CONFIG={path}"
     )
     path.chmod(0o644)
     assert Provider.from_config("main").name == "main"

@@ -154,6 +154,6 @@ def test_the_command(checkout: Path) -> None:
     code, told = run("check")
     assert (code, "streamfold config trust" in told) == (1, True)
     code, told = run("trust", "streamfold.toml")
-    assert (code, "is trusted as it is now" in told) == (0, True)
+    assert (code, "is trusted until it changes" in told) == (0, True)
     assert run("check")[0] == 0
     assert run("trust", "missing.toml")[0] != 0

@@ -305,7 +305,7 @@ async def test_calls_that_nobody_decided_about_wait_again() -> None:
     await written(run)
     results = [found for found in run.messages if found.role == "tool"]
     assert [found.content for found in results] == [
-        "its result is not known: the conversation continued without it, and it may have been started"
+        "result unknown: the conversation continued without the result, and the tool may have been started"
     ]
 
 

@@ -301,14 +301,14 @@ async def test_a_person_who_goes_on_while_the_tool_runs(site: Site, browser: typ
         site.turns += ["Fine.", delete("b.txt", "functions.delete_file:1")]
         await alice.ask("Never mind")
         (told,) = results_in(site.model.requests[-1])
-        assert told == "it was started; its result is not known: the conversation continued without it"
+        assert told == "result unknown: the tool was started, and the conversation continued without the result"
         site.gate.set()
     assert "deleted a.txt" in str(answers[0])
     assert was_refused(answers[0]) == site.saves  # its next call is not asked about
     assert (site.ran, site.states) == (["a.txt"], {})
     await alice.ask("And now?")
     (told,) = results_in(site.model.requests[-1])
-    assert told == "it was started; its result is not known: the conversation continued without it"
+    assert told == "result unknown: the tool was started, and the conversation continued without the result"
 
 
 @both
@@ -345,7 +345,7 @@ async def test_a_tool_that_ended_after_the_page_was_left(site: Site, browser: ty
     assert was_refused(await alice.post(alice.decide(True)))  # the tool has run; the page has seen no result
     site.turns.clear()
     await alice.ask("And now?")
-    started = "it was started; its result is not known: the conversation continued without it"
+    started = "result unknown: the tool was started, and the conversation continued without the result"
     assert results_in(site.model.requests[-1]) == ["deleted a.txt" if site.saves else started]
     assert (site.ran, site.states) == (["a.txt"], {})
 

@@ -247,7 +247,7 @@ async def test_a_person_who_goes_on(browser: type[Browser]) -> None:
     assert not request.resumes
     run = request.run(ScriptedProvider("Fine."), desk.tools, state=state)
     assert (await run).text == "Fine."
-    assert "the conversation continued without it" in str(run.messages)
+    assert "the conversation continued without" in str(run.messages)
 
 
 @both

@@ -113,7 +113,7 @@ async def test_an_approval_that_is_sent_again(browser: type[Browser], tmp_path: 
         here.restart()
         events = await here.post(here.page.decide(approved), state)
         assert events[-1]["type"] in ("error", "RUN_ERROR")
-        assert "has been answered already" in json.dumps(events[-1])
+        assert "was already answered" in json.dumps(events[-1])
     assert here.server.answers == [True]
 
 

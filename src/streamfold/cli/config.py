@@ -86,7 +86,9 @@ def check(
         config = read_config(file)
         problems = [*config_problems(config), *_unpriced_budgets(config)]
         if stores := stores_in_process(config):
-            notes = [f"what is kept here ends with the process: {', '.join(stores)} (sqlite:///PATH keeps it)"]
+            notes = [
+                f"these stores lose their content when the process ends: {', '.join(stores)} (sqlite:///PATH keeps it)"
+            ]
         notes += retiring_models(config, _RETIREMENT_DAYS)
     except ConfigError as error:
         problems = [str(error)]
@@ -132,7 +134,7 @@ def trust(
     """
     with reported_errors(False):
         kept = trust_file(path)
-    print_status(f"{path.absolute()} is trusted as it is now (remembered in {kept})")
+    print_status(f"{path.absolute()} is trusted until it changes (recorded in {kept})")
 
 
 def _unpriced_budgets(config: Config) -> list[str]:
@@ -141,8 +143,8 @@ def _unpriced_budgets(config: Config) -> list[str]:
     for budget in configured_budgets(config):
         unpriced = [name for name in budget.providers if _lacks_prices(config, name)]
         if unpriced:
-            what = f"what {', '.join(unpriced)} costs is not known"
-            problems.append(f"{budget.place}: {what}: write prices = {{...}} into its settings")
+            what = f"what {', '.join(unpriced)} costs is unknown"
+            problems.append(f"{budget.place}: {what}: write prices = {{...}} into the provider's table")
     return problems
 
 

@@ -60,8 +60,8 @@ class FallbackPolicy:
             return None
         seconds = cooldown.until - monotonic()
         if seconds > 0:
-            return f"not asked for {seconds:.0f} s more: {cooldown.reason}"
-        return f"not asked while another request tests it: {cooldown.reason}" if cooldown.probes else None
+            return f"skipped for {seconds:.0f} s more: {cooldown.reason}"
+        return f"skipped while another request tests this model: {cooldown.reason}" if cooldown.probes else None
 
     def back_at(self, position: int) -> float:
         """Returns the end of a model's cooldown."""

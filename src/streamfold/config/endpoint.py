@@ -339,6 +339,6 @@ def untrusted(file: str) -> str:
     """
     path = Path(file).absolute()
     return (
-        f"{file} was found in the working directory, and may have come with a checkout. If you trust it as it is now:"
-        f" `streamfold config trust {path}`; or name it: STREAMFOLD_CONFIG={path}"
+        f"{file} is in the working directory, and may belong to someone else. If you trust this file:"
+        f" `streamfold config trust {path}`; or set STREAMFOLD_CONFIG={path}"
     )

@@ -310,7 +310,7 @@ class Profile(EndpointModels, Table):
         if option in cls.model_fields:
             return f"unknown key (did you mean {option!r}?)"
         if option in ChatOptions.__annotations__:
-            return f'an option of calls: write options = {{"{option}": ...}}'
+            return f'a request option: write options = {{"{option}": ...}}'
         return super().unknown_key(key, value)
 
     name: str = "custom"

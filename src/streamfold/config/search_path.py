@@ -30,7 +30,7 @@ def trust_file(path: Path) -> Path:
         raise ConfigError(f"{path}: can't be read: {exc.strerror}") from exc
     record = _trust_record()
     if record is None:
-        raise ConfigError("there is no user's directory to remember it in: name the file with STREAMFOLD_CONFIG")
+        raise ConfigError("there is no user's configuration directory: name the file with STREAMFOLD_CONFIG")
     trusted = {**_trusted_digests(record), os.path.realpath(path): digest}
     temporary = record.with_name(f"{record.name}.{os.getpid()}")
     try:
@@ -158,6 +158,6 @@ def _refuse_untrusted(place: Location, status: os.stat_result) -> None:
     else:
         return
     raise ConfigError(
-        f"{place.path} in {place.origin} is not used: {problem}. If you trust it, name it:"
+        f"{place.path} in {place.origin} is not used: {problem}. If you trust this file, set"
         f" {FILE_VARIABLE}={place.path.absolute()}"
     )

@@ -27,8 +27,8 @@ from .journal import (
 from .run_state import read_state
 from .tool_results import ToolResult
 
-ABANDONED = "its result is not known: the conversation continued without it, and it may have been started"
-_STARTED = "it was started; its result is not known: the conversation continued without it"
+ABANDONED = "result unknown: the conversation continued without the result, and the tool may have been started"
+_STARTED = "result unknown: the tool was started, and the conversation continued without the result"
 _NOT_RUN = "not run: the conversation continued without it"
 
 _logger = logging.getLogger("streamfold.tools")

@@ -21,8 +21,8 @@ _Decision: TypeAlias = Literal["approved", "denied"]
 _STATUSES, _DECISIONS = get_args(_Status), get_args(_Decision)
 
 _TEXTS: Mapping[_Status, str] = {
-    "approval": "not run: it waits for an approval",
-    "result": "not finished: its result has not arrived",
+    "approval": "not run: the tool call waits for an approval",
+    "result": "not finished: the result has not arrived",
 }
 _NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
 

@@ -81,7 +81,7 @@ class CallInDoubtError(StreamfoldError):
 
     def __init__(self, call: ToolCall) -> None:
         super().__init__(
-            f"the approval request {call.id!r} of {call.name} has been answered already: a provider is told once"
+            f"the approval request {call.id!r} of {call.name} was already answered: a decision is sent only once"
             if call.kind == "approval"
             else f"the call {call.id!r} of {call.name} was started by another run and has no result yet"
         )
@@ -322,7 +322,7 @@ async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
         try:
             await end(run)
         except (StoreError, OSError) as error:
-            _logger.warning("a journal can't note that a run has ended, and keeps it: %s", error)
+            _logger.warning("a journal could not record that a run has ended: %s", error)
 
 
 def run_key(owner: str, run_id: str) -> str:

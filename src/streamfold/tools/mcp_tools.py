@@ -168,7 +168,7 @@ class McpTools:
 
     def __iter__(self) -> Iterator[Tool]:
         if self._group is None:
-            raise ConfigError(f"the tools of {self!r} are known inside `async with McpTools(...) as tools`")
+            raise ConfigError(f"the tools of {self!r} are available only inside `async with McpTools(...) as tools`")
         return iter(self._tools)
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class McpTools:
         session.
         """
         if self._connection is None:
-            raise ConfigError(f"the session of {self!r} is open inside `async with McpTools(...) as tools`")
+            raise ConfigError(f"the session of {self!r} is available only inside `async with McpTools(...) as tools`")
         return self._connection.session
 
     async def __aenter__(self) -> Self:
@@ -256,7 +256,7 @@ class McpTools:
                 raise ConfigError(f"{self!r} was closed")
             if self._connection.lost:
                 if self._command and self._restarts >= _MAX_RESTARTS:
-                    raise self._error(f"ended, and was started again {_MAX_RESTARTS} times")
+                    raise self._error(f"stopped, and was restarted {_MAX_RESTARTS} times")
                 self._restarts += 1
                 await self._connection.ended.wait()
                 await self._connect(self._group)
@@ -458,7 +458,7 @@ class _Connection:
             finally:
                 _sent_ids.reset(token)
                 self._requests.discard(scope)
-        raise self._owner._error("ended before it had answered")
+        raise self._owner._error("stopped before it responded")
 
     async def _cancel(self, request_id: Any) -> None:
         """Sends the cancellation of a request to the server. Version 2 of the SDK does so itself."""
@@ -521,7 +521,7 @@ class _Connection:
             if not cursor:
                 break
             if cursor in seen or len(described) > _MAX_TOOLS:
-                raise self._owner._error("has a list of tools without an end")
+                raise self._owner._error("returned too many pages of tools")
             seen.add(cursor)
         self.names = [description.name for description in described]
         self._owner._set_tools(described)

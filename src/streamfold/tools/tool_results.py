@@ -83,7 +83,7 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
         if _is_cancelled():
             raise
         # This task isn't cancelled: the tool awaited another one that was.
-        stopped = RuntimeError("the tool waited for something that was cancelled")
+        stopped = RuntimeError("an operation in the tool was cancelled")
         stopped.__cause__ = exc
         return _error(call, await _explain(call, stopped, on_tool_error, "what it waited for was cancelled"))
     except Exception as exc:

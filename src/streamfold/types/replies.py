@@ -218,7 +218,7 @@ class Reply(PydanticField, PicklableSlots):
         if self.refusal and not self.text:
             return f"the model refused to answer as {name}: {self.refusal}"
         if is_truncated(self.finish_reason):
-            why = f"it was cut off (finish reason {self.finish_reason!r}); {why}"
+            why = f"the answer was truncated (finish reason {self.finish_reason!r}); {why}"
         text = self.text if len(self.text) <= 500 else f"{self.text[:250]} ... {self.text[-250:]}"
         return f"the answer does not match {name}: {why}. It was: {text!r}"
 

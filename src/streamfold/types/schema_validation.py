@@ -125,7 +125,7 @@ class _Validation:
 
     def _problems(self, value: Any, schema: Any, path: Path, refs: frozenset[str]) -> Iterator[SchemaProblem]:
         if schema is False:
-            yield SchemaProblem(path, "must not be given", value)
+            yield SchemaProblem(path, "is not allowed", value)
         if not isinstance(schema, Mapping) or len(path) > _DEEPEST:
             return
         ref = schema.get("$ref")
@@ -169,7 +169,7 @@ class _Validation:
             elif sum(not problems for problems in refused) > 1:
                 yield SchemaProblem(path, "fits more than one of the forms, of which it must be exactly one", value)
         if "not" in schema and self._fits(value, schema["not"], path, refs):
-            yield SchemaProblem(path, "has the form that it must not have", value)
+            yield SchemaProblem(path, "matches the schema of `not`", value)
         if "if" in schema:
             branch = "then" if self._fits(value, schema["if"], path, refs) else "else"
             yield from self.problems(value, schema.get(branch), path, refs)
@@ -177,7 +177,7 @@ class _Validation:
     def _of_list(self, value: list[Any], schema: Mapping[str, Any], path: Path) -> Iterator[SchemaProblem]:
         yield from _of_size(len(value), schema, path, value, "Items", "items")
         if schema.get("uniqueItems") is True and len({_key(each) for each in value}) < len(value):
-            yield SchemaProblem(path, "must not have an item twice", value)
+            yield SchemaProblem(path, "must not have duplicate items", value)
         first = _schemas(schema, "prefixItems")
         items = schema.get("items")
         if isinstance(items, list):  # as drafts before 2020-12 have it
