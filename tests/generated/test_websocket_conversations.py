@@ -139,8 +139,8 @@ def results(reply: Any) -> list[Message]:
 async def test_the_model_always_sees_the_whole_history(part: int) -> None:
     """Whatever is forgotten, closed, cut, edited or branched, remembered and sent items together are the history."""
     turns = named = 0
-    for seed in range(part, pick(300, 60), 4):
+    for seed in range(part, pick(300, 24), 4):
         more, sent_less = await a_conversation(seed)
         turns, named = turns + more, named + sent_less
-    assert turns > 100
+    assert turns > 25
     assert named > turns / 3  # else nothing was left to the server

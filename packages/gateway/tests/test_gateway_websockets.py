@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,8 +19,9 @@ from websockets.exceptions import ConnectionClosed
 
 from folding import DONE, call, entry, fin, text
 from gateways import RESPONSES, client_of, serve_command, served
+from scale import pick
 from servers import END, STREAM, Connection, framed, serving
-from streamfold import Provider, tool, user
+from streamfold import Provider, tool, tool_result, user
 from streamfold.recording import Recording, ReplayTransport
 from streamfold.tools import run_tools
 from streamfold_gateway import Gateway, gateway
@@ -561,6 +563,45 @@ async def test_our_own_client_over_a_socket() -> None:
             reply = await provider.chat([*run.messages, user("More")])
             assert (reply.text, reply.attempts) == ("Hi", ())
         assert [role for role, _ in setting.sent(2)] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.one_loop
+@pytest.mark.parametrize("store", [True, False])
+async def test_the_provider_gets_the_same_by_both_ways(store: bool) -> None:
+    """Generated conversations over a WebSocket and over HTTP: the same requests to the provider, the same answers."""
+    bodies: list[Any] = []
+
+    async def script(peer: Connection) -> None:
+        while True:
+            body = json.loads(await peer.request())
+            bodies.append(body)
+            number = len(body["messages"])
+            answer = text(f"answer {number}") if number % 3 else call(entry(0, f"call_{number}", "add", "{}"))
+            end = fin("stop" if number % 3 else "tool_calls")
+            await peer.send(STREAM, framed(answer + end + DONE), END)
+
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    async with serving(script) as upstream, upstream.provider() as main:
+        app = gateway({"main": main}, websockets=True, turn_cache=False)
+        async with served(app, ws="websockets-sansio") as (client, _):
+            config = {"adapter": "responses", "base_url": f"{client.base_url}/v1", "model": "main", "api_key": "k"}
+            config["extra_body"] = {"store": store}
+            ways = [Provider.from_config({**config, "transport": name}) for name in ("websocket", "httpx")]
+            for seed in range(pick(40, 2)):
+                rng = random.Random(seed)
+                histories: list[list[Any]] = [[user(f"question {seed}")] for _ in ways]
+                for step in range(8):
+                    replies = [await way.chat(each, tools) for way, each in zip(ways, histories, strict=True)]
+                    assert bodies[-1] == bodies[-2]
+                    assert replies[0].text == replies[1].text
+                    edits = rng.random() < 0.2
+                    for reply, history in zip(replies, histories, strict=True):
+                        history += [reply.message, *(tool_result(each, "3") for each in reply.tool_calls)]
+                        history += [] if reply.tool_calls else [user(f"question {step}")]
+                        if edits:
+                            history[0] = user(f"edited {step}")
+            for way in ways:
+                await way.aclose()
 
 
 @pytest.mark.slow
