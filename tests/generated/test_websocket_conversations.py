@@ -143,4 +143,4 @@ async def test_the_model_always_sees_the_whole_history(part: int) -> None:
         more, sent_less = await a_conversation(seed)
         turns, named = turns + more, named + sent_less
     assert turns > 25
-    assert named > turns / 3  # else nothing was left to the server
+    assert named > turns / 5  # else nothing was left to the server

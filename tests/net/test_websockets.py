@@ -355,6 +355,27 @@ async def test_a_response_that_the_server_forgot_is_sent_whole() -> None:
         assert whole(third)
 
 
+async def test_a_server_that_refuses_to_continue_gets_all() -> None:
+    """A server that accepts the whole history, but not a part of it with an id, gets no part any more."""
+    more = [events_of(f"resp_{number}", message_item("More")) for number in (3, 4)]
+    turns = [HI, [error_event(400, "invalid_request_error")], BYE, *more]
+    async with serving_sockets(answers(*turns)) as server, server.provider() as provider:
+        messages: list[Any] = [user("Hello")]
+        for _ in range(4):
+            messages += [(await provider.chat(messages)).message, user("Bye")]
+        sent = [(each["_connection"], each.get("previous_response_id"), len(each["input"])) for each in server.created]
+        assert sent == [(0, None, 1), (0, "resp_1", 1), (0, None, 3), (0, None, 5), (0, None, 7)]
+
+
+async def test_a_refusal_of_the_whole_history_is_an_error() -> None:
+    """A request that is refused in part and whole is sent twice, not more."""
+    refusal = [error_event(400, "invalid_request_error")]
+    async with serving_sockets(answers(HI, refusal, refusal)) as server, server.provider() as provider:
+        with pytest.raises(BadRequestError):
+            await two_turns(provider)
+        assert len(server.created) == 3
+
+
 async def test_a_connection_at_its_age_limit_is_replaced() -> None:
     """After `websocket_connection_limit_reached` the whole conversation is sent on a new connection."""
     turns = [HI, [error_event(400, "websocket_connection_limit_reached")], BYE]
@@ -367,11 +388,11 @@ async def test_a_connection_at_its_age_limit_is_replaced() -> None:
 
 async def test_a_failed_turn_is_not_continued() -> None:
     """A server forgets the response that a failed turn continued: the next turn is sent whole."""
-    turns = [HI, [error_event(400, "invalid_request_error")], BYE]
+    turns = [HI, [error_event(500, "server_error")], BYE]
     async with serving_sockets(answers(*turns)) as server, server.provider() as provider:
         messages: list[Any] = [user("Hello")]
         messages += [(await provider.chat(messages)).message, user("Bye")]
-        with pytest.raises(BadRequestError):
+        with pytest.raises(ServerError):
             await provider.chat(messages)
         assert (await provider.chat(messages)).text == "Bye"
         assert whole(server.created[2])

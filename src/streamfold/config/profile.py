@@ -267,8 +267,8 @@ class Profile(EndpointModels, Table):
         coalesce: True to join all text of a network read into one chunk, False for one chunk per SSE event.
         transport: what sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), "httpx2" (extra
             `httpx2`), or "websocket": answers of the Responses API over WebSockets (extra `websocket`).
-        http2: True to use HTTP/2 if the server supports it (extra `http2`; not with aiohttp). With httpx over HTTP/2,
-            the server doesn't notice a cancelled answer, and may continue to generate and charge.
+        http2: True to use HTTP/2 if the server supports it (extra `http2`; not with aiohttp or websocket). With httpx
+            over HTTP/2, the server doesn't notice a cancelled answer, and may continue to generate and charge.
         rpm: the maximum number of requests per minute; see `RateLimiter`. Providers with the same base URL and API key
             share the limits.
         tpm: the maximum number of input and output tokens per minute.

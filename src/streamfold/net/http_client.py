@@ -35,7 +35,7 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
 
     Args:
         transport: "httpx", "httpx2", "aiohttp" or "websocket".
-        http2: offer HTTP/2 (not with aiohttp).
+        http2: offer HTTP/2 (not with aiohttp or websocket).
 
     Raises:
         ConfigError: an extra is not installed.

@@ -37,6 +37,7 @@ _READ = 2**16  # bytes
 _CLOSING = 1.0  # seconds to tell the server that a connection is closed
 _ARRIVED = 0.001  # seconds to read what the event loop has read of an idle connection
 _REPEATS = 2  # of a message that a server refuses because of what the connection was, or knew
+_REFUSED = (400, 404, 409, 422)  # statuses of a request that the server does not accept as it is
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 # Headers of the POST that say nothing of a connection.
 _OF_POST = ("accept", "connection", "content-length", "content-type", "transfer-encoding")
@@ -75,7 +76,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
             return await self._http.handle_async_request(request)
         head = _handshake(request)
         connection = await self._idle_for(turn, _identity(head))
-        is_new = connection is None
+        is_new, must_be_whole = connection is None, False
         for repeats in range(_REPEATS + 1):
             if connection is None:
                 opened = await self._open(head, request)
@@ -92,9 +93,13 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
             if repeats < _REPEATS and turn.error_code == CONNECTION_EXPIRED:
                 await connection.aclose()
                 connection, is_new = None, True
-            elif repeats < _REPEATS and turn.error_code == RESPONSE_FORGOTTEN and connection.sent_less:
+            elif repeats < _REPEATS and connection.sent_less and turn.error_code == RESPONSE_FORGOTTEN:
                 connection.newest = None
+            elif repeats < _REPEATS and connection.sent_less and _is_refusal(first[-1]):
+                connection.newest, must_be_whole = None, True
             else:
+                if must_be_whole and not isinstance(first[-1], SocketError):
+                    connection.continues = False
                 return self._response(connection, turn, first)
         raise AssertionError("the last repeat returns or raises")
 
@@ -175,6 +180,7 @@ class _Connection:
         headers: the headers of the handshake's response that concern an answer.
         newest: the response that the server remembers; None if the connection can't continue a conversation.
         sent_less: whether the last request was sent with only the new items.
+        continues: false if the server accepts requests only without `previous_response_id`.
     """
 
     def __init__(self, response: httpx.Response, identity: bytes, opened_at: float, most: int) -> None:
@@ -188,6 +194,7 @@ class _Connection:
         self.headers = {name: response.headers[name] for name in ("x-request-id",) if name in response.headers}
         self.newest: NewestResponse | None = None
         self.sent_less = False
+        self.continues = True
 
     def get_extra_info(self, info: str) -> Any:
         """Returns a fact about the connection, such as its socket."""
@@ -346,10 +353,19 @@ class _Body(httpx.AsyncByteStream):
         if connection is None:
             return
         if self._turn.ended and self._turn.error_code != CONNECTION_EXPIRED and connection.is_open:
-            connection.newest = self._turn.newest
+            connection.newest = self._turn.newest if connection.continues else None
             self._transport.release(connection)
         else:
             await connection.aclose()
+
+
+def _is_refusal(event: bytes | SocketError) -> bool:
+    """Returns whether a server may have refused a request because of `previous_response_id`.
+
+    Not all of them name `previous_response_not_found`, and xAI accepts no `instructions` beside it
+    (https://docs.x.ai/developers/model-capabilities/text/generate-text).
+    """
+    return isinstance(event, SocketError) and event.status in _REFUSED
 
 
 def _handshake(request: httpx.Request) -> httpx.Request:
