@@ -30,6 +30,7 @@ from ..requests import (
     fit_sampling,
     missing_capabilities,
     offer_added_tools,
+    read_foreign_compactions,
     refuse_if_strict,
     report_unsent_options,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from ..deltas import Delta
     from ..requests import Family, Request
-    from ..types import GeneratedFile, Limits
+    from ..types import GeneratedFile, Limits, Message, Reply
     from .batches import BatchAPI, BatchSettings
 
 # Each is a package here, with a class such as `ChatAdapter`; it is imported on first use.
@@ -100,6 +101,7 @@ class Adapter(ABC):
         sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
             option of a request is dropped with a warning, or refused if the meaning would change.
         counts_tokens: whether the endpoint counts the tokens of a prompt: see `encode_count` and `read_count`.
+        compacts: whether the API compacts a conversation on request (`Request.compact`); see `compacted`.
         drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
         keeps_conversations: whether `encode` continues a conversation that the endpoint stores: `Request.conversation`.
         conversation_members: members of the request body that name the stored conversation to continue.
@@ -115,6 +117,7 @@ class Adapter(ABC):
     maker: ClassVar[str | None] = None
     sends: ClassVar[Collection[str]] = ()
     counts_tokens: bool = False
+    compacts: ClassVar[bool] = False
     drops_bound_thinking: ClassVar[bool] = False
     keeps_conversations: bool = False
     conversation_members: ClassVar[Collection[str]] = ()
@@ -172,6 +175,11 @@ class Adapter(ABC):
         self, request: Request, repair_history: bool, endpoint: EndpointInfo | None
     ) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
+        if request.compact and not self.compacts:
+            able = ", ".join(name for name in _BUILT_IN if find_adapter(name).compacts)
+            what = f"the API of adapter {self.name!r} can't compact a conversation"
+            raise ConfigError(f"{what}. Adapters that can: {able}")
+        request, summaries = read_foreign_compactions(request)
         rules = self.history_rules(request)
         request, moved = offer_added_tools(request, in_place=rules.added_tools)
         self._check_capabilities(request, endpoint)
@@ -190,7 +198,7 @@ class Adapter(ABC):
         options, sampling = fit_sampling(ready.options, ready.family, self.option_rules(ready), model=ready.model)
         if options is not ready.options:
             ready = replace(ready, options=options)
-        return ready, [*moved, *fitted.warnings, *dropped, *changes, *sampling]
+        return ready, [*summaries, *moved, *fitted.warnings, *dropped, *changes, *sampling]
 
     def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request with the stored answer that it continues, and a warning if it can't continue any."""
@@ -397,6 +405,14 @@ class Adapter(ABC):
             ValueError: the body is not an answer in this format; the message has the reason.
         """
         raise ValueError("this wire format has no answers that are not streamed")
+
+    def compacted(self, reply: Reply) -> list[Message]:
+        """Returns the messages that stand for a conversation, from the answer to a request with `Request.compact`.
+
+        Raises:
+            ValueError: there is no compaction in it; the message says why.
+        """
+        raise ValueError("this wire format has no compactions")
 
     def read_count(self, body: Any) -> int:
         """Returns the number of tokens in the answer to a request of `encode_count`.

@@ -3,7 +3,7 @@
 from ..public_names import set_public_module
 from .base_model import BaseChatModel, forward, forward_source, open_stream
 from .chat_model import ChatModel, ChatParams, check_model
-from .chat_stream import AsyncContext, AsyncIteration, ChatStream, ChunkSource, WrappedAnswer
+from .chat_stream import AsyncContext, AsyncIteration, ChatStream, ChunkSource, WrappedAnswer, read_whole
 from .extract import ask_again, can_ask_again, extract
 from .model_info import BackendInfo, DirectModel, ModelInfo, get_model_info
 from .partial_values import Partial, Watcher, checked_watcher

@@ -22,8 +22,8 @@ async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel 
 
         history = await trim_history(history, 100_000, model=provider)
 
-    System messages and the last turn are never removed, even if they exceed the limit. A question is removed together
-    with its answer, and a tool call together with its results.
+    System messages, the last turn and the newest compaction are never removed, even if they exceed the limit. A
+    question is removed together with its answer, and a tool call together with its results.
 
     Args:
         messages: the conversation. The list isn't changed.
@@ -83,16 +83,23 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
     """Returns the groups of messages that may be removed, the oldest group first.
 
     Before the user's last message, a group is a question with its answer. After the user's last message, a group is an
-    assistant message with its tool results; the last such group is never removed.
+    assistant message with its tool results; the last such group is never removed. The group with the newest compaction
+    isn't removed either: it stands for all that came before it.
     """
     talk = [message for message in messages if message.role not in _INSTRUCTIONS]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)
+    compacted = next((message for message in reversed(talk) if _has_compaction(message)), None)
     first = last
     while first > 0 and talk[first - 1].role == "user":  # several messages are one turn
         first -= 1
     before = _grouped(talk[: max(first, 0)], "user")
     behind = _grouped(talk[last + 1 :], "assistant")
-    return [*before, *behind[:-1]]
+    return [group for group in [*before, *behind[:-1]] if not any(message is compacted for message in group)]
+
+
+def _has_compaction(message: Message) -> bool:
+    """Returns whether a message stands for what came before it."""
+    return bool(message.extras) and any(part.kind == "compaction" for part in message.hosted)
 
 
 def _grouped(messages: Sequence[Message], begins: str) -> list[list[Message]]:

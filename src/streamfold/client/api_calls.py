@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from ..adapters.batches import EndpointRequest
-from ..answers import ChatParams
+from ..answers import ChatParams, ChatStream, read_whole
 from ..engine import NonStreamBody
-from ..errors import APIError, ConfigError, ProtocolError, StreamError
+from ..errors import APIError, ConfigError, ProtocolError, StreamError, UpstreamError
 from ..net import Exchange, HTTPRequest
 from ..requests import Request
-from ..types import GeneratedFile, Limits, Reply, Timeouts
+from ..types import Compaction, GeneratedFile, Limits, Reply, Timeouts
 from .endpoint import Endpoint
 from .hooks import Notifier, RequestInfo
+from .network_stream import NetworkStream
+from .prepared_call import PreparedCall
 from .retry_backoff import RetryLoop
 
 T = TypeVar("T")
@@ -70,6 +74,24 @@ async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
     http_request = endpoint.http_request(adapter, ready, params.timeouts, params.extra_headers)
     read = json_reader("a count of tokens", adapter.read_count, endpoint.profile.limits)
     return await _send(endpoint, http_request, endpoint.request_info(ready.path, request), read)
+
+
+async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
+    """Returns a conversation as the provider compacts it. See `Provider.compact`."""
+    if params.conversation is not None:
+        raise ConfigError("conversation: a request for a compaction has all of its messages: leave it out")
+    options = replace(params.request.options, response_format=None, stop=None, compact_threshold=None)
+    request = replace(params.request, options=options, compact=True)  # those options belong to answers
+    call = PreparedCall.of(endpoint, replace(params, request=request))
+    reply = await read_whole(ChatStream(NetworkStream(call)))
+    try:
+        compacted = call.adapter.compacted(reply)
+    except ValueError as exc:
+        message = f"the provider did not compact the conversation: {exc}"
+        provider, request_id = endpoint.profile.name, reply.request_id
+        raise UpstreamError(message, provider=provider, request_id=request_id, partial=reply) from exc
+    opening = takewhile(lambda message: message.role in ("system", "developer"), request.messages)
+    return Compaction([*opening, *compacted], reply)
 
 
 async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) -> bytes:

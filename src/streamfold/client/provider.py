@@ -19,9 +19,9 @@ from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
 from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
-from ..types import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
+from ..types import Compaction, GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from ..urls import shown_url
-from .api_calls import count_tokens, counts_tokens, fetch_file
+from .api_calls import compact_history, count_tokens, counts_tokens, fetch_file
 from .batches import BatchClient
 from .costs import ModelPrices, ProfilePricing
 from .endpoint import Endpoint
@@ -208,6 +208,24 @@ class Provider(BaseChatModel):
             APIError: the request failed.
         """
         return await count_tokens(self._endpoint, ChatParams.read(messages, tools, tool_choice, options))
+
+    @scrubs_traceback
+    async def compact(
+        self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
+    ) -> Compaction:
+        """Returns a shorter conversation to continue with, in which the provider has replaced the earlier turns.
+
+            history = (await provider.compact(history, tools)).messages
+
+        Anthropic's API and OpenAI's Responses API have it. System messages at the beginning stay. Takes the tools and
+        the options of the conversation. Fallbacks are not tried: they can't read what another provider has compacted.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or the provider's API can't compact.
+            APIError: the request failed, or its answer has no compaction.
+        """
+        params = ChatParams.read(messages, tools, "auto", options)
+        return await compact_history(self._endpoint, params)
 
     def facts(self) -> ModelInfo:
         """Returns the endpoints of the provider and its fallbacks, without secrets."""

@@ -61,6 +61,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
         "reasoning_effort", "reasoning", "effort", "thinking", "thinking_level", "thinking_budget", "thinking_config",
         "budget_tokens", "enable_thinking", "think",
     ),
+    "compact_threshold": ("compact_threshold", "context_management"),
     "tool_choice": ("tool_choice",),
 }  # fmt: skip
 _BY_MEMBER = {member: option for option, members in _MEMBERS.items() for member in members}
@@ -240,7 +241,7 @@ _MOST_OWNERS = 1000  # pairs of owner and model, which come from callers
 _MOST_COMBINATIONS = 32  # of one pair
 _MOST_SCHEMAS = 1000  # of one pair
 _MOST_TURNS = 10_000  # of one pair
-_NUMBERS = ("temperature", "top_p", "max_output_tokens", "stop", "seed", "response_format")
+_NUMBERS = ("temperature", "top_p", "max_output_tokens", "stop", "seed", "compact_threshold", "response_format")
 _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
 
 _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")

@@ -3,6 +3,7 @@
 from ..public_names import set_public_module
 from .added_tools import added_tool_key, offer_added_tools
 from .endpoint_rules import Rules, apply_rules, drop_forced_tool_choice, emulatable_capabilities, schema_passes
+from .foreign_compactions import read_foreign_compactions
 from .history import CONTINUE_PROMPT, GO_ON_MESSAGE, HistoryRules, fit_history, is_blank_message, is_custom
 from .hosted_tools import HostedEndpoint, HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
 from .message_digests import call_values, content_values, digest_parts, part_value

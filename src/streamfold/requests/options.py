@@ -101,6 +101,11 @@ class ChatOptions(TypedDict, total=False):
     unsupported level becomes the next higher supported level, or the highest level.
     """
 
+    compact_threshold: int | None
+    """Number of input tokens from which the provider compacts the conversation before it answers: Anthropic (50,000 at
+    least) and OpenAI's Responses API. The compaction is in `Reply.hosted` and goes back with `Reply.message`. See also
+    `Provider.compact`."""
+
     response_format: type[object] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
     """The type of the answer: a pydantic model, another type that pydantic validates (a dataclass, `list[Item]`, a
     union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs support only object
@@ -186,6 +191,7 @@ class Options:
     seed: int | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: ReasoningEffort | None = None
+    compact_threshold: int | None = None
     response_format: Any = None
     disable_thinking_for_forced_tools: bool = False
     unsupported_options: Literal["adapt", "strict"] | None = None
@@ -318,6 +324,7 @@ _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value in get_args(ReasoningEffort),
         f"one of {', '.join(get_args(ReasoningEffort))}",
     ),
+    "compact_threshold": (lambda value: _is_integer(value) and value > 0, "a whole number greater than 0"),
     "disable_thinking_for_forced_tools": (lambda value: isinstance(value, bool), "true or false"),
     "unsupported_options": (lambda value: value in ("adapt", "strict"), '"adapt" or "strict"'),
     "extra_body": (lambda value: isinstance(value, Mapping), "a mapping"),

@@ -34,6 +34,7 @@ class Request:
         names: maps the sent names of tools to their original names. Tool calls are delivered with the original names.
         answer_tool: the name of a tool whose arguments are the text of the reply, or None.
         refused_schemas: the digests (`schema_digest`) of schemas that the endpoint has refused.
+        compact: True requests a compaction of the conversation instead of an answer.
         drop_bound_thinking: True if the provider must drop thinking that it can't verify, because the preceding
             messages have changed.
         renames: names of members of the body, and what this model calls them instead; None: they are left out.
@@ -61,6 +62,7 @@ class Request:
     positions: tuple[int, ...] | None = None
     drop_bound_thinking: bool = False
     conversation: StoredConversation | None = None
+    compact: bool = False
 
     @property
     def numbered(self) -> Iterator[tuple[int, Message]]:
@@ -133,4 +135,5 @@ def with_endpoint_defaults(request: Request, model: str, defaults: Options, orig
         family.capabilities,
         family,
         request.stream,
+        compact=request.compact,
     )

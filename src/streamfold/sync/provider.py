@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions
 from ..turn_cache import TurnCache, TurnStore
-from ..types import GeneratedFile, Message, Messages, Reply, ToolChoice, ToolLike
+from ..types import Compaction, GeneratedFile, Message, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
 from .thread import LoopThread
 
@@ -219,6 +219,19 @@ class Provider:
         count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)
         tokens: int = self.thread.run(count)
         return tokens
+
+    @scrubs_traceback
+    def compact(
+        self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
+    ) -> Compaction:
+        """Returns a shorter conversation to continue with. See `streamfold.Provider.compact`.
+
+        Raises:
+            ConfigError: the request can't be sent as it is, or this provider can't compact.
+            APIError: the request failed, or its answer has no compaction.
+        """
+        compacted: Compaction = self.thread.run(partial(self._member("compact"), messages, tools, **options))
+        return compacted
 
     def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
         """Returns the bytes of a file that a tool of the provider made. See `streamfold.Provider.fetch_file`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorInfo, TimeoutPhase
 from ..public_names import set_public_module
 from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta, ToolCallUpdate
+from .compaction import Compaction
 from .content import (
     AudioPart,
     CacheMark,

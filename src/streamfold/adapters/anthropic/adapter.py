@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from ...requests import (
     Rules,
     schema_rules,
 )
-from ...types import GeneratedFile, ReplyWarning
+from ...types import RESPONSE_STATES, GeneratedFile, Message, Reply, ReplyWarning
 from ..base import Adapter
 from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
@@ -30,8 +31,9 @@ from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import encode_utf8, required_count, write_body
 from .aws_event_stream import AWSEventStream
+from .compaction import is_signed_compaction
 from .decode import AnthropicEventReader
-from .encode import encode_request, requested_betas
+from .encode import encode_request, is_system, requested_betas
 from .prompt_caching import limit_cache_breakpoints, read_cache_marks
 from .quirks import AnthropicQuirks
 from .reasoning import fit_thinking
@@ -58,8 +60,9 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     Quirks = AnthropicQuirks
     sends = (
         "temperature", "top_p", "max_output_tokens", "stop", "parallel_tool_calls", "reasoning_effort",
-        "response_format", "tools", "tool_choice",
+        "response_format", "tools", "tool_choice", "compact_threshold",
     )  # fmt: skip
+    compacts = True
     counts_tokens = True
     drops_bound_thinking = True
 
@@ -72,14 +75,16 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns the API's rules for conversations."""
+        first = next((message for message in request.messages if not is_system(message)), request.messages[0])
+        continued = request.messages[-1].paused or request.compact
         return HistoryRules(
             HistoryRules().roles - {"function"},
             unique_ids="conversation",
             ids="word",
             object_arguments=True,
             blanks="space_refused",
-            begins_with_user=True,
-            ends_with_user=not request.messages[-1].paused
+            begins_with_user=not is_signed_compaction(first, request),
+            ends_with_user=not continued
             and (not self.quirks.prefill or request.options.reasoning_effort not in (None, "none")),
         )
 
@@ -162,6 +167,15 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         return AnthropicBatchAPI(settings, self.quirks.version)
+
+    def compacted(self, reply: Reply) -> list[Message]:
+        """Returns the message with the compaction. Raises ValueError if the answer has none."""
+        blocks = reply.extras.get("blocks", [])
+        if not any(block.get("type") == "compaction" and block.get("content") for block in blocks):
+            raise ValueError(f"it has no summary, and ended with {reply.raw_finish_reason!r}")
+        message = reply.message
+        extras = {name: value for name, value in message.extras.items() if name not in RESPONSE_STATES}
+        return [replace(message, extras=extras)]
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens.

@@ -27,6 +27,7 @@ from ...types import (
 from ..content_blocks import arguments_object, blocks_of, read_foreign_part
 from ..encoding_report import EncodingReport
 from .bound_thinking import BINDING_BETA, SentTurn, bind_thinking, drop_mismatched, leave_out_thinking
+from .compaction import ask_for_compaction, compaction_betas, is_signed_compaction, threshold_members
 from .quirks import AnthropicQuirks
 from .tools import MCP_BETA, hosted_forms, hosted_members
 
@@ -54,6 +55,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if system:
         body["system"] = system
     sent: list[SentTurn] = []
+    start = max((n for n, (_, message) in enumerate(talk) if is_signed_compaction(message, request)), default=0)
+    talk = talk[start:]  # it stands for what came before, and the API refuses to have both
     body |= {"messages": encode_turns(talk, request, quirks, report, sent), "stream": request.stream}
     body |= hosted_members(request)
     if request.tools:
@@ -69,11 +72,15 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if wanted is not None and wanted.schema is not None:
         form = {"type": "json_schema", "schema": dict(wanted.schema)}
         body["output_config"] = {**body.get("output_config", {}), "format": form}
+    body |= threshold_members(request, report)
     if options.extra_body:
         _add_extra_body(body, options.extra_body)
+    if request.compact:
+        ask_for_compaction(body)
     if "messages" not in options.extra_body:
         _bind_thinking(body, sent, request, report)
-        if body["messages"][-1]["role"] == "assistant" and not request.messages[-1].paused:
+        last = request.messages[-1]
+        if body["messages"][-1]["role"] == "assistant" and not last.paused and not request.compact:
             _check_prefill(body)
     return body if quirks.platform == "anthropic" else _for_platform(body, request, quirks)
 
@@ -92,7 +99,8 @@ def requested_betas(request: Request, quirks: AnthropicQuirks) -> list[str]:
     asked = request.options.extra_body.get("betas")
     mcp = [MCP_BETA] if any(isinstance(tool.hosted, HostedMcpServer) for tool in request.tools) else []
     binding = [BINDING_BETA] if request.drop_bound_thinking else []
-    return list(dict.fromkeys([*quirks.betas, *mcp, *binding, *(asked if isinstance(asked, list) else ())]))
+    own = [*quirks.betas, *mcp, *binding, *compaction_betas(request)]
+    return list(dict.fromkeys([*own, *(asked if isinstance(asked, list) else ())]))
 
 
 def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None:
@@ -387,7 +395,8 @@ def encode_turns(
     if not turns:
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
     last = turns[-1]["content"][-1]
-    if turns[-1]["role"] == "assistant" and last.get("type") == "text" and not messages[-1][1].paused:
+    kept = messages[-1][1].paused or request.compact
+    if turns[-1]["role"] == "assistant" and last.get("type") == "text" and not kept:
         last["text"] = last["text"].rstrip()  # "final assistant content cannot end with trailing whitespace"
     return turns
 

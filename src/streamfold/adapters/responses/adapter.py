@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import quote
 
-from ...requests import HistoryRules, OptionRules, Request, Rules, schema_rules
-from ...types import GeneratedFile, ReplyWarning
+from ...requests import HistoryRules, OptionRules, Request, Rules, read_items, schema_rules
+from ...types import GeneratedFile, Message, Reply, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
@@ -27,6 +27,11 @@ _COUNTED = (
     "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
     "conversation", "previous_response_id",
 )  # fmt: skip
+# What a request for a compaction takes: `ResponseCompactParams` of https://github.com/openai/openai-python.
+_COMPACTED = (
+    "model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "service_tier", "image",
+)  # fmt: skip
 
 
 class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
@@ -37,9 +42,10 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
     Quirks = ResponsesQuirks
     sends = (
         "temperature", "top_p", "max_output_tokens", "parallel_tool_calls", "reasoning_effort", "response_format",
-        "tools", "tool_choice",
+        "tools", "tool_choice", "compact_threshold",
     )  # fmt: skip
     conversation_members = ("previous_response_id", "conversation")
+    compacts = True
 
     def __init__(self, quirks: ResponsesQuirks | None = None) -> None:
         self.quirks = quirks or ResponsesQuirks()
@@ -68,6 +74,8 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if not request.stream and request.options.extra_body.get("background"):
             request = replace(request, stream=True)  # whole, it would be an answer that has only begun
+        if request.compact:  # it comes in one piece
+            request = replace(request, stream=False)
         request, changes = super().rewrite(request)
         only: list[ReplyWarning] = []
         if not self.quirks.tool_choice:
@@ -80,6 +88,26 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         if not (body.get("store") or body.get("background") or self.quirks.store):
             return None
         return f"{self.path}/{quote(answer_id, safe='')}?stream=true&starting_after={after}"
+
+    def request_path(self, request: Request) -> str:
+        """Returns the path of this request: https://developers.openai.com/api/docs/guides/compaction is another one."""
+        return f"{self.path}/compact" if request.compact else self.path
+
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
+        body = super().encode(request, report)
+        return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
+
+    def compacted(self, reply: Reply) -> list[Message]:
+        """Returns the items of a compaction as messages: what the user said, and what stands for the rest.
+
+        OpenAI wants all of them back, unchanged. Raises ValueError if no compaction is among them.
+        """
+        items = reply.extras.get("output", [])
+        if not any(item.get("type") == "compaction" for item in items):
+            raise ValueError("it has no item of the type compaction")
+        numbered = ((f"output[{at}]", item) for at, item in enumerate(items))
+        return [replace(message, origin=reply.origin) for message in read_items(numbered)]
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens.

@@ -20,6 +20,7 @@ from .output_items import (
     UNFINISHED,
     arguments_text,
     as_object,
+    compacted_response,
     function_call,
     item_done,
     part_text,
@@ -93,6 +94,8 @@ class ResponsesEventReader:
 
     def decode_body(self, body: Any) -> list[Delta]:
         """Returns the deltas of a complete response or an error in a JSON body. Raises ValueError for another body."""
+        if isinstance(body, dict) and body.get("object") == "response.compaction":
+            return compacted_response(body)
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
             out: list[Delta] = []
             whole_response(body, "", out)

@@ -452,6 +452,7 @@ class ResponsesRequestWriter:
             "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
             self.quirks.format_member: self._format(options.response_format),
+            "context_management": _context_management(options),
             "store": store,
             "include": ["reasoning.encrypted_content"] if not stored and self._encrypts(request) else None,
         }
@@ -481,7 +482,7 @@ class ResponsesRequestWriter:
     def instruction_count(self, request: Request) -> int:
         """Returns how many messages at the beginning become `instructions`."""
         each_time = request.conversation is not None and self.quirks.conversations == "with_instructions"
-        if not each_time and not self.quirks.system_as_instructions:
+        if not each_time and not self.quirks.system_as_instructions and not request.compact:
             return 0
         count = len([*_opening_texts(request.numbered)])
         return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
@@ -592,6 +593,12 @@ class ResponsesRequestWriter:
         if nested:
             return {"type": "json_schema", "json_schema": schema}
         return {"format": {"type": "json_schema", **schema}}
+
+
+def _context_management(options: Options) -> list[dict[str, Any]] | None:
+    """Returns how the server compacts: https://developers.openai.com/api/docs/guides/compaction."""
+    threshold = options.compact_threshold
+    return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
 
 
 def _opening_texts(messages: Iterable[tuple[int, Message]]) -> Iterator[str]:

@@ -133,6 +133,15 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
         out += [end, StreamEnd()]
 
 
+def compacted_response(response: dict[str, Any]) -> list[Delta]:
+    """Returns the facts of a compaction. Its items are no answer: the user's messages are among them."""
+    items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
+    out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
+    if usage := as_object(response.get("usage")):
+        out.append(read_openai_usage(usage))
+    return [*out, Finish("stop", "completed"), StreamEnd()]
+
+
 def response_meta(response: dict[str, Any]) -> Meta:
     """Returns the id, model and time of a response, and which one it continues."""
     created = response.get("created_at")

@@ -1,0 +1,79 @@
+"""Conversations that Claude compacts: on request, or by itself from a number of tokens on.
+
+A block of the first kind is signed. It stands for all that came before it, and the API refuses to get both:
+https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand. In front of a block of the second kind is
+what it stands for, which the API ignores: https://platform.claude.com/docs/en/build-with-claude/compaction-threshold.
+Both are betas, also of the requests in which a block goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...requests import refuse_if_strict
+from ...types import Message, ReplyWarning
+from ..encoding_report import EncodingReport
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+_ON_DEMAND = "compact-2026-09-04"
+_AT_THRESHOLD = "compact-2026-01-12"
+_EDIT = "compact_20260112"
+_SMALLEST_THRESHOLD = 50_000  # tokens
+
+
+def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
+    """Yields the compactions in an answer of this endpoint."""
+    blocks = message.extras.get("blocks") if request.came_from_here(message) else None
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, Mapping) and block.get("type") == "compaction":
+            yield block
+
+
+def is_signed_compaction(message: Message, request: Request) -> bool:
+    """Returns whether a message stands for all that came before it."""
+    return any(block.get("signature") for block in _blocks(message, request))
+
+
+def compaction_betas(request: Request) -> list[str]:
+    """Returns the features that compactions need, those that go back included."""
+    signed = {bool(block.get("signature")) for message in request.messages for block in _blocks(message, request)}
+    managed = request.options.extra_body.get("context_management")
+    edits = managed.get("edits") if isinstance(managed, Mapping) else None
+    kinds = [edit.get("type") for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list) else []
+    on_demand = request.compact or True in signed
+    at_threshold = False in signed or _EDIT in kinds or (request.options.compact_threshold and not on_demand)
+    return [*([_ON_DEMAND] if on_demand else []), *([_AT_THRESHOLD] if at_threshold else [])]
+
+
+def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any]:
+    """Returns the members that ask for a compaction from a number of tokens on."""
+    threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
+    if threshold is None or request.compact:
+        return {}
+    if any(is_signed_compaction(message, request) for message in request.messages):
+        detail = "compact_threshold: not beside a compaction that was requested: call Provider.compact() again"
+        changes.append(ReplyWarning("option_dropped", detail))
+    elif threshold < _SMALLEST_THRESHOLD:
+        detail = f"compact_threshold={threshold} was sent as {_SMALLEST_THRESHOLD}, the smallest"
+        changes.append(ReplyWarning("option_changed", detail))
+    refuse_if_strict(request.options, changes)
+    for change in changes:
+        report.warn(change.code, change.detail)
+        if change.code == "option_dropped":
+            return {}
+    trigger = {"type": "input_tokens", "value": max(threshold, _SMALLEST_THRESHOLD)}
+    return {"context_management": {"edits": [{"type": _EDIT, "trigger": trigger}]}}
+
+
+def ask_for_compaction(body: dict[str, Any]) -> None:
+    """Makes a request for a compaction of one for an answer, without what the API refuses then."""
+    for name in ("context_management", "stop_sequences"):
+        body.pop(name, None)
+    if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+        del body["tool_choice"]
+    output = {name: value for name, value in body.pop("output_config", {}).items() if name != "format"}
+    body |= {"output_config": output} if output else {}
+    body["compaction"] = {"type": "summarize", **body.get("compaction", {})}
