@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # Without one of the first the answer is worse, or another one, and still what was wanted. Without the others it is not.
-_DISPENSABLE = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
+_DISPENSABLE = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort", "compact_threshold")
 _ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
 
