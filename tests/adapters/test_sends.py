@@ -26,6 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "seed": {"seed": 7},
     "parallel_tool_calls": {"parallel_tool_calls": False},
     "reasoning_effort": {"reasoning_effort": "low"},
+    "compact_threshold": {"compact_threshold": 90_000},
     "response_format": {"response_format": SCHEMA},
     "tools": {"tools": [LOOK]},
     "tool_choice": {"tool_choice": "required"},

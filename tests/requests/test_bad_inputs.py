@@ -241,7 +241,7 @@ OPTIONS: list[Row] = [
         lambda: ask(shape="round"),
         (
             "unknown option 'shape': allowed: temperature, top_p, max_output_tokens, stop, seed,"
-            " parallel_tool_calls, reasoning_effort, response_format,"
+            " parallel_tool_calls, reasoning_effort, compact_threshold, response_format,"
             " disable_thinking_for_forced_tools, unsupported_options,"
             " extra_body, model,"
             " extra_headers, timeouts, repair_history, partial_tool_calls, coalesce, conversation, max_continuations."

@@ -452,7 +452,7 @@ class ResponsesRequestWriter:
             "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
             self.quirks.format_member: self._format(options.response_format),
-            "context_management": _context_management(options),
+            "context_management": _context_management(request),
             "store": store,
             "include": ["reasoning.encrypted_content"] if not stored and self._encrypts(request) else None,
         }
@@ -595,9 +595,9 @@ class ResponsesRequestWriter:
         return {"format": {"type": "json_schema", **schema}}
 
 
-def _context_management(options: Options) -> list[dict[str, Any]] | None:
+def _context_management(request: Request) -> list[dict[str, Any]] | None:
     """Returns how the server compacts: https://developers.openai.com/api/docs/guides/compaction."""
-    threshold = options.compact_threshold
+    threshold = request.options.compact_threshold
     return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
 
 

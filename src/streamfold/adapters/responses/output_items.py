@@ -134,7 +134,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Returns the facts of a compaction. Its items are no answer: the user's messages are among them."""
+    """Returns the facts of a compaction. Its items aren't an answer: the user's messages are among them."""
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):
