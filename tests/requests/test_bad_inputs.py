@@ -374,7 +374,7 @@ PROFILES: list[Row] = [
     (lambda: configured(max_retries=-1), "provider 'custom': max_retries: must not be less than 0"),
     (
         lambda: configured(transport="requests"),
-        "provider 'custom': transport: can't be 'requests'. Allowed: httpx, aiohttp, httpx2",
+        "provider 'custom': transport: can't be 'requests'. Allowed: httpx, aiohttp, httpx2, websocket",
     ),
     (
         lambda: configured(headers={"Content-Length": "3"}),
@@ -515,7 +515,10 @@ FILES = [
     (OWN + "max_retries = -1", "FILE:4: providers.own.max_retries: must not be less than 0"),
     (
         OWN + 'transport = "htpx"',
-        ("FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?). Allowed: httpx, aiohttp, httpx2"),
+        (
+            "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?)."
+            " Allowed: httpx, aiohttp, httpx2, websocket"
+        ),
     ),
     (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a string"),
     (
