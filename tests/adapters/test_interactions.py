@@ -141,6 +141,7 @@ def test_a_token_to_go_on_with() -> None:
     """It is kept, with the id of the interaction."""
     reply = read(output(0, "Long"), status="requires_continuation", continuation_token="T")
     assert (reply.extras["continuation_token"], reply.extras["interaction_id"]) == (["T"], ["v1_a"])
+    assert (reply.finish_reason, reply.raw_finish_reason, reply.paused) == ("unknown", "requires_continuation", True)
 
 
 @each_row(

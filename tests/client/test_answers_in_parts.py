@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parted_answers import MODELS, WIRES, Failing, PartedServer, Step, Wire, claude_blocks, events_of
+from parted_answers import (
+    MODELS,
+    PROVIDERS,
+    WIRES,
+    Failing,
+    PartedServer,
+    Step,
+    Wire,
+    claude_blocks,
+    events_of,
+    interactions_events,
+)
 from scale import pick, some
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import (
@@ -30,6 +42,7 @@ from streamfold import (
     ConfigError,
     Hooks,
     IncompleteStreamError,
+    Message,
     Provider,
     Reply,
     StreamDecoder,
@@ -144,6 +157,11 @@ def cut_at(steps: Sequence[Step], cuts: Sequence[int]) -> list[Sequence[Step]]:
     return [steps[start:end] for start, end in pairwise(places)]
 
 
+def _without_id(message: Message) -> Message:
+    """The turn without the id of the response, which is that of the last part."""
+    return replace(message, extras={name: value for name, value in message.extras.items() if name != "interaction_id"})
+
+
 def decoded(wire: Wire, parts: Sequence[Sequence[Step]]) -> tuple[list[Any], Reply]:
     """The chunks and the reply of the engine for the bodies of these parts."""
     decoder = StreamDecoder(wire, tools=[PAY], continues=True)
@@ -174,7 +192,7 @@ def test_any_parts_equal_the_answer_in_one(wire: Wire, steps: list[Step], cuts: 
     ]
     assert reply.finish_reason == whole.finish_reason
     if len(known) == len(whole.tool_calls):
-        assert reply.message == whole.message
+        assert _without_id(reply.message) == _without_id(whole.message)
     assert [chunk.finished for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert not any(chunk.tool_calls for chunk in chunks[:-1])
     assert reply.usage is not None
@@ -298,7 +316,7 @@ async def test_a_cancelled_answer_sends_nothing_more(wire: Wire) -> None:
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(block)) as client:
         config = {"api_key": "k", "model": MODELS[wire], "max_retries": 0}
-        provider = Provider.from_config(wire, http_client=client, **config)
+        provider = Provider.from_config(PROVIDERS[wire], http_client=client, **config)
         with anyio.CancelScope() as scope:
             async with provider.chat_stream("Pay?", [PAY]) as stream:
                 async for _ in stream:
@@ -380,7 +398,7 @@ def test_one_part_alone_delivers_no_calls(wire: Wire) -> None:
     decoder.close()
     reply = decoder.reply
     assert (reply.text, reply.finish_reason, reply.tool_calls) == ("I will pay, ", "unknown", [])
-    assert reply.raw_finish_reason in ("CONTINUATION", "pause_turn")
+    assert reply.raw_finish_reason in ("CONTINUATION", "pause_turn", "requires_continuation")
     assert [warning.code for warning in reply.warnings] == ["calls_dropped"]
 
 
@@ -567,14 +585,14 @@ async def test_a_recording_has_each_request(wire: Wire, tmp_path: Path) -> None:
     server = PartedServer(wire, PARTS)
     client, transport = recording_client(server.client(), tmp_path, name="pay")
     config = {"api_key": "k", "model": MODELS[wire], "max_retries": 0}
-    async with Provider.from_config(wire, http_client=client, **config) as provider:
+    async with Provider.from_config(PROVIDERS[wire], http_client=client, **config) as provider:
         reply = await provider.chat("Pay?", [PAY])
     await client.aclose()
     assert [path.name for path in transport.written] == ["pay", "pay-2", "pay-3"]
     recordings = [Recording.load(tmp_path / f"{path.name}.sse") for path in transport.written]
     assert [recording.expect["finish_reason"] for recording in recordings] == ["unknown", "unknown", "tool_calls"]
     async with httpx.AsyncClient(transport=ReplayTransport(tmp_path / "pay")) as replayed:
-        again = await Provider.from_config(wire, http_client=replayed, **config).chat("Pay?", [PAY])
+        again = await Provider.from_config(PROVIDERS[wire], http_client=replayed, **config).chat("Pay?", [PAY])
     assert (again.text, calls_of(again), again.usage) == (reply.text, calls_of(reply), reply.usage)
 
 
@@ -613,7 +631,7 @@ def parts_over_sockets(wire: Wire, hangs: bool = False) -> Any:
 async def test_the_parts_share_a_connection(wire: Wire) -> None:
     """The connection of a part is free when the next one is requested, and none stays open."""
     async with serving(parts_over_sockets(wire)) as server:
-        config = {"profile": wire, "api_key": "k", "model": MODELS[wire]}
+        config = {"profile": PROVIDERS[wire], "api_key": "k", "model": MODELS[wire]}
         async with server.provider(**config) as provider:
             reply = await provider.chat("Pay?", [PAY])
         assert (reply.text, server.connections, server.most_open) == (TEXT, 1, 1)
@@ -625,7 +643,7 @@ async def test_the_parts_share_a_connection(wire: Wire) -> None:
 async def test_each_part_has_its_own_first_event(wire: Wire) -> None:
     """A part that never comes is a timeout of its own, with what had arrived; time of the reader doesn't count."""
     async with serving(parts_over_sockets(wire, hangs=True)) as server:
-        config = {"profile": wire, "api_key": "k", "model": MODELS[wire], "timeouts": {"first_event": 1.0}}
+        config = {"profile": PROVIDERS[wire], "api_key": "k", "model": MODELS[wire], "timeouts": {"first_event": 1.0}}
         async with server.provider(**config) as provider:
             stream = provider.chat_stream("Pay?", [PAY])
             with pytest.raises(APITimeoutError) as failed:
@@ -677,6 +695,26 @@ async def test_the_history_has_no_token_of_an_ended_answer() -> None:
     reply, _ = await scripted(chunk([{"text": "a"}], finishReason="MAX_TOKENS", continuationToken="MQ=="))
     assert reply.extras["continuationToken"] == ["MQ=="]
     assert "continuationToken" not in reply.message.extras
+
+
+async def test_the_parts_of_a_stored_interaction() -> None:
+    """A token belongs to the interaction that gave it: its id is sent instead of the input, which is stored with it."""
+    server = PartedServer("interactions", PARTS)
+    _, reply = await read(server.provider(), extra_body={"store": True, "previous_interaction_id": "v1_first"})
+    assert reply.text == TEXT
+    assert [body.get("previous_interaction_id") for body in server.bodies] == ["v1_first", "r0", "r1"]
+    assert ["input" in body for body in server.bodies] == [True, False, False]
+
+
+async def test_a_limit_without_a_token_is_an_end() -> None:
+    """Without a token nothing can continue the answer: it was cut at the limit of one request."""
+    events = interactions_events(PARTS[0], 0, last=False)
+    del events[-1]["interaction"]["continuation_token"]
+    body = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))) as client:
+        provider = Provider.from_config("gemini-interactions:gemini-4-argon", api_key="k", http_client=client)
+        reply = await provider.chat("Pay?", [PAY])
+    assert (reply.text, reply.finish_reason, reply.paused, reply.tool_calls) == ("I will pay, ", "length", False, [])
 
 
 async def test_a_pause_that_was_asked_for_is_returned() -> None:

@@ -114,14 +114,14 @@ def text_in(extras: Mapping[str, Any]) -> str:
 # https://ai.google.dev/gemini-api/docs/generate-content/long-decode
 PAUSED = ("pause_turn", "compaction", "CONTINUATION")
 # How a response has ended, where the answer is continued by another request.
-RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken")
+RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken", "continuation_token")
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
     """Returns True if the model must continue this turn in the response to another request."""
-    return _says_paused(extras, "stop_reason") or (
-        _says_paused(extras, "finishReason") and continuation_token(extras) is not None
-    )
+    if continuation_token(extras) is not None:  # one of Interactions comes with the status that says so, and no other
+        return "continuation_token" in extras or _says_paused(extras, "finishReason")
+    return _says_paused(extras, "stop_reason")
 
 
 def _says_paused(extras: Mapping[str, Any], name: str) -> bool:
@@ -130,9 +130,12 @@ def _says_paused(extras: Mapping[str, Any], name: str) -> bool:
 
 
 def continuation_token(extras: Mapping[str, Any]) -> str | None:
-    """Returns Gemini's continuation token. The next request sends the token to continue the answer."""
-    said = extras.get("continuationToken")
-    return said[-1] if isinstance(said, list) and said and isinstance(said[-1], str) else None
+    """Returns the continuation token of Gemini or Interactions. The next request sends it to continue the answer."""
+    for name in ("continuationToken", "continuation_token"):
+        said = extras.get(name)
+        if isinstance(said, list) and said and isinstance(said[-1], str):
+            return said[-1]
+    return None
 
 
 def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Answers that take several requests, on the two wire formats that have them, and a server that sends them.
+"""Answers that take several requests, on the wire formats that have them, and a server that sends them.
 
 An answer is a list of steps. Cut into parts, each part is the body of one response; uncut, it is what one response
 would have been. The server checks that each request continues the part before it.
@@ -15,9 +15,10 @@ import httpx
 
 from streamfold import Provider
 
-Wire = Literal["gemini", "anthropic"]
-WIRES: tuple[Wire, ...] = ("gemini", "anthropic")
-MODELS = {"gemini": "gemini-4-argon", "anthropic": "claude-opus-4-8"}
+Wire = Literal["gemini", "anthropic", "interactions"]
+WIRES: tuple[Wire, ...] = ("gemini", "anthropic", "interactions")
+MODELS = {"gemini": "gemini-4-argon", "anthropic": "claude-opus-4-8", "interactions": "gemini-4-argon"}
+PROVIDERS = {"gemini": "gemini", "anthropic": "anthropic", "interactions": "gemini-interactions"}
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,40 @@ def claude_events(steps: Sequence[Step], number: int, *, last: bool, stop: str =
     return [*events, {"type": "message_stop"}]
 
 
+def interactions_events(steps: Sequence[Step], number: int, *, last: bool, stop: str = "") -> Events:
+    about = {"id": f"r{number}", "model": f"m{number}", "object": "interaction"}
+    events: Events = [{"event_type": "interaction.created", "interaction": {**about, "status": "in_progress"}}]
+    for index, step in enumerate(steps):
+        match step.kind:
+            case "text":
+                begun: dict[str, Any] = {"type": "model_output"}
+                pieces: list[dict[str, Any]] = [{"type": "text", "text": step.text}]
+            case "reasoning":
+                begun = {"type": "thought"}
+                pieces = [{"type": "thought_summary", "content": {"type": "text", "text": step.text}},
+                          {"type": "thought_signature", "signature": "c2ln"}]  # fmt: skip
+            case "call":
+                begun = {"type": "function_call", "id": step.id, "name": step.text, "arguments": {}}
+                pieces = [{"type": "arguments_delta", "arguments": json.dumps(step.arguments)}]
+        events.append({"event_type": "step.start", "index": index, "step": begun})
+        events += [{"event_type": "step.delta", "index": index, "delta": piece} for piece in pieces]
+        events.append({"event_type": "step.stop", "index": index})
+    called = any(step.kind == "call" for step in steps)
+    status = stop or ("requires_action" if called else "completed")
+    end = {"status": status} if last else {"status": "requires_continuation", "continuation_token": token(number)}
+    usage = {"total_input_tokens": 10 * (number + 1), "total_output_tokens": number + 1,
+             "total_tokens": 11 * (number + 1)}  # fmt: skip
+    return [*events, {"event_type": "interaction.completed", "interaction": {**about, **end, "usage": usage}}]
+
+
 def events_of(wire: Wire, steps: Sequence[Step], number: int = 0, *, last: bool = True, stop: str = "") -> list[bytes]:
     """The events of one response as bytes."""
     if wire == "gemini":
         made = gemini_events(steps, number, last=last, stop=stop or "STOP")
         return [f"data: {json.dumps(event)}\r\n\r\n".encode() for event in made]
+    if wire == "interactions":
+        made = interactions_events(steps, number, last=last, stop=stop)
+        return [f"event: {event['event_type']}\ndata: {json.dumps(event)}\n\n".encode() for event in made]
     made = claude_events(steps, number, last=last, stop=stop)
     return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in made]
 
@@ -169,7 +199,7 @@ class PartedServer:
 
     def provider(self, **config: Any) -> Provider:
         given = {"api_key": "k", "model": MODELS[self.wire], "max_retries": 0, **config}
-        return Provider.from_config(self.wire, http_client=self.client(), **given)
+        return Provider.from_config(PROVIDERS[self.wire], http_client=self.client(), **given)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
@@ -191,6 +221,13 @@ class PartedServer:
         first, before = self.bodies[0], self._part
         if self.wire == "gemini":
             wanted = {} if before == 0 else {"continuationToken": token(before - 1)}
+            assert body == {**first, **wanted}
+            return
+        if self.wire == "interactions":
+            wanted = {} if before == 0 else {"continuation_token": token(before - 1)}
+            if wanted and first["store"]:
+                wanted["previous_interaction_id"] = f"r{before - 1}"
+                first = {name: value for name, value in first.items() if name != "input"}
             assert body == {**first, **wanted}
             return
         said = claude_blocks([step for part in self.parts[:before] for step in part])

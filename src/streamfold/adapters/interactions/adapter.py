@@ -23,7 +23,7 @@ from ...requests import (
     schema_rules,
     with_raw_tools,
 )
-from ...types import Message, ReplyWarning
+from ...types import Message, ReplyWarning, continuation_token
 from ..base import Adapter
 from ..encoding_report import EncodingReport
 from ..prepared_request import deep_merged
@@ -60,7 +60,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             system="leading",
             object_arguments=True,
             blanks="refused",
-            ends_with_user=True,
+            ends_with_user=_continued_turn(request) is None,
             knows_more=bool(request.options.extra_body.get("previous_interaction_id")) or request.follows_stored,
         )
 
@@ -119,10 +119,12 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         extra, wanted = request.options.extra_body, read_response_format(request.options.response_format)
         agent = request.model.removeprefix(_AGENT) if request.model.startswith(_AGENT) else None
-        talk, system = list[tuple[int, Message]](), list[str]()
+        talk, system, continued = list[tuple[int, Message]](), list[str](), _continued_turn(request)
         count = self.instruction_count(request)
         messages = [*request.numbered][:count] + request.unstored(count)
         for at, message in _behind(messages, extra.get("previous_interaction_id")):
+            if message is continued:
+                continue  # the token stands for it
             report_unsent(message, f"messages[{at}]", request, report)
             if message.role in SYSTEM:
                 system += system_texts(message, at)
@@ -148,7 +150,21 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         body = deep_merged(body, with_raw_tools(body, extra))
         if not body["store"] and (needing := [name for name in _STORED if body.get(name)]):
             raise ConfigError(f"{' and '.join(needing)}: only a stored interaction has this: leave out store=False")
+        if continued is not None:
+            body["continuation_token"] = continuation_token(continued.extras)
+            if body["store"]:  # the token belongs to the interaction, with which the input is stored
+                body["previous_interaction_id"] = _ids(continued)[-1]
+                del body["input"]
         return body
+
+
+def _continued_turn(request: Request) -> Message | None:
+    """Returns the unfinished turn at the end, which a token continues; None if there is none.
+
+    https://github.com/googleapis/python-genai sends it so, in `_interactions_continuation.py`.
+    """
+    last = request.messages[-1]
+    return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None
 
 
 def _in_background(request: Request) -> bool:

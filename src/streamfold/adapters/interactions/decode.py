@@ -62,7 +62,7 @@ STATUSES: dict[str, FinishReason] = {
     "requires_action": "tool_calls",
     "incomplete": "length",
     "budget_exceeded": "length",
-    "requires_continuation": "length",  # the limit of one request: another one continues with `continuation_token`
+    "requires_continuation": "length",  # of one request, which another one continues with `continuation_token`
     "cancelled": "unknown",
 }
 UNFINISHED = ("in_progress", "queued", "idle")
@@ -202,11 +202,14 @@ def _end(interaction: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(usage := interaction.get("usage"), dict):
         out.append(UsageUpdate(usage, INTERACTIONS_USAGE.read, whole=True))
         _tool_requests(usage.get("grounding_tool_count"), out)
-    for name, extra in (("id", "interaction_id"), ("continuation_token", "continuation_token")):
-        if value := str_or_none(interaction.get(name)):
-            out.append(ExtraPart(extra, [value], whole=True))
+    if answer_id := str_or_none(interaction.get("id")):
+        out.append(ExtraPart("interaction_id", [answer_id], whole=True))
     status = str_or_none(interaction.get("status"))
     if status is None or status in UNFINISHED:
+        return
+    token = str_or_none(interaction.get("continuation_token"))
+    if token and status == "requires_continuation":
+        out += [ExtraPart("continuation_token", [token], whole=True), Finish("unknown", status, continues=True)]
         return
     reason = STATUSES.get(status) or guess_finish_reason(status)
     if reason == "error" or status == "failed":
