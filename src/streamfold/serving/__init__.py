@@ -56,7 +56,7 @@ from .request_parsing import wants_stream
 from .responses.items import PART_KINDS as RESPONSES_PART_KINDS
 from .responses.items import PartKind as ResponsesPartKind
 from .responses.request import parse_responses_as_functions, parse_responses_request
-from .responses.serializer import ResponsesSerializer, SerializedEvent, new_response_object
+from .responses.serializer import ResponsesSerializer, SerializedEvent, compaction_object, new_response_object
 from .responses.tools_as_functions import ClientTools, has_only_function_tools
 from .stream_serializer import (
     AnswerWriter,
@@ -108,6 +108,7 @@ __all__ = [
     "camel_case",
     "canonical_json",
     "chooses_destination",
+    "compaction_object",
     "end_deltas",
     "error_delta",
     "from_base64",

@@ -179,10 +179,13 @@ class _Answer:
 
         try:
             reply = keep_call_kinds(await self._read(keep), serializer.call_kinds)
-            rest = order.end(reply, serializer)
-            body = serializer.serialize_whole(
-                end_deltas(reply, has_items=True) if has_items(reply) else [*deltas, *rest]
-            )
+            if self._routed.request.parsed.compact:
+                body = self._api.compaction_body(self._routed.request, reply)
+            else:
+                rest = order.end(reply, serializer)
+                body = serializer.serialize_whole(
+                    end_deltas(reply, has_items=True) if has_items(reply) else [*deltas, *rest]
+                )
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__

@@ -116,7 +116,6 @@ class Gateway:
                 *([Route("/metrics", metrics.endpoint(access), methods=["GET"])] if metrics else []),
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
-                Route("/v1/responses/compact", self._compact, methods=["POST"]),
                 *[route for api in CLIENT_APIS for endpoint in api.endpoints for route in self._routes(api, endpoint)],
             ],
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
@@ -227,8 +226,9 @@ class Gateway:
             yield
 
     def _routes(self, api: ClientAPI, endpoint: APIEndpoint) -> list[Route]:
-        if self._responses is not None and endpoint is RESPONSES_API.endpoints[0]:
-            return StoredResponses(self._handler, self._background, self._responses).routes()
+        if self._responses is not None and api is RESPONSES_API and not endpoint.count_member:
+            stored = StoredResponses(self._handler, self._background, self._responses)
+            return stored.compaction_routes(endpoint) if endpoint.compacts else stored.routes()
         return [Route(endpoint.path, APIRoute(partial(self._handler.answer, api, endpoint)), methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
@@ -238,10 +238,6 @@ class Gateway:
         if self.draining:
             return JSONResponse({"status": "draining"}, 503)
         return JSONResponse({"status": "ok"})
-
-    async def _compact(self, _: HTTPRequest) -> Response:
-        # Not the 405 of a response whose id is "compact": clients take a 404 for an endpoint that is not there.
-        raise HTTPException(404, "this server doesn't compact conversations")
 
     async def _list(self, request: HTTPRequest) -> Response:
         client = self.access.check(request.scope)

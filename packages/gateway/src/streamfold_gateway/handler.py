@@ -195,6 +195,9 @@ class RequestHandler:
             await response.send_json(200, count.body, {**api.headers(log.id), **count.headers})
             log.answered(count.note)
             return
+        if request.parsed.compact and request.route.adapters != {api.adapter}:
+            # as a server without this endpoint says it: clients then write a summary themselves
+            raise http_error(404, f"the provider of the model {request.model!r} doesn't compact conversations")
         routed = self.route(incoming, request)
         meter = await self.reserve(incoming, routed)
         if request.stream:
@@ -243,6 +246,8 @@ class RequestHandler:
             native = route is not None and route.adapters == {api.adapter}
             parsed = api.parse(api.counted_body(value) if counts else value, params, native=native)
             streams = wants_stream(value) if streams is None else streams
+            if incoming.endpoint.compacts:
+                parsed = replace(parsed, compact=True)
         except ConfigError as error:
             raise http_error(400, error.problem) from error
         except RecursionError:
@@ -280,7 +285,7 @@ class RequestHandler:
         if messages != request.parsed.messages:
             request = replace(request, parsed=replace(request.parsed, messages=messages))
         cache = self._turn_cache
-        if cache is not None and route.takes_arguments:
+        if cache is not None and route.takes_arguments and not request.parsed.compact:
             cache = cache.of(incoming.client.id, end_user=user, ids=api.returns_ids)
             request = replace(request, turns_cached=True)
         warnings = (*request.dropped, *dropped, *replaced, *repaired)

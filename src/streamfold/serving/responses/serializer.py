@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TypeAlias, Unpack
 
 from ...deltas import Delta, Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import is_truncated_json, str_or_none
-from ...types import KINDS, PLAIN_ITEMS, ExtraPart, PartRef, ToolCall, ToolCallDelta
+from ...types import KINDS, PLAIN_ITEMS, ExtraPart, PartRef, Reply, ToolCall, ToolCallDelta, Usage
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, event
 from .items import (
     PREFIXES,
@@ -67,6 +67,26 @@ _DEFAULTS: dict[str, Any] = {
 _OWN = ("background", "completed_at", "conversation", "error", "incomplete_details", "output", "store", "usage")
 _TOOL = {"description": None, "parameters": None, "strict": None}
 _FORMAT = {"description": None, "strict": False}
+
+
+def compaction_object(
+    reply: Reply,
+    *,
+    id: str,  # noqa: A002 - the word on the wire
+    created: int,
+    opening: Iterable[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Returns the answer to `POST /responses/compact`: https://platform.openai.com/docs/api-reference/responses/compact.
+
+    Args:
+        reply: the answer to a request with `Request.compact`.
+        id: of the compaction.
+        created: when the request came, in seconds since 1970.
+        opening: items of the input that weren't compacted, because the provider got them as instructions.
+    """
+    items = [*opening, *reply.extras.get("output", ())]
+    head = {"id": id, "object": "response.compaction", "created_at": created}
+    return {**head, "output": items, "usage": written_usage(reply.usage or Usage())}
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from streamfold import (
     BadRequestError,
     ConfigError,
     IncompleteStreamError,
+    Reply,
     ReplyWarning,
     Tool,
     UpstreamError,
@@ -94,12 +95,14 @@ class APIEndpoint:
         id_prefix: the prefix of response ids.
         streams: true or false if all responses are streamed or not; None: the request decides.
         count_member: the response field with the token count of the request; "": the endpoint calls a model.
+        compacts: true if the response is a compaction of the conversation.
     """
 
     path: str
     id_prefix: str
     streams: bool | None = None
     count_member: str = ""
+    compacts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,10 @@ class ClientAPI(ABC):
     def count_body(self, member: str, number: int) -> dict[str, Any]:
         """Returns the body of a response with a token count."""
         return {member: number}
+
+    def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
+        """Returns the body of the response to a request for a compaction, of an API with such an endpoint."""
+        raise NotImplementedError
 
     def counted_body(self, body: Any) -> Any:
         """Converts the body of a request for a token count into the body of a normal request."""

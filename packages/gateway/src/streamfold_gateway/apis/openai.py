@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
+from streamfold import Reply
 from streamfold.serving import (
     CHAT_MEMBERS,
     RESPONSES_MEMBERS,
@@ -13,6 +15,7 @@ from streamfold.serving import (
     ResponsesSerializer,
     SerializedEvent,
     StreamSerializer,
+    compaction_object,
     has_only_function_tools,
     parse_chat_request,
     parse_responses_as_functions,
@@ -93,6 +96,7 @@ class ResponsesAPI(ClientAPI):
     endpoints = (
         APIEndpoint("/v1/responses", "resp_"),
         APIEndpoint("/v1/responses/input_tokens", "count_", count_member="input_tokens"),
+        APIEndpoint("/v1/responses/compact", "resp_", streams=False, compacts=True),
     )
     adapter = "responses"
     client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
@@ -100,6 +104,12 @@ class ResponsesAPI(ClientAPI):
 
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
         return parse_responses_request(body)
+
+    def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
+        given = request.body.get("input")
+        items = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
+        opening = takewhile(lambda item: item.get("role") in ("system", "developer"), items)  # what is not compacted
+        return compaction_object(reply, id=request.id, created=request.created, opening=opening)
 
     def count_body(self, member: str, number: int) -> dict[str, Any]:
         return {"object": "response.input_tokens", member: number}

@@ -23,7 +23,7 @@ from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
 from ..answering import RoutedRequest, answer_request
-from ..apis import RESPONSES_API
+from ..apis import RESPONSES_API, APIEndpoint
 from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
 from ..http_errors import LONGEST_HEADER, HTTPError, http_error
 from ..rate_limits import Meter
@@ -70,7 +70,15 @@ class StoredResponses:
             Route(f"{one}/input_items", APIRoute(partial(self.answer, self._input_items)), methods=["GET"]),
         ]
 
-    async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
+    def compaction_routes(self, endpoint: APIEndpoint) -> list[Route]:
+        """Returns the routes of the endpoint that compacts conversations."""
+        return [
+            Route(endpoint.path, APIRoute(partial(self.answer, self._compact, endpoint=endpoint)), methods=["POST"])
+        ]
+
+    async def answer(
+        self, handle: Handler, scope: Any, receive: Receive, send: Send, *, endpoint: APIEndpoint | None = None
+    ) -> None:
         """Handles one request. If the store fails, the response is a 503."""
 
         async def guarded(incoming: IncomingRequest) -> None:
@@ -80,7 +88,8 @@ class StoredResponses:
                 message = "the store of responses is unavailable; try again later"
                 raise http_error(503, message, retry_after="1") from error
 
-        await self._handler.handle(guarded, RESPONSES_API, RESPONSES_API.endpoints[0], scope, receive, send)
+        endpoint = endpoint or RESPONSES_API.endpoints[0]
+        await self._handler.handle(guarded, RESPONSES_API, endpoint, scope, receive, send)
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
@@ -89,6 +98,14 @@ class StoredResponses:
             made = await self._begun(incoming, body)
         if made is not None:
             await self._detached(incoming, *made, body.size)
+
+    async def _compact(self, incoming: IncomingRequest) -> None:
+        """Compacts a conversation, also one that is stored here. The compaction itself isn't stored."""
+        async with RequestBodyJSON(self._handler, incoming) as body:
+            if isinstance(payload := body.value, dict):
+                user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
+                await self._expand(body, payload, incoming.client.id, user)
+            await self._handler.reply(incoming, body)
 
     async def _begun(
         self, incoming: IncomingRequest, body: RequestBodyJSON
