@@ -16,7 +16,7 @@ _SUMMARY = "Summary of the conversation so far:\n\n"
 def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with the summaries of other providers as text, and a warning for each.
 
-    Only messages that are nothing but a compaction count: in front of others is what was compacted.
+    Only messages with a compaction alone count: in front of others is what was compacted.
 
     Raises:
         ConfigError: the model would not see what was said, because only the other provider can read it.
