@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
-from .answers import ChatParams, ChunkSource, WrappedAnswer
+from .answers import ChatModel, ChatParams, ChatStream, ChunkSource, WrappedAnswer, forward_source
 from .errors import APIError, ConfigError
 from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE, call_values, content_values, digest_parts, part_value
@@ -37,7 +37,7 @@ from .types import (
     StreamChunk,
 )
 
-__all__ = ["CachingAnswer", "RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
+__all__ = ["RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
 
 _FORMAT = "3"  # version of keys and values in a store
 _STORE_TIMEOUT = 2.0  # seconds that an answer waits for the store, before it and after it
@@ -361,6 +361,15 @@ class TurnCache:
         value = json.dumps(message.to_dict(), separators=(",", ":")).encode()
         return await _within(self.store.put(self._stored_owner, dict.fromkeys(keys, value)), "written")
 
+    def chat_stream(self, model: ChatModel, params: ChatParams) -> ChatStream:
+        """Returns the answer of a model: earlier turns are restored before it, and it is stored at its end.
+
+        Raises:
+            ConfigError: the request can't be sent.
+        """
+        answer = _CachingAnswer(self, params, partial(forward_source, model))
+        return ChatStream(answer, yields_call_deltas=params.partial_tool_calls)
+
     async def aclose(self) -> None:
         """Closes the store."""
         await self.store.aclose()
@@ -396,7 +405,7 @@ class TurnCache:
             raise
 
 
-class CachingAnswer(WrappedAnswer):
+class _CachingAnswer(WrappedAnswer):
     """Restores earlier turns, gets the response, and stores its turn before the finished chunk is delivered.
 
     The request is validated immediately, so that errors are raised where it was created; and again if turns were

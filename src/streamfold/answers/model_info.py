@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -109,6 +109,19 @@ class ModelInfo:
     changed: bool = False
     count: Callable[[Request, Timeouts | TimeoutOptions | None], Awaitable[int]] | None = None
     direct: DirectModel | None = None
+
+    def endpoint_models(self, model: str | None) -> Iterator[tuple[BackendInfo, str | None]]:
+        """Yields each endpoint with the model that is requested from it. None means the configured model.
+
+        Args:
+            model: the model that a request names. Only the first endpoint knows it.
+        """
+        for at, endpoint in enumerate(self.endpoints):
+            yield endpoint, None if at else model
+
+    def is_priced(self, model: str | None = None) -> bool:
+        """Returns True if the cost of an answer will be known, whichever endpoint answers."""
+        return all(endpoint.priced(name) for endpoint, name in self.endpoint_models(model))
 
 
 def get_model_info(model: ChatModel) -> ModelInfo | None:

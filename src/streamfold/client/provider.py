@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, check_model, forward_source
+from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, check_model
 from ..config import Config, Profile, load_profiles
 from ..errors import ConfigError
 from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
-from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
+from ..turn_cache import TurnCache, TurnStore, read_turn_cache
 from ..types import Compaction, GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from ..urls import shown_url
 from .api_calls import compact_history, count_tokens, counts_tokens, fetch_file
@@ -269,12 +269,8 @@ class Provider(BaseChatModel):
         return f"<Provider {self.name} {api} {url} model={profile.model!r}{more}>"
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        if self.turn_cache is None:
-            return (self._fallback or self._own)._stream(arguments)
-        return ChatStream(
-            CachingAnswer(self.turn_cache, arguments, partial(forward_source, self._fallback or self._own)),
-            yields_call_deltas=arguments.partial_tool_calls,
-        )
+        model = self._fallback or self._own
+        return model._stream(arguments) if self.turn_cache is None else self.turn_cache.chat_stream(model, arguments)
 
 
 class _OwnModel(BaseChatModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -15,8 +15,8 @@ from typing import Any
 from streamfold import ChatModel, ChatStream, ConfigError, Cost, Hooks, Provider, Usage
 from streamfold.client import read_hooks
 from streamfold.config import Config, did_you_mean, read_config
-from streamfold.middleware import BaseChatModel, check_model, get_model_info
-from streamfold.turn_cache import CachingAnswer, TurnCache
+from streamfold.middleware import BaseChatModel, check_model, forward, get_model_info
+from streamfold.turn_cache import TurnCache
 from streamfold.types import BackendInfo, ChatParams, ModelInfo, Request, TimeoutOptions
 
 from .auth import ANONYMOUS, GatewayKey
@@ -40,25 +40,24 @@ class ModelRoute:
     other: str | None = None
 
     @cached_property
-    def _facts(self) -> ModelInfo | None:
-        return get_model_info(self.model)
+    def _facts(self) -> ModelInfo:
+        return get_model_info(self.model) or ModelInfo((), changed=True)
 
     @property
     def endpoints(self) -> tuple[BackendInfo, ...]:
         """The endpoints that may handle the request; empty if the model doesn't expose them."""
-        return self._facts.endpoints if self._facts else ()
+        return self._facts.endpoints
 
     @property
     def priced(self) -> bool:
         """True if the prices of all endpoints that may handle the request are known."""
-        endpoints = self.endpoints
-        return not endpoints or all(endpoint.priced(model) for endpoint, model in self._endpoint_models(endpoints))
+        return self._facts.is_priced(self.other)
 
     def cost(self, usage: Usage) -> Cost | None:
         """Returns the highest cost of a usage at any endpoint that may handle the request; None if no price is
         known.
         """
-        models = self._endpoint_models(self.endpoints)
+        models = self._facts.endpoint_models(self.other)
         found = [cost for endpoint, model in models if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
@@ -68,24 +67,18 @@ class ModelRoute:
         Args:
             allowed: the limit in the request, if it has one.
         """
-        models = self._endpoint_models(self.endpoints)
+        models = self._facts.endpoint_models(self.other)
         return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in models), default=None)
-
-    def _endpoint_models(self, endpoints: tuple[BackendInfo, ...]) -> Iterator[tuple[BackendInfo, str | None]]:
-        """Yields each endpoint with the model that is requested from it; None: its own model."""
-        for at, endpoint in enumerate(endpoints):
-            yield endpoint, None if at else self.other
 
     @cached_property
     def adapters(self) -> set[str]:
         """The names of the providers' adapters; empty if unknown."""
-        return {endpoint.adapter_of(model) for endpoint, model in self._endpoint_models(self.endpoints)}
+        return {endpoint.adapter_of(model) for endpoint, model in self._facts.endpoint_models(self.other)}
 
     @property
     def takes_arguments(self) -> bool:
         """True if the model accepts a prepared request, as `Provider` does; models of other programs may not."""
-        facts = self._facts
-        return facts is not None and not facts.changed and isinstance(self.model, BaseChatModel)
+        return not self._facts.changed and isinstance(self.model, BaseChatModel)
 
     def stream(
         self, request: Request, *, repair_history: bool, partial_tool_calls: bool, turn_cache: TurnCache | None = None
@@ -101,15 +94,12 @@ class ModelRoute:
             replace(request, model=self.other or ""),
             repair_history=repair_history,
             partial_tool_calls=partial_tool_calls,
+            many_conversations=True,
         )
-        model = self.model
-        if not self.takes_arguments or not isinstance(model, BaseChatModel):
+        if not self.takes_arguments:
             options = replace(arguments, partial_tool_calls=False).given()
-            return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
-        if turn_cache is None:
-            return _stream(model, arguments)
-        answer = CachingAnswer(turn_cache, arguments, lambda ready: _stream(model, ready).source)
-        return ChatStream(answer, yields_call_deltas=partial_tool_calls)
+            return self.model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
+        return forward(self.model, arguments) if turn_cache is None else turn_cache.chat_stream(self.model, arguments)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
         """Returns the token count of a client's request; None if the API of the first provider can't count tokens.
@@ -119,7 +109,7 @@ class ModelRoute:
             APIError: the provider failed to count.
         """
         facts = self._facts
-        if facts is None or facts.count is None:
+        if facts.count is None:
             return None
         return await facts.count(replace(request, model=self.other or ""), timeouts)
 
@@ -265,9 +255,3 @@ class ModelRouter:
 
 def _is_pattern(name: str) -> bool:
     return any(char in name for char in "*?[")
-
-
-def _stream(model: BaseChatModel, params: ChatParams) -> ChatStream:
-    return model.stream_request(
-        params.request, repair_history=params.repair_history, partial_tool_calls=params.partial_tool_calls
-    )

@@ -253,9 +253,7 @@ class BatchJob:
     def _priced(self, model: str | None) -> bool:
         """Returns whether the price of a model is known for every endpoint that may handle a request."""
         facts = get_model_info(self._model)
-        given = model or self._settings.options.get("model")
-        endpoints = facts.endpoints if facts else ()
-        return all(endpoint.priced(None if at else given) for at, endpoint in enumerate(endpoints))
+        return facts is None or facts.is_priced(model or self._settings.options.get("model"))
 
     def _clean_up(self) -> None:
         if self._folder is not None:
