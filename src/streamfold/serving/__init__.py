@@ -59,6 +59,7 @@ from .responses.request import parse_responses_as_functions, parse_responses_req
 from .responses.serializer import ResponsesSerializer, SerializedEvent, compaction_object, new_response_object
 from .responses.tools_as_functions import ClientTools, has_only_function_tools
 from .stream_serializer import (
+    SSE_HEADERS,
     AnswerWriter,
     SerializedCall,
     SerializerArguments,
@@ -67,6 +68,7 @@ from .stream_serializer import (
     is_complete_object,
     json_text,
     openai_error_body,
+    warning_comment,
 )
 from .stream_serializer import comment as sse_comment
 from .stream_serializer import event as sse_event
@@ -82,6 +84,7 @@ __all__ = [
     "RESPONSES_MEMBERS",
     "RESPONSES_PART_KINDS",
     "RESPONSES_TEXT_EVENTS",
+    "SSE_HEADERS",
     "AnswerWriter",
     "AnthropicSerializer",
     "ApiFormat",
@@ -143,6 +146,7 @@ __all__ = [
     "tool_result_content",
     "wants_stream",
     "wants_usage",
+    "warning_comment",
     "without_non_finite",
 ]
 

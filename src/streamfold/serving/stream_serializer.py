@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn, Protocol, Required, TypedDict
 
 from ..deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
@@ -84,10 +85,28 @@ def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
     return f"{head}data: {json_text(payload)}{end}{end}".encode()
 
 
+SSE_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
+        "x-accel-buffering": "no",
+    }
+)
+"""The headers of a response with server-sent events."""
+
+
 def comment(text: str) -> bytes:
     """Returns an SSE comment, which clients ignore."""
     line = " ".join(text.split())
     return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
+
+
+_WARNING = "streamfold warning "  # begins a warning in a stream
+
+
+def warning_comment(text: str) -> bytes:
+    """Returns a comment that tells programs about a warning: `CODE: DETAIL`."""
+    return comment(f"{_WARNING}{text}")
 
 
 def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
@@ -272,6 +291,11 @@ class StreamSerializer(ABC):
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
+    def warnings(self) -> list[str]:
+        """The warnings so far, each as `CODE: DETAIL`."""
+        return [warning.removeprefix(_WARNING) for warning in self._warnings]
+
+    @property
     def has_calls(self) -> bool:
         """True if a tool call has been written."""
         return any(call.opened for call in self.calls.values())
@@ -298,7 +322,7 @@ class StreamSerializer(ABC):
                 self.created = int(meta.created)
 
     def _warn(self, code: WarningCode, detail: str) -> None:
-        self._warnings.setdefault(f"streamfold warning {code}: {detail}")
+        self._warnings.setdefault(f"{_WARNING}{code}: {detail}")
 
     def _write_warnings(self) -> None:
         self._out += [comment(warning) for warning in self._warnings]

@@ -20,7 +20,7 @@ from streamfold.serving import (
     end_deltas,
     has_items,
     keep_call_kinds,
-    sse_comment,
+    warning_comment,
     without_non_finite,
 )
 from streamfold.turn_cache import TurnCache
@@ -212,7 +212,7 @@ class _Answer:
     async def _end(self, events: bytes) -> None:
         """Writes the last events after the response is stored, so that the client can refer to it."""
         if self._recorder is not None and (note := await self._recorder.save()):
-            events = sse_comment(f"streamfold warning {note}") + events
+            events = warning_comment(note) + events
         await self._output.write(events, last=True)
 
     async def _read(self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]]) -> Reply:

@@ -11,18 +11,14 @@ from typing import Any, Self
 
 import anyio
 
-from streamfold.serving import json_text
+from streamfold.serving import SSE_HEADERS, json_text
 
 from .request_body import ClientGone, Receive
 
 Send = Callable[[Any], Awaitable[None]]
 
 _UNFIT = re.compile(r"[^ -~]")
-_HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
-    "x-accel-buffering": "no",
-}
+_HEADERS = {**SSE_HEADERS, "content-type": "text/event-stream; charset=utf-8"}
 
 
 class ResponseStream:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, get_args
 
 from pydantic_core import from_json
 
 from streamfold import ChatStream, ConfigError, GeneratedFile, Message, Reply, Tool, ToolCall, ToolResult, ToolRun
 from streamfold.config import allowed_values_hint
-from streamfold.serving import ObjectReader, json_text, parse_object, to_base64, tool_result_content
+from streamfold.serving import SSE_HEADERS, ObjectReader, json_text, parse_object, to_base64, tool_result_content
 from streamfold.tools import PendingCall
 from streamfold.types import AudioPart, CallKind, ContentPart, FilePart, ImagePart, TextPart
 
@@ -57,9 +56,7 @@ __all__ = [
 ]
 
 
-HEADERS: Mapping[str, str] = MappingProxyType(
-    {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
-)
+HEADERS = SSE_HEADERS
 _PROTOCOL = "1.0"
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
 _STATUSES = ("resolved", "cancelled")

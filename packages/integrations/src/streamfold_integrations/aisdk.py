@@ -24,7 +24,7 @@ from typing import Any
 
 from streamfold import ChatStream, ConfigError, Message, Reply, ToolCall, ToolResult, ToolRun, tool_result
 from streamfold.config import allowed_values_hint
-from streamfold.serving import ObjectReader, to_base64
+from streamfold.serving import SSE_HEADERS, ObjectReader, to_base64
 from streamfold.tools import PendingCall
 from streamfold.types import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart
 
@@ -57,14 +57,7 @@ __all__ = [
 ]
 
 
-HEADERS: Mapping[str, str] = MappingProxyType(
-    {
-        "content-type": "text/event-stream",
-        "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
-        "x-vercel-ai-ui-message-stream": "v1",
-        "x-accel-buffering": "no",
-    }
-)
+HEADERS: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, "x-vercel-ai-ui-message-stream": "v1"})
 _ROLES = ("system", "user", "assistant")
 _DENIED = "not run: the call was denied"
 _UNFINISHED = ("input-streaming", None)

@@ -297,8 +297,7 @@ class BackgroundResponse(Recorder):
             return
         self._last = event.number
         if event.last:
-            comments = [block[2:].decode() for block in event.data.split(b"\n\n") if block.startswith(b": ")]
-            self.warnings = [text.removeprefix("streamfold warning ") for text in comments]
+            self.warnings = self.serializer.warnings if self.serializer is not None else []
         super().note(event)
         if not (self.resumable or self._followers):
             self._release()
