@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from streamfold import ConfigError, ReplyWarning
 from streamfold.serving import parse_object, wants_stream
+from streamfold.stores import StoreError
 from streamfold.turn_cache import TurnCache, named_end_user
 
 from .answering import ResponseRecorder, RoutedRequest, answer_request
@@ -147,7 +148,7 @@ class RequestHandler:
     async def handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
-        """Calls `handle` with a request if its client is authorized. An HTTPError becomes the response."""
+        """Calls `handle` with a request if its client is authorized. Its errors become the response."""
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         response = ResponseStream(receive, send, self.options.send_timeout)
         try:
@@ -155,7 +156,8 @@ class RequestHandler:
                 client = self.access.check(scope)
                 log.key = client.name
                 await handle(IncomingRequest(api, endpoint, scope, receive, response, client, log))
-            except HTTPError as refusal:
+            except (HTTPError, StoreError) as error:
+                refusal = error if isinstance(error, HTTPError) else _store_unavailable(error)
                 log.failed(refusal)
                 await response.send_json(*api.error_response(refusal, log.id))
         except ClientGone:
@@ -354,6 +356,12 @@ class AppTaskGroup:
 async def run_sized(size: int, work: Callable[[], T]) -> T:
     """Calls a function; in a thread if the body is large, so that other clients do not wait for it."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
+
+
+def _store_unavailable(error: StoreError) -> HTTPError:
+    refusal = http_error(503, "the store of responses is unavailable; try again later", retry_after="1")
+    refusal.__cause__ = error
+    return refusal
 
 
 def _objects_in(value: Any) -> int:

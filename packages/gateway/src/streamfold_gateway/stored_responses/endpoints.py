@@ -17,7 +17,7 @@ import anyio
 from starlette.datastructures import Headers, QueryParams
 from starlette.routing import Route
 
-from streamfold.serving import new_response_object, sse_comment
+from streamfold.serving import new_response_object, warning_comment
 from streamfold.stores import StoreError
 from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
@@ -27,8 +27,8 @@ from ..apis import RESPONSES_API, APIEndpoint
 from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
 from ..http_errors import LONGEST_HEADER, HTTPError, http_error
 from ..rate_limits import Meter
-from ..request_body import ClientGone, Receive
-from ..response_stream import ResponseStream, Send
+from ..request_body import ClientGone
+from ..response_stream import ResponseStream
 from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item, not_found
 from .store import ResponseStore, StoredResponse
@@ -60,44 +60,58 @@ class StoredResponses:
 
     def routes(self) -> list[Route]:
         """Returns the routes of all endpoints."""
-        path = RESPONSES_API.endpoints[0].path
-        one = f"{path}/{{response_id}}"
+        endpoint = RESPONSES_API.endpoints[0]
+        path, one = endpoint.path, f"{endpoint.path}/{{response_id}}"
         return [
-            Route(path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
-            Route(one, APIRoute(partial(self.answer, self._get)), methods=["GET"]),
-            Route(one, APIRoute(partial(self.answer, self._delete)), methods=["DELETE"]),
-            Route(f"{one}/cancel", APIRoute(partial(self.answer, self._cancel)), methods=["POST"]),
-            Route(f"{one}/input_items", APIRoute(partial(self.answer, self._input_items)), methods=["GET"]),
+            self._route(endpoint, path, "POST", self._create),
+            self._route(endpoint, one, "GET", self._get),
+            self._route(endpoint, one, "DELETE", self._delete),
+            self._route(endpoint, f"{one}/cancel", "POST", self._cancel),
+            self._route(endpoint, f"{one}/input_items", "GET", self._input_items),
         ]
 
     def compaction_routes(self, endpoint: APIEndpoint) -> list[Route]:
         """Returns the routes of the endpoint that compacts conversations."""
-        return [
-            Route(endpoint.path, APIRoute(partial(self.answer, self._compact, endpoint=endpoint)), methods=["POST"])
-        ]
+        return [self._route(endpoint, endpoint.path, "POST", self._compact)]
 
-    async def answer(
-        self, handle: Handler, scope: Any, receive: Receive, send: Send, *, endpoint: APIEndpoint | None = None
-    ) -> None:
-        """Handles one request. If the store fails, the response is a 503."""
-
-        async def guarded(incoming: IncomingRequest) -> None:
-            try:
-                await handle(incoming)
-            except StoreError as error:
-                message = "the store of responses is unavailable; try again later"
-                raise http_error(503, message, retry_after="1") from error
-
-        endpoint = endpoint or RESPONSES_API.endpoints[0]
-        await self._handler.handle(guarded, RESPONSES_API, endpoint, scope, receive, send)
+    def _route(self, endpoint: APIEndpoint, path: str, method: str, handle: Handler) -> Route:
+        return Route(path, APIRoute(partial(self._handler.handle, handle, RESPONSES_API, endpoint)), methods=[method])
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
     async def _create(self, incoming: IncomingRequest) -> None:
         async with RequestBodyJSON(self._handler, incoming) as body:
-            made = await self._begun(incoming, body)
-        if made is not None:
-            await self._detached(incoming, *made, body.size)
+            payload: dict[str, Any] = body.value if isinstance(body.value, dict) else {"store": False}
+            stored, background = payload.get("store"), bool(payload.get("background"))
+            if stored is False and not any(payload.get(name) for name in _OURS):
+                await self._handler.reply(incoming, body)
+                return
+            if background and stored is False:
+                raise http_error(400, "background: true can't be combined with store: false")
+            user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
+            items = await self._expand(body, payload, incoming.client.id, user)
+            if stored is False:
+                await self._handler.reply(incoming, body)
+                return
+            previous = payload.get("previous_response_id")
+            name, owner = incoming.log.id, incoming.client.id
+            about = {"store": True, "background": background, "previous_response_id": previous}
+            continues = bool(stored or background)
+            resumable = continues or bool(payload.get("stream"))
+            kept = StoredResponse(name, owner, items, previous, {}, resumable, user=user)
+            if not continues:
+                recorder = AttachedRecorder(self._responses, self._memory, kept, about)
+                try:
+                    await self._handler.reply(incoming, body, recorder)
+                finally:
+                    recorder.close()
+                return
+            request = replace(await self._handler.parse(incoming, body), stream=True)
+            routed = self._handler.route(replace(incoming, log=replace(incoming.log)), request)
+            head = {"id": name, "created_at": request.created, "model": request.model, "status": "queued"}
+            kept = replace(kept, response={**new_response_object(request.body), **head, **about})
+            running = BackgroundResponse(self._responses, self._memory, kept, about)
+        await self._detached(incoming, routed, running, body.size)
 
     async def _compact(self, incoming: IncomingRequest) -> None:
         """Compacts a conversation, also one that is stored here. The compaction itself isn't stored."""
@@ -106,49 +120,6 @@ class StoredResponses:
                 user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
                 await self._expand(body, payload, incoming.client.id, user)
             await self._handler.reply(incoming, body)
-
-    async def _begun(
-        self, incoming: IncomingRequest, body: RequestBodyJSON
-    ) -> tuple[RoutedRequest, BackgroundResponse] | None:
-        """Handles a request, or returns a response that continues without its client."""
-        payload = body.value
-        if not isinstance(payload, dict) or (
-            payload.get("store") is False and not any(payload.get(name) for name in _OURS)
-        ):
-            await self._handler.reply(incoming, body)
-            return None
-        stored, background = payload.get("store"), bool(payload.get("background"))
-        if background and stored is False:
-            raise http_error(400, "background: true can't be combined with store: false")
-        user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
-        items = await self._expand(body, payload, incoming.client.id, user)
-        if stored is False:
-            await self._handler.reply(incoming, body)
-            return None
-        previous = payload.get("previous_response_id")
-        about = {"store": True, "background": background, "previous_response_id": previous}
-        streams = bool(payload.get("stream"))
-        kept = StoredResponse(
-            incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background), user=user
-        )
-        if stored or background:
-            return await self._running_for(incoming, body, kept, about)
-        making = AttachedRecorder(self._responses, self._memory, kept, about)
-        try:
-            await self._handler.reply(incoming, body, making)
-        finally:
-            making.close()
-        return None
-
-    async def _running_for(
-        self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
-    ) -> tuple[RoutedRequest, BackgroundResponse]:
-        """Returns a response that continues without its client. Raises errors of the request."""
-        request = replace(await self._handler.parse(incoming, body), stream=True)
-        routed = self._handler.route(replace(incoming, log=replace(incoming.log)), request)
-        head = {"id": kept.id, "created_at": request.created, "model": request.model, "status": "queued"}
-        kept = replace(kept, response={**new_response_object(request.body), **head, **about})
-        return routed, BackgroundResponse(self._responses, self._memory, kept, about)
 
     async def _expand(self, body: RequestBodyJSON, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
         """Replaces the references in a request's body by the stored items. Returns the request's own items."""
@@ -328,12 +299,9 @@ class StoredResponses:
             while events := await running.next_events(follower):
                 data = b"".join([event.data for event in events])
                 last = running.done_by(events[-1])
-                note = (
-                    sse_comment(f"streamfold warning {running.storage_warning}")
-                    if last and running.storage_warning
-                    else b""
-                )
-                await response.write(note + data, last=last)
+                if last and running.storage_warning:
+                    data = warning_comment(running.storage_warning) + data
+                await response.write(data, last=last)
                 running.acknowledge(follower, events)
         if running.refused is not None:
             await response.send_json(*RESPONSES_API.error_response(running.refused, incoming.log.id))
