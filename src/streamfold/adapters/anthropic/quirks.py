@@ -18,25 +18,25 @@ class AnthropicQuirks:
         version: the header `anthropic-version`. From 2026-10-21 on, sampling options are refused.
         betas: values for the header `anthropic-beta`.
         max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number.
-        Default: the model's maximum.
+            Default: the model's maximum.
         thinking: how thinking is switched on, if it differs from the model family. "manual": with a token budget;
-        "adaptive": the model decides, guided by the effort; "always": adaptive, and can't be switched off; "never": not
-        at all.
+            "adaptive": the model decides, guided by the effort; "always": adaptive, and can't be switched off;
+            "never": not at all.
         efforts: the model's levels of effort, the lowest first. Empty: thinking is a switch.
         sampling: whether `temperature` and `top_p` are accepted while the model thinks.
         effort_grades: whether levels of effort are sent as `output_config.effort`, to models that have levels.
-        Otherwise thinking is a switch. https://docs.anthropic.com/en/docs/build-with-claude/effort
+            Otherwise thinking is a switch. https://docs.anthropic.com/en/docs/build-with-claude/effort
         thinking_history: "signed": thinking is sent back only with its signature, which Anthropic checks. "required":
             an assistant turn with tool calls is refused without a thinking block (DeepSeek, Kimi).
         inline_system: whether system messages are accepted inside the conversation (Claude Opus 4.8 and later).
         prefill: whether a final assistant message is continued (refused by Claude Opus 4.6 and later).
         forced_while_thinking: whether a forced tool choice is accepted while the model thinks. Manual thinking never
-        allows it.
+            allows it.
         response_format: how structured output is requested: "json_schema" is `output_config.format`.
         schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: Claude's.
         web_search: the version of the hosted web search.
         cache_included: whether `input_tokens` in the usage already includes cached tokens (vLLM before 0.12,
-        OpenRouter).
+            OpenRouter).
     """
 
     platform: Literal["anthropic", "vertex", "bedrock"] = "anthropic"
