@@ -388,9 +388,9 @@ async def test_an_id_is_for_one_account() -> None:
         await responses(client).chat("two", conversation=conversation)
         saved = Conversation.from_json(conversation.to_json())
         for each in (conversation, saved):
-            with pytest.raises(ConfigError, match="belongs to another endpoint or key"):
+            with pytest.raises(ConfigError, match="belongs to another endpoint or API key"):
                 await responses(client, key="b").chat("three", conversation=each)
-        with pytest.raises(ConfigError, match="continues no stored one here"):
+        with pytest.raises(ConfigError, match="stores no conversations here"):
             await models_of(client)["chat"].chat("three", conversation=known)
     assert storing.problems == []
 
@@ -433,7 +433,7 @@ async def test_a_conversation_of_the_provider() -> None:
             reply = await model.chat(history, conversation=conversation)
             history += [reply.message, user(question)]
         await model.chat(history, conversation=conversation)
-        with pytest.raises(ConfigError, match="no longer begin"):
+        with pytest.raises(ConfigError, match="must begin with those"):
             await model.chat([user("other"), *history[1:]], conversation=conversation)
     assert [len(body["input"]) for body in bodies] == [1, 1, 1]
 
@@ -464,7 +464,7 @@ async def test_an_api_that_stores_nothing() -> None:
         model = models_of(client)["chat"]
         _, second = await ask(storing, model, model, conversation=Conversation())
         assert [warning.code for warning in second.warnings] == ["option_dropped"]
-        with pytest.raises(ConfigError, match="stores none here"):
+        with pytest.raises(ConfigError, match="stores no conversations here"):
             await model.chat("one", conversation=Conversation(), unsupported_options="strict")
         unknown = responses(client, quirks={})
         assert [each.code for each in unknown.preview("one", conversation=Conversation()).warnings] == [
@@ -476,7 +476,7 @@ async def test_an_api_that_stores_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"extra_body": {"store": False}}, "leave out store=False"),
+        ({"extra_body": {"store": False}}, "remove store=False"),
         ({"extra_body": {"previous_response_id": "resp_1"}}, "pass one of them"),
         ({"conversation": 7}, "not int"),
         ({"conversation": ""}, "by the id of a response"),

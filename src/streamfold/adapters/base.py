@@ -208,17 +208,17 @@ class Adapter(ABC):
         if not self.keeps_conversations:
             if stored.base is not None:
                 raise ConfigError(
-                    f"conversation: adapter {self.name!r} continues no stored one here, so that what came before"
-                    f" {stored.base!r} is unknown: pass all messages, and Conversation()"
+                    f"conversation: {stored.base!r} can't be continued: adapter {self.name!r} stores no conversations"
+                    " here; pass all messages and Conversation()"
                 )
-            detail = f"conversation: adapter {self.name!r} stores none here: all messages were sent"
+            detail = f"conversation: adapter {self.name!r} stores no conversations here: all messages were sent"
             changes = [ReplyWarning("option_dropped", detail)]
             refuse_if_strict(request.options, changes)
             return replace(request, conversation=None), changes
         if extra.get("store", True) is False:
-            raise ConfigError("conversation: the provider has to store it: leave out store=False, or conversation=")
+            raise ConfigError("conversation: the provider must store it: remove store=False from extra_body")
         if given := [name for name in self.conversation_members if extra.get(name)]:
-            raise ConfigError(f"conversation: {' and '.join(given)} of extra_body names one, too: pass one of them")
+            raise ConfigError(f"conversation: extra_body has {' and '.join(given)}, too: pass one of them")
         grows = stored.base is not None and self.grows(stored.base)
         talk = request.messages[self.instruction_count(request) :]
         request = replace(request, conversation=continue_stored(stored, talk, request.names, grows=grows))

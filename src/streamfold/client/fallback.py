@@ -234,7 +234,9 @@ class _FallbackAnswer(WrappedAnswer):
         if conversation is None or conversation.after is None or conversation.account is not None:
             return
         if position > 0:
-            raise ConfigError(f"conversation: {conversation.after!r} is an id of the first model: pass all messages")
+            raise ConfigError(
+                f"conversation: only the first model can continue {conversation.after!r}: pass all messages"
+            )
 
     def _skip(self, position: int, problem: ConfigError) -> None:
         """Records that a model doesn't support the request."""

@@ -332,8 +332,8 @@ def _stored(endpoint: Endpoint, api: str, params: ChatParams, forgotten: str) ->
     account = endpoint.account(api, params.extra_headers)
     if conversation.account not in (None, account):
         raise ConfigError(
-            f"conversation: {conversation.after!r} belongs to another endpoint or key, so that what came before it is"
-            " unknown here: pass all messages, and Conversation()"
+            f"conversation: {conversation.after!r} belongs to another endpoint or API key: pass all messages and"
+            " Conversation()"
         )
     turns = {} if forgotten else conversation.turns(account)
     return StoredConversation(account, turns, conversation.after, forgotten)
