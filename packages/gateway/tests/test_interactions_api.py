@@ -49,7 +49,8 @@ async def test_a_stream_and_a_whole_answer() -> None:
     ]
     assert (whole["usage"]["total_input_tokens"], whole["usage"]["total_cached_tokens"]) == (12, 5)
     unasked = (await asked(ScriptedProvider(TURN), ASK)).json()
-    assert [step["type"] for step in unasked["steps"]] == ["model_output", "function_call"]
+    assert [step["type"] for step in unasked["steps"]] == ["thought", "model_output", "function_call"]
+    assert unasked["steps"][0] == {"type": "thought"}  # what it thought is for those that ask
 
 
 async def test_googles_client_reads_a_whole_answer() -> None:

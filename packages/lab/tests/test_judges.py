@@ -42,12 +42,18 @@ class Helpful(Patient):
 
 @pytest.mark.parametrize(
     ("form", "path", "passed"),
-    [("openai-chat", "/v1", 8), ("open-responses", "/v1", 12), ("anthropic", "/v1", 8), ("google-genai", "", 9)],
+    [
+        ("openai-chat", "/v1", 8),
+        ("open-responses", "/v1", 12),
+        ("anthropic", "/v1", 8),
+        ("google-genai", "", 9),
+        ("google-interactions", "", 9),
+    ],
 )
 def test_llm_comply(form: str, path: str, passed: int) -> None:
     """Every test of the API passes, by the schemas that its maker publishes; some are for certain names of models."""
     with serving_patient() as server:
-        server.patient = Helpful()
+        server.patient = Helpful(thinks=form == "google-interactions")  # a test of that API wants to see it
         app = gateway({"main": Provider.from_config({"base_url": f"{server.url}/v1", "model": "patient-1"})})
         with serving_app(app) as url:
             command = [str(LLM_COMPLY), "--format", form, "-u", url + path, "-k", "x", "-m", "main", "--json"]

@@ -28,7 +28,7 @@ class InteractionsSerializer(StreamSerializer):
     follows the content that it belongs to. Warnings are a member of the interaction at the end.
 
     Args:
-        thinking: whether reasoning is written. Signatures are always written.
+        thinking: whether the text of reasoning is written. Its steps and their signatures always are.
         others: see `StreamSerializer`.
     """
 
@@ -90,10 +90,11 @@ class InteractionsSerializer(StreamSerializer):
         self.write_text(TextDelta(delta.text))
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
-        if self._thinking and delta.text:
+        if delta.text:
             self._begin()
-            content = {"type": "text", "text": delta.text}
-            self._delta(self._switch("thought"), type="thought_summary", content=content)
+            index = self._switch("thought")  # the API has the step without a summary, too
+            if self._thinking:
+                self._delta(index, type="thought_summary", content={"type": "text", "text": delta.text})
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         self._begin()
