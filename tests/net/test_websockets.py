@@ -638,6 +638,18 @@ async def test_what_is_no_json_is_a_malformed_event() -> None:
         assert raised.value.partial.text == "H"
 
 
+NESTED = "[" * 100_000 + "]" * 100_000
+
+
+@each_row("at, event", [(3, NESTED), (5, json.dumps({**HI[-2], "x": 0})[:-2] + NESTED + "}")], ids=["event", "item"])
+async def test_what_is_nested_too_deeply(at: int, event: str) -> None:
+    """A message that can't be parsed is a malformed event, and the next request works."""
+    async with serving_sockets(answers([*HI[:at], event, *HI[at:]], BYE)) as server, server.provider() as provider:
+        with pytest.raises(ProtocolError):
+            await provider.chat([user("Hello")])
+        assert (await provider.chat([user("Hello")])).text == "Bye"
+
+
 # --- leaving and waiting ----------------------------------------------------------------------------------------------
 
 

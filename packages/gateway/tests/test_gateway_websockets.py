@@ -239,6 +239,7 @@ REFUSED: list[tuple[str, int, str]] = [
     ('{"type": "response.create", "model": "nothing", "input": "x"}', 404, "nothing"),
     ('{"type": "response.create", "model": "main", "input": "x", "temperature": "hot"}', 400, "temperature"),
     ('{"type": "response.create", "model": "main", "input": "' + "x" * 3000 + '"}', 413, "2000"),
+    ('{"type": "response.create", "model": "main", "input": ' + "[" * 900 + "]" * 900 + "}", 413, "2000"),
     ('{"type": "response.create", "model": "main", "input": [' + "[]," * 100 + "[]]}", 413, "2000"),
 ]
 
@@ -251,6 +252,18 @@ async def test_a_wrong_message_is_an_error(message: str, status: int, says: str)
         refused = await socket.next()
         assert (refused["type"], refused["status"]) == ("error", status)
         assert says in refused["error"]["message"]
+        assert texts(await socket.answer(input="Hello")) == "Hi"
+
+
+async def test_a_message_that_is_nested_too_deeply() -> None:
+    """It is an error, and the connection goes on."""
+    async with before(HI) as setting, setting.socket() as socket:
+        for depth in (900, 2000, 200_000):
+            nested = "[" * depth + "]" * depth
+            await socket.send_text(
+                f'{{"type": "response.create", "model": "main", "input": "x", "metadata": {nested}}}'
+            )
+            assert (await socket.end())["status"] == 400
         assert texts(await socket.answer(input="Hello")) == "Hi"
 
 

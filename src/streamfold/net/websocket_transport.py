@@ -188,7 +188,7 @@ class _Connection:
         self._stream: Any = response.extensions["network_stream"]
         self._protocol = Protocol(CLIENT, state=OPEN, max_size=most)
         self._most = most
-        self._begun = b""  # a message in several frames
+        self._begun = bytearray()  # a message in several frames
         self.identity = identity
         self.opened_at = opened_at
         self.headers = {name: response.headers[name] for name in ("x-request-id",) if name in response.headers}
@@ -306,10 +306,10 @@ class _Connection:
         """Returns the message that a frame completes."""
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             return None
-        self._begun += bytes(frame.data)
+        self._begun += frame.data
         if not frame.fin:
             return None
-        message, self._begun = self._begun, b""
+        message, self._begun = bytes(self._begun), bytearray()
         return message
 
     async def _flush(self) -> None:

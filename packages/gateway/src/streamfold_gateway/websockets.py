@@ -226,6 +226,9 @@ class _Connection:
         except HTTPError as refusal:
             await self._refuse(refusal, lane)
             return
+        except RecursionError:
+            await self._refuse(http_error(400, "the message is nested too deeply"), lane)
+            return
         finally:
             self._held -= len(message)
             self._bodies.add(-len(message))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -95,7 +96,7 @@ class SocketTurn:
         background)."""
         try:
             read = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(read, dict) or read.get("stream") is not True or read.get("background"):
             return None
@@ -130,7 +131,7 @@ class SocketTurn:
         """Returns a message as a server-sent event; an error that has a status and came before any event as such."""
         try:
             payload = as_object(json.loads(message))
-        except ValueError:  # the decoder says what is wrong with it
+        except (ValueError, RecursionError):  # the decoder says what is wrong with it
             payload = {}
         kind = payload.get("type")
         if kind == "error":
@@ -167,7 +168,8 @@ class SocketTurn:
         if self._digests is not None:
             stored = self._body.get("store") is not False
             sent_back = [input_item(item, stored=stored) for item in output if isinstance(item, Mapping)]
-            items = (*self._digests, *(_digest(item) for item in sent_back if item is not None))
+            with suppress(RecursionError):  # nested too deeply: the next request is sent whole
+                items = (*self._digests, *(_digest(item) for item in sent_back if item is not None))
         self.newest = NewestResponse(response_id, items, self._conversation)
 
 
