@@ -36,6 +36,7 @@ from streamfold import (
 )
 from streamfold import sync as streamfold_sync
 from streamfold.client.endpoint import Endpoint
+from streamfold.requests import StoredConversation, continue_stored
 from streamfold.testing import ScriptedProvider, fail
 
 STORING = {"adapter": "responses", "quirks": {"conversations": "with_instructions"}, "model": "m", "max_retries": 1}
@@ -550,6 +551,18 @@ async def test_a_result_that_comes_late() -> None:
         await model.chat(history, [look], conversation=conversation)
     assert ("result", "late", "found it") in storing.seen[-1][1]
     assert storing.problems == []
+
+
+def test_a_compaction_that_differs() -> None:
+    """What a compaction stands for isn't in its text: another one is another conversation."""
+    stored = StoredConversation("account")
+
+    def digest(secret: str) -> str:
+        item = {"type": "compaction", "id": "cmp_1", "encrypted_content": secret}
+        history = [Message("assistant", extras={"output": [item]}), user("one")]
+        return continue_stored(stored, history, {}, grows=False).digest
+
+    assert (digest("a") == digest("a"), digest("a") == digest("b")) == (True, False)
 
 
 @pytest.mark.anyio

@@ -83,11 +83,13 @@ def _values(message: Message, names: Mapping[str, str]) -> list[Any]:
     """Returns what a message is recognised by.
 
     Of an answer these are its text and its calls, which every program keeps: the provider has its reasoning and items.
+    An answer without them, such as a compaction, is recognised by its items.
     """
     parts = content_values(message)
     if message.role == "assistant":
         calls = [call_values(replace(call, name=names.get(call.name, call.name))) for call in message.tool_calls]
-        return [message.role, parts, message.refusal, calls]
+        items = None if parts or calls or message.refusal else message.extras
+        return [message.role, parts, message.refusal, calls, items]
     extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
     tools = [[tool.name, tool.description, tool.parameters] for tool in message.tools]
     return [message.role, parts, message.name, message.tool_call_id, message.error, extras, tools]
