@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 import corpus
 import interaction_streams as ix
 from every_api import scripted, through
+from gateways import behind
 from google_sdk import google_client, google_interaction
 from streamfold import Provider, Reply, StreamDecoder
 from streamfold.testing import ScriptedProvider, call, fail, say, think, usage
@@ -51,6 +53,19 @@ async def test_a_stream_and_a_whole_answer() -> None:
     unasked = (await asked(ScriptedProvider(TURN), ASK)).json()
     assert [step["type"] for step in unasked["steps"]] == ["thought", "model_output", "function_call"]
     assert unasked["steps"][0] == {"type": "thought"}  # what it thought is for those that ask
+
+
+@each_row("stream", [True, False])
+async def test_an_answer_whose_end_says_nothing(stream: bool) -> None:
+    """A provider that gives no finish reason has ended the answer all the same: clients wait for that event."""
+    body = (Path(__file__).parents[3] / "fixtures/ends/done_without_reason.sse").read_bytes()
+    async with behind(body) as client:
+        answer = await client.post(PATH, json={**ASK, "stream": stream})
+    if stream:
+        read = google_interaction(answer.content)
+        assert (read.text, read.finish_reason) == ("All of it.", "completed")
+    else:
+        assert answer.json()["status"] == "completed"
 
 
 async def test_googles_client_reads_a_whole_answer() -> None:

@@ -42,7 +42,12 @@ class InteractionsAPI(ClientAPI):
         thinking = wants_thoughts(request.body) or options.unasked_thinking
         choice = request.parsed.tool_choice
         return InteractionsSerializer(
-            id=request.id, model=request.model, created=request.created, tool_choice=choice, thinking=thinking
+            id=request.id,
+            model=request.model,
+            created=request.created,
+            tool_choice=choice,
+            thinking=thinking,
+            fill_finish_reason=True,
         )
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
