@@ -50,7 +50,7 @@ CLIENTS = {
     "anthropic-2": ["anthropic==2.12.0"],
     "anthropic-1": ["anthropic==1.17.0"],
     "langchain-anthropic": ["langchain-anthropic==1.7.7"],
-    "google-genai": ["google-genai==3.4.0"],
+    "google-genai": ["google-genai==3.6.1"],
     "pydantic-ai": ["pydantic-ai-slim[anthropic,openai]==2.68.0"],
     "litellm": ["litellm==1.106.2", "openai==2.54.0", "mcp==2.3.0"],  # it imports mcp without requiring it
     "httpx-sse": ["httpx==0.28.1", "httpx-sse==0.4.3"],
@@ -59,6 +59,7 @@ NODE_CLIENTS = [
     "openai@6.49.0",
     "ai@6.0.326",
     "@anthropic-ai/sdk@1.12.0",
+    "@google/genai@2.32.0",
     "@ai-sdk/anthropic@3.0.138",
     "@ai-sdk/google@3.0.141",
     "@ai-sdk/openai@3.0.141",

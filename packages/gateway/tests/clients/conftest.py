@@ -50,6 +50,8 @@ CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "langchain-anthropic": ("with_langchain_anthropic.py", "langchain-anthropic", [], ("messages",)),
     "pydantic-ai-anthropic": ("with_pydantic_ai.py", "pydantic-ai", [], ("messages",)),
     "google-genai": ("with_google_genai.py", "google-genai", [], ("gemini",)),
+    "google-interactions": ("with_google_interactions.py", "google-genai", [], ("interactions",)),
+    "genai-node": ("with_genai.mjs", "node", [], ("interactions",)),
     "anthropic-node": ("with_anthropic.mjs", "node", [], ("messages",)),
     "ai-sdk-google": ("with_ai_sdk.mjs", "node", ["google"], ("gemini",)),
     "ai-sdk-anthropic": ("with_ai_sdk.mjs", "node", ["anthropic"], ("messages",)),
