@@ -71,7 +71,7 @@ class BaseChatModel(AsyncContext, ABC):
         """Returns a stream of chunks for a parsed `Request`. The gateway uses this method.
 
         Args:
-            request: the parsed request. The model "" means the configured model.
+            request: the parsed request. An empty model name means the configured model.
             repair_history, partial_tool_calls: see `ChatOptions`.
 
         Raises:

@@ -31,7 +31,7 @@ class ChatParams:
     Attributes:
         request: the conversation, tools and options. An empty model name means the configured model.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
-        conversation: what the provider stores of the conversation; see `ChatOptions`.
+        conversation: see `ChatOptions`.
         many_conversations: True if requests of many conversations use this model. Then prompt cache prefixes aren't
             compared with the last request.
         fail_fast: True if another model can answer. A 429 response then raises an error immediately instead of waiting.

@@ -288,7 +288,6 @@ class ChatStream(AsyncIteration, AsyncContext):
         return self._deltas[0]
 
     def _keep_text(self, reply: Reply | None) -> None:
-        """Replaces the deltas by the reply's text, to release memory."""
         if reply is not None:
             self._deltas, self._counted, self._size = [reply.text], 0, 0
 
@@ -308,9 +307,6 @@ class ChatStream(AsyncIteration, AsyncContext):
                 self._reading = False
 
     def _repr_markdown_(self) -> str:
-        """Returns Markdown for notebooks: the reply after the end, and before that an example of how to read the
-        stream.
-        """
         if self._ended and self.source.reply is not None:
             return self.source.reply._repr_markdown_()
         return f"`{self!r}`: read it with `async for chunk in stream: print(chunk.delta, end='', flush=True)`"
@@ -320,7 +316,6 @@ class ChatStream(AsyncIteration, AsyncContext):
         return f"<ChatStream {state}>"
 
     def _note_details(self, details: ChunkDetails) -> bool:
-        """Records a piece of a tool call. Returns True if the chunk must be delivered."""
         call = details.call
         if call is not None:
             if self._watchers is not None:
@@ -332,7 +327,6 @@ class ChatStream(AsyncIteration, AsyncContext):
         return self.yields_call_deltas or details.is_for_all
 
     async def _rest(self) -> Reply:
-        """Reads the stream to its end without delivering chunks."""
         self._reading = self._started = True
         try:
             async for batch in self._batches:
@@ -381,17 +375,14 @@ class WrappedAnswer(ABC):
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far."""
         return self._source.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is still writing."""
         return self._source.partial_tool_calls
 
     @property
     def context_window(self) -> int | None:
-        """The model's context window in tokens, or None if unknown."""
         return self._source.context_window
 
     @abstractmethod
@@ -399,11 +390,9 @@ class WrappedAnswer(ABC):
         """Yields the chunks, grouped by network read. Called once."""
 
     async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
         self._closed = True
         await self._source.aclose()
 
     def _opened(self) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
-        """Returns the chunks of the source as an async context manager."""
         self._source.yields_call_deltas = self._source.yields_call_deltas or self.yields_call_deltas
         return aclosing(self._source.batches())

@@ -141,7 +141,6 @@ def ask_again(reply: Reply, error: InvalidReplyError) -> list[Message]:
 
 
 def _with_all_costs(replies: list[Reply]) -> Reply:
-    """Returns the last reply, with the total usage and cost of all replies."""
     if len(replies) == 1:
         return replies[0]
     cost = total_cost(replies)

@@ -153,7 +153,6 @@ def _or_none(value: Any, handler: Callable[[Any], Any]) -> Any:
 
 
 def _without_last(value: Any, handler: Callable[[Any], Any]) -> Any:
-    """Drops the last item of a list if the item is too incomplete."""
     from pydantic import ValidationError
 
     try:
@@ -185,8 +184,6 @@ class _Watch:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A watched text: the arguments of a tool call, or the answer's text."""
-
     watches: list[_Watch]
     reader: IncrementalJSON
 

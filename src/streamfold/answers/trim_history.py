@@ -59,7 +59,6 @@ def trim_by_estimate(messages: Messages, max_tokens: int) -> list[Message]:
 
 
 def _read(messages: Messages, max_tokens: object) -> tuple[tuple[Message, ...], list[list[Message]]]:
-    """Returns the messages and the removable groups of messages. Raises ConfigError for an invalid argument."""
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
         raise ConfigError(f"max_tokens must be a whole number greater than 0, not {max_tokens!r:.40}")
     read = tuple(read_messages(messages))
@@ -69,7 +68,6 @@ def _read(messages: Messages, max_tokens: object) -> tuple[tuple[Message, ...], 
 def _without_oldest(
     kept: tuple[Message, ...], groups: list[list[Message]], tokens: int, max_tokens: int
 ) -> tuple[Message, ...]:
-    """Removes the oldest groups until about `max_tokens` are left of `tokens`."""
     scale = tokens / estimated_tokens(Request("", kept))
     removed: list[Message] = []
     while tokens > max_tokens and groups:
@@ -80,11 +78,10 @@ def _without_oldest(
 
 
 def _removable(messages: Sequence[Message]) -> list[list[Message]]:
-    """Returns the groups of messages that may be removed, the oldest group first.
+    """Returns the groups of messages that may be removed, oldest first.
 
-    Before the user's last message, a group is a question with its answer. After the user's last message, a group is an
-    assistant message with its tool results; the last such group is never removed. The group with the newest compaction
-    isn't removed either: it stands for all that came before it.
+    Before the last user message, a group is a question with its answer. After it, a group is an assistant message with
+    its tool results. The last such group, and the group with the newest compaction, are never removed.
     """
     talk = [message for message in messages if message.role not in _INSTRUCTIONS]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)
@@ -98,12 +95,11 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _has_compaction(message: Message) -> bool:
-    """Returns whether a message stands for what came before it."""
     return bool(message.extras) and any(part.kind == "compaction" for part in message.hosted)
 
 
 def _grouped(messages: Sequence[Message], begins: str) -> list[list[Message]]:
-    """Divides messages into groups. A group begins with a message of a role that follows a message of another role."""
+    # A group begins with a message of a role that follows a message of another role.
     groups: list[list[Message]] = []
     before = ""
     for message in messages:

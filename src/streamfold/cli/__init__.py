@@ -29,5 +29,5 @@ def main() -> None:
 
 
 def _discard_output() -> None:
-    """Discards unwritten output, so that the interpreter exits without another error."""
+    # Otherwise the interpreter reports another error when it exits.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

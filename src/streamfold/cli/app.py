@@ -22,10 +22,7 @@ _PACKAGES = {  # the commands of the other distributions of the project
 
 
 class _Commands(TyperGroup):
-    """The commands of all installed packages."""
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the command with a name. Raises UsageError for an unknown command."""
         for package, commands in _PACKAGES.items():
             if args[0] in commands and args[0] not in self.list_commands(ctx):
                 ctx.fail(f"The command {args[0]!r} is in a package that is not installed: pip install {package}")

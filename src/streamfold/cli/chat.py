@@ -58,7 +58,6 @@ async def _show(
 
 @asynccontextmanager
 async def _recorded(profile: Profile, directory: Path, name: str) -> AsyncIterator[Provider]:
-    """Yields a provider that records its answers under a name."""
     draft = RecordingDraft(directory, name)
     client, _ = recording_client(
         make_client(profile.transport),
@@ -175,7 +174,6 @@ def record(
 
 
 def _question(prompt: str | None, has_parts: bool) -> str:
-    """Returns the question. Raises ConfigError if the question is missing or empty."""
     text = prompt
     if prompt == "-" or (prompt is None and sys.stdin is not None and not sys.stdin.isatty()):
         try:
@@ -201,7 +199,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _kept(draft: RecordingDraft) -> list[Path]:
-    """Saves the recordings, except that a failed answer never replaces an older recording."""
+    # A failed answer never replaces an older recording.
     try:
         problem = draft.problem() if draft.has_older else None
         if problem is None:

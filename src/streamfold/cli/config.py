@@ -138,7 +138,7 @@ def trust(
 
 
 def _unpriced_budgets(config: Config) -> list[str]:
-    """Returns a problem for each budget whose providers have no prices, because their requests would be refused."""
+    # Requests of a provider without prices are refused if there is a budget.
     problems = []
     for budget in configured_budgets(config):
         unpriced = [name for name in budget.providers if _lacks_prices(config, name)]
@@ -159,7 +159,6 @@ def _lacks_prices(config: Config, name: str) -> bool:
 
 
 async def _silent_providers(config: Config) -> list[str]:
-    """Sends a minimal request to each provider in the file. Returns the failures."""
     problems = []
     for name in config.names:
         profile = config.profile(name)
@@ -246,9 +245,6 @@ def _print_providers(config: Config, as_json: bool) -> None:
 
 
 def _print_capabilities(config: Config, spec: str, as_json: bool) -> None:
-    """Prints a row for each model. With `"name:model"`, prints a row for each capability of the model, with its
-    source.
-    """
     profile = config.profile(spec)
     one = profile.model is not None
     models = [None] if one else [None, *profile.examples()]

@@ -49,13 +49,13 @@ async def call_api(
 
 
 def counts_tokens(endpoint: Endpoint, model: str | None) -> bool:
-    """Returns whether the endpoint counts the tokens of a prompt, by any of its APIs."""
+    """Returns True if one of the endpoint's APIs can count input tokens."""
     name = model or ""
     return endpoint.model(name).adapter.counts_tokens or _counting_api(endpoint, name) is not None
 
 
 def _counting_api(endpoint: Endpoint, model: str) -> str | None:
-    """Returns the other API of the endpoint if that alone counts tokens, as OpenAI's Responses does; else None."""
+    # OpenAI's Responses API counts tokens, but Chat Completions doesn't.
     adapter = endpoint.model(model).adapter
     other = None if adapter.counts_tokens else endpoint.other_api(adapter.name)
     return other if other is not None and endpoint.model(model, other).adapter.counts_tokens else None
@@ -77,7 +77,7 @@ async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
 
 
 async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
-    """Returns a conversation as the provider compacts it. See `Provider.compact`."""
+    """Returns the conversation as compacted by the provider. See `Provider.compact`."""
     if params.conversation is not None:
         raise ConfigError("conversation: a request for a compaction has all of its messages: leave it out")
     options = replace(params.request.options, response_format=None, stop=None, compact_threshold=None)

@@ -118,7 +118,6 @@ class ProfilePricing:
         return replace(found, estimated=True) if found is not None and self.partial else found
 
     def _of_steps(self, reply: Reply) -> Cost | None:
-        """Returns the total cost of the steps of an answer. Returns None if the cost of a step is unknown."""
         usage = reply.usage or Usage()
         steps, total = priced_steps(usage), None
         replaced = not steps and any(part.kind == "fallback" for part in reply.hosted)
@@ -169,7 +168,7 @@ def _has_package() -> bool:
 
 
 def _in_batch(cost: Cost, usage: Usage, share: float | None) -> Cost:
-    """Returns the cost of a batch answer. The cost is an estimate if the discount on cached input is unknown."""
+    # The cost is an estimate if the discount on cached input is unknown.
     assumed = share is None or bool(usage.cached_tokens or usage.cache_write_tokens)
     amount = cost.amount if share is None else cost.amount * Decimal(str(share))
     return replace(cost, amount=amount, estimated=cost.estimated or assumed)

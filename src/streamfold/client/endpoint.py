@@ -120,7 +120,7 @@ class Endpoint:
         """Returns the facts about a model.
 
         Args:
-            api: the wire format, if different from the model's usual wire format.
+            api: the wire format, by default the model's usual wire format.
         """
         name = name or ""
         if (model := self._models.get((name, api))) is None:
@@ -170,13 +170,14 @@ class Endpoint:
         return sha256((key or "").encode()).hexdigest()
 
     def account(self, api: str, extra_headers: Mapping[str, str] | None = None) -> str:
-        """Returns a digest of what ids of the provider belong to: API, address, key and other headers that name a user.
+        """Returns a digest of the API, URL, API key and other user-identifying headers, to which the provider's ids
+        belong.
 
-        Credentials that tools of clouds find count by the variables that choose them.
+        Cloud credentials are represented by the environment variables that select them.
 
         Args:
             api: the wire format.
-            extra_headers: those of this request alone.
+            extra_headers: headers of this request only.
         """
         endpoint, named = self.resolved(), list[tuple[str, str | None]]()
         try:
@@ -194,9 +195,7 @@ class Endpoint:
         return RequestInfo(profile.name, self.model(request.model, api).api, url, request, profile.dialect)
 
     def resolved(self) -> ResolvedEndpoint:
-        """Returns the address, the headers and the API key. They are computed again if an environment variable has
-        changed.
-        """
+        """Returns the URL, headers and API key, updated if an environment variable has changed."""
         if self._resolved.environment and not self._resolved.is_current:
             self._resolved = self.profile.resolve()
         return self._resolved

@@ -38,8 +38,6 @@ from .network_stream import resume_problem
 
 @dataclass(slots=True)
 class _CoolDown:
-    """The cooldown of a failed model: its end, its reason, and the number of probe requests in flight."""
-
     until: float
     reason: str
     probes: int = 0
@@ -165,23 +163,16 @@ class _FallbackAnswer(WrappedAnswer):
                     raise self._broken from None
 
     def _leave_probe_to_other(self) -> None:
-        """Chooses another model if another request has started to test the chosen model."""
         if (self._healthy or self._cooling_down) and self._policy.is_probed(self._position):
             self._attempts.append(self._skipped(self._position))
             self._cooling_down.append(self._position)
             self._position, self._source = self._choose()
 
     def _may_continue(self, error: APIError) -> bool:
-        """Returns True if another model may continue the text of an answer that broke off."""
         failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours
         return self._continue_text and failed and not self._closed and resume_problem(error) is None
 
     def _switch(self, error: APIError, *, continues: bool) -> bool:
-        """Chooses the next model after an error. Returns False if no model can be tried.
-
-        Args:
-            continues: True if the next model must continue the received text.
-        """
         if not self._policy.switches(error):
             return False
         if isinstance(error, ContextLengthError):  # which says nothing about the next request
@@ -203,7 +194,6 @@ class _FallbackAnswer(WrappedAnswer):
         return True
 
     def _choose(self) -> tuple[int, ChunkSource]:
-        """Chooses the next model that supports the request. Raises ConfigError if there is no such model."""
         while self._healthy or self._cooling_down:
             if self._healthy:
                 position = self._healthy.popleft()
@@ -229,7 +219,7 @@ class _FallbackAnswer(WrappedAnswer):
         raise (NotConfiguredError if unset else ConfigError)("; ".join(map(str, self._problems)))
 
     def _check_conversation(self, position: int) -> None:
-        """Raises ConfigError for an id of a provider that no model has accepted yet: it is for the first model."""
+        # An id from a provider is only valid for the first model.
         conversation = self._params.conversation
         if conversation is None or conversation.after is None or conversation.account is not None:
             return
@@ -239,7 +229,6 @@ class _FallbackAnswer(WrappedAnswer):
             )
 
     def _skip(self, position: int, problem: ConfigError) -> None:
-        """Records that a model doesn't support the request."""
         self._attempts.append(Attempt(self._models[position].name, str(problem)))
         self._problems.append(problem)
 
@@ -314,7 +303,6 @@ class Fallback(BaseChatModel):
         return ModelInfo(endpoints, changed, found[0].count if found[0] is not None else None)
 
     def _with_first(self, model: ChatModel) -> Self:
-        """Returns a `Fallback` with another first model, and with the same recorded failures."""
         other = copy(self)
         other.models = (model, *self.models[1:])
         return other

@@ -21,7 +21,7 @@ _logger = logging.getLogger("streamfold")
 
 
 class _UnconfiguredHandler(logging.Handler):
-    """Prints errors, such as a failed tool, if a program hasn't configured logging."""
+    """Prints errors if a program hasn't configured logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         configured = logging.getLogger().handlers or any(handler is not self for handler in _logger.handlers)
@@ -76,8 +76,8 @@ class Hooks:
         on_request: called before each HTTP request, also before retries.
         on_bytes: called with the bytes of each network read, so the hook must be fast. The bytes may contain secrets
             that the server repeats.
-        sending: returns a context manager, such as a tracing span. The context is entered after `on_request`, and left
-            when the response headers have arrived or the request has failed.
+        sending: returns a context manager, such as a tracing span. The context is entered after `on_request`, and
+            exited when the response headers have arrived or the request has failed.
         on_first_chunk: called at the first chunk, with the number of seconds since the request.
         on_retry: called with the failed `Attempt` before a retry.
         on_finish: called with the `Reply` when the answer is complete.
@@ -215,5 +215,4 @@ _QUIET = Hooks(on_retry=_log_retry)  # the only warning
 
 
 def _one_line(text: str) -> str:
-    """Escapes control characters in a text, so that a server can't add lines to the log."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -144,7 +144,6 @@ class AnswerReader:
             await self._exchange.drain()
 
     async def _reconnected(self, error: APIConnectionError) -> bool:
-        """Continues on another connection, if possible."""
         place = self._decoder.broken_off_at
         if place is None:
             return False
@@ -166,7 +165,6 @@ class AnswerReader:
         return True
 
     def _rest(self) -> list[StreamChunk]:
-        """Returns the remaining chunks at the end of an answer, or raises the error in which the answer ends."""
         decoder, error = self._decoder, self._broke
         interrupted = error.message if error else None
         delivers = self._has_delivered or self._call.is_whole
@@ -228,16 +226,13 @@ class NetworkStream:
 
     @property
     def context_window(self) -> int | None:
-        """The model's context window in tokens, or None if unknown."""
         return self._call.sent.request.family.context_tokens
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing."""
         return self._decoder.partial_tool_calls if self._decoder else ()
 
     async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
         if self._over:
             return
         if self.reply is None and not self._failed:
@@ -297,7 +292,6 @@ class NetworkStream:
                 self._notifier.notify("on_close")
 
     async def _first_batch(self) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
-        """Returns the first chunks of a part of the answer, and the reader of the rest."""
         try:
             return await self._attempts.run(self._attempt, self._without)
         except NotFoundError as error:
@@ -306,13 +300,8 @@ class NetworkStream:
             raise self._wrong_api from error  # the endpoint doesn't have the API that it named
 
     async def _continue(self, decoder: StreamDecoder) -> list[StreamChunk]:
-        """Prepares the request for the next part of the answer.
-
-        Returns:
-            The last chunks of the answer, or an empty list if there is a next part.
-
-        Raises:
-            IncompleteStreamError: the answer needs too many requests, or can't be continued.
+        """Prepares the request for the next part of the answer. Returns the last chunks, or [] if there is a next
+        part.
         """
         call, most, problem = self._call, self._call.max_continuations, ""
         try:
@@ -342,11 +331,9 @@ class NetworkStream:
         return []
 
     def _part(self, decoder: StreamDecoder) -> Reply:
-        """Returns the token usage of the current part."""
         return replace(decoder.part(), pricing=self._call.pricing)
 
     def _add_partial(self, error: APIError, decoder: StreamDecoder) -> None:
-        """Adds everything that has arrived to the error of a later part."""
         received, self._received = self._received, None
         if received and decoder.part_ended:
             with suppress(StreamError):
@@ -363,7 +350,6 @@ class NetworkStream:
         return reply
 
     def _settle(self, reply: Reply) -> None:
-        """Charges the last request of the answer."""
         part = self._part(self._decoder) if self._continuations and self._decoder is not None else reply
         reply.warnings += self._charge(part, reply)
 
@@ -394,7 +380,6 @@ class NetworkStream:
         return [ReplyWarning("usage_estimated", detail)]
 
     def _estimated_usage(self) -> Reply:
-        """Returns the estimated usage of an abandoned answer."""
         if self._decoder is not None and self._call.is_whole:
             with suppress(StreamError):  # only at its end is a body in one piece looked at
                 self._decoder.end(interrupted="the answer was left")
@@ -404,7 +389,6 @@ class NetworkStream:
         return self._estimate(reply, [call.text for call in calls])
 
     def _estimate(self, reply: Reply, calls: Iterable[str]) -> Reply:
-        """Returns the usage of a response from the provider's counts, or an estimate from the bytes that were read."""
         usage = reply.usage or Usage()
         written = sum(map(text_tokens, (reply.text, reply.reasoning or "", *calls)))
         written = max(written, usage.output_tokens or 0)
@@ -413,7 +397,6 @@ class NetworkStream:
         return Reply(usage=Usage(read, written, read + written), model=reply.model, pricing=pricing)
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
-        """Returns the reader and the first chunks of a new attempt."""
         call, tap = self._call, self._notifier.tap
         self._notifier.info.sent = call.sent.request
         decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas, continues=call.max_continuations > 0)
@@ -431,7 +414,6 @@ class NetworkStream:
         return read
 
     def _without(self, error: APIError) -> HTTPRequest | None:
-        """Returns the request without the rejected part, or None if the rejected part can't be left out."""
         call = self._call.without(error)
         if call is None:
             return None
@@ -503,7 +485,6 @@ class _ContinuedAnswer(WrappedAnswer):
         self._echoed = ""
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the rest."""
         try:
             async with self._opened() as batches:
                 async for batch in batches:

@@ -215,13 +215,14 @@ class PreparedCall:
         return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
 
     def check_continued(self, previous: str | None) -> None:
-        """Checks that an answer continues the stored one that the request names.
+        """Checks that the answer continues the stored answer that the request names.
 
         Args:
-            previous: the id of the answer that it continues, as the server says; "" for none, None if it says nothing.
+            previous: the id that the server reports as continued; "" if the server continued no answer, None if
+                unreported.
 
         Raises:
-            UpstreamError: it continues none, so that the model has not seen the whole conversation.
+            UpstreamError: the server continued no answer, so the model hasn't seen the whole conversation.
         """
         stored = self.sent.request.conversation
         if previous != "" or stored is None or stored.id is None or self.adapter.grows(stored.id):
@@ -250,11 +251,8 @@ class PreparedCall:
         self._remember_stored(reply)
 
     def _remember_stored(self, reply: Reply) -> None:
-        """Adds an answer to the conversation, if the next request may continue it.
-
-        Of an answer that was cut off, or has calls that are not delivered, the provider may have stored something else
-        than the reply says. An answer of several requests is not stored as one.
-        """
+        # If an answer was cut off or its tool calls were dropped, the provider may have stored something else. An
+        # answer of several requests isn't stored as one.
         stored, conversation = self.sent.request.conversation, self.params.conversation
         if stored is None or conversation is None or self.turn is not None:
             return
@@ -280,7 +278,6 @@ class PreparedCall:
 def _prepared(
     endpoint: Endpoint, params: ChatParams, request: Request, restrictions: Restrictions
 ) -> tuple[Adapter, PreparedRequest]:
-    """Returns the request in the format of its API, with restrictions applied, and the adapter."""
     served, changes = endpoint.model(request.model, restrictions.api), list[ReplyWarning]()
     profile = served.profile
     if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
@@ -317,7 +314,7 @@ def _prepared(
 
 
 def _api_that_stores(endpoint: Endpoint, model: str) -> str | None:
-    """Returns the wire format on which an endpoint stores conversations, where it has two and isn't pinned to one."""
+    # Some endpoints have two APIs, of which only one stores conversations.
     served = endpoint.model(model)
     other = endpoint.other_api(served.api) if endpoint.profile.api == "auto" else None
     if other is None or served.adapter.keeps_conversations:
@@ -326,7 +323,7 @@ def _api_that_stores(endpoint: Endpoint, model: str) -> str | None:
 
 
 def _stored(endpoint: Endpoint, api: str, params: ChatParams, forgotten: str) -> StoredConversation | None:
-    """Returns what the account of a request has stored of its conversation. Raises ConfigError for another's id."""
+    """Returns the stored part of a request's conversation. Raises ConfigError for an id of another account."""
     if (conversation := params.conversation) is None:
         return None
     account = endpoint.account(api, params.extra_headers)

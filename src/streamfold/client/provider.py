@@ -213,16 +213,16 @@ class Provider(BaseChatModel):
     async def compact(
         self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> Compaction:
-        """Returns a shorter conversation to continue with, in which the provider has replaced the earlier turns.
+        """Returns a shorter conversation, in which the provider has replaced earlier turns by a compaction.
 
             history = (await provider.compact(history, tools)).messages
 
-        Anthropic's API and OpenAI's Responses API have it. System messages at the beginning stay. Takes the tools and
-        the options of the conversation. Fallbacks are not tried: they can't read what another provider has compacted.
+        Supported by Anthropic's API and OpenAI's Responses API. Leading system messages are kept. Pass the same tools
+        and options as for `chat`. Fallbacks aren't tried, because only the same provider can read the compaction.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or the provider's API can't compact.
-            APIError: the request failed, or its answer has no compaction.
+            ConfigError: the request can't be sent as it is, or the provider's API doesn't support compaction.
+            APIError: the request failed, or its answer contains no compaction.
         """
         params = ChatParams.read(messages, tools, "auto", options)
         return await compact_history(self._endpoint, params)
@@ -274,8 +274,6 @@ class Provider(BaseChatModel):
 
 
 class _OwnModel(BaseChatModel):
-    """The model at an endpoint, without fallbacks and without a turn cache."""
-
     continues_text = True
 
     def __init__(self, endpoint: Endpoint) -> None:

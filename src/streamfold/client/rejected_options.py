@@ -1,9 +1,9 @@
 """Handles options that a server rejected: sends the request without the options, and remembers the restriction.
 
-1. `RetryLoop` (retry_backoff.py) asks the call for a request without what the error names: `PreparedCall.without`.
-2. `restrictions_from_error` reads from the error how the request may be sent: `Restrictions`.
+1. After an error, `RetryLoop` (retry_backoff.py) calls `PreparedCall.without` for a request without the rejected part.
+2. `restrictions_from_error` converts the error to `Restrictions`.
 3. `with_restrictions` changes the request, with a warning, before its adapter writes it again.
-4. Once that was accepted, `RestrictionCache` remembers it for later calls, which begin at step 3.
+4. If the server accepts the request, `RestrictionCache` stores the restrictions for later calls.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OptionRestriction:
     Attributes:
         option: the name of the option, "tool_choice", "reasoning" (of earlier turns), or "history ..." (a rule).
         why: the server's message.
-        instead: the name of the member that replaces the rejected member.
+        instead: the name of the field that replaces the rejected field.
         least, most: the minimum and maximum value.
         allowed: the accepted values.
         set_by_adapter: True if the adapter, not the caller, set the rejected option.
@@ -129,15 +129,13 @@ def option_restriction(
 
 
 def _shortened(message: str) -> str:
-    """Shortens a long message to its beginning and end. At the end, Anthropic names the change before a thinking
-    block.
-    """
+    # The end is kept, because Anthropic names the change before a thinking block there.
     half = _LONGEST_REASON // 2
     return message if len(message) <= _LONGEST_REASON else f"{message[:half]} ... {message[-half:]}"
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
-    """Maps a member of the request body to the option that produced the member, if this option was sent."""
+    """Returns the option that produced a field of the request body, if this option was sent."""
     path = [part for part in re.split(r"[.\[\]]+", param) if part]
     if not path:
         return None
@@ -197,7 +195,6 @@ def _with_changed_option(request: Request, restriction: OptionRestriction, warni
 
 
 def _sent_value(value: Any, restriction: OptionRestriction) -> Any:
-    """Returns the replacement for a rejected value, or None to leave out the option."""
     if restriction.allowed:
         return value if value in restriction.allowed else nearest_effort(value, restriction.allowed)
     if restriction.least is None and restriction.most is None:
@@ -206,7 +203,6 @@ def _sent_value(value: Any, restriction: OptionRestriction) -> Any:
 
 
 def _bounded(value: Any, restriction: OptionRestriction) -> Any:
-    """Moves a number into the allowed range. An integer stays an integer."""
     whole = isinstance(value, int) or restriction.option == "max_output_tokens"
     for bound, pick in ((restriction.most, min), (restriction.least, max)):
         if value is not None and bound is not None:
@@ -215,7 +211,7 @@ def _bounded(value: Any, restriction: OptionRestriction) -> Any:
 
 
 def _without_reasoning(request: Request, restriction: OptionRestriction, warnings: list[ReplyWarning]) -> Request:
-    """Removes the reasoning of earlier turns, which some servers reject as an unknown member."""
+    # Some servers reject the reasoning of earlier turns as an unknown field.
     if not any(message.reasoning for message in request.messages):
         return request
     detail = f"the reasoning of earlier turns was not sent, because {request.model} refused it ({restriction.why})"
@@ -304,14 +300,14 @@ class Restrictions:
 
     Attributes:
         options: the options that are left out or changed, and the rules for conversations.
-        usage_refused: why streams are not asked for their usage; "" if they may be.
+        usage_refused: the reason why streams don't request usage, or "".
         only_streams: True if the endpoint rejects complete responses, so that answers are streamed.
         schemas: digests of rejected schemas. These schemas are sent in a simpler form, or not as schemas.
         api: the wire format that serves the model, or None for the usual wire format.
         api_reason: the server's message about the wire format.
         turns: the turns with rejected reasoning, by digest (`signed_turn`).
         binds_thinking: True if the provider verifies for this owner that the messages before thinking haven't changed.
-        forgotten: the server's message that it doesn't have the conversation that the request continues, of this call.
+        forgotten: the server's message that the stored conversation of this call no longer exists.
     """
 
     options: tuple[OptionRestriction, ...] = ()
@@ -345,11 +341,11 @@ class Restrictions:
         )
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
-        """Returns whether the rejected request already had these restrictions, so that it is not sent again.
+        """Returns True if the rejected request already had these restrictions, so that a retry is useless.
 
         Args:
-            known: those that earlier calls had brought.
-            learned: those that rejections of this call had brought.
+            known: the restrictions from earlier calls.
+            learned: the restrictions from rejections of this call.
         """
         if self.forgotten and learned.forgotten:
             return True
@@ -390,10 +386,11 @@ class RestrictionCache:
     def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
         """Remembers the restrictions with which a request was accepted.
 
-        Rejected options hold for their combination, the rest for all requests of the model.
+        Restrictions of options apply to the same combination of options. Other restrictions apply to all requests of
+        the model.
 
         Args:
-            request: before anything was left out.
+            request: the request before options were left out.
         """
         if learned == NO_RESTRICTIONS:
             return
@@ -443,7 +440,6 @@ _NUMBER = re.compile(r"(?:tools|function_?declarations?)[.\[](\d+)", re.IGNORECA
 
 
 def _refused_schemas(message: str, asked: Request, sent: Request) -> frozenset[str]:
-    """Returns the digests of the schemas that the server's error message rejects."""
     if not _OF_SCHEMA.search(message):
         return frozenset()
     wanted, found = read_response_format(asked.options.response_format), set[str]()
@@ -471,7 +467,6 @@ _CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`
 def _refused_turns(
     error: BadRequestError, adapter: Adapter, sent: PreparedRequest, asked: Request
 ) -> Restrictions | None:
-    """Returns how to send the turns whose signed reasoning the server's error message rejects."""
     words = f"{error.message} {error.body}"
     bound = _BOUND.search(words) is not None
     if not (bound or _SIGNATURE.search(words)):
@@ -487,7 +482,7 @@ def _refused_turns(
 
 
 def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWarning]:
-    """Returns the request without the member that asks a stream for its usage, and a warning."""
+    """Returns the request without the field that requests usage in a stream, and a warning."""
     detail = f"the server refuses stream_options, so no usage was requested: set stream_usage = false ({why})"
     renames = {**request.renames, _STREAM_OPTIONS: None}
     return replace(request, renames=renames), ReplyWarning("option_dropped", f"{detail} ({why})")
@@ -518,7 +513,7 @@ _NOT_THERE = (BadRequestError, NotFoundError, PermissionDeniedError, UpstreamErr
 
 
 def _forgotten(error: APIError, sent: PreparedRequest) -> Restrictions | None:
-    """Returns how to send a request that continues a conversation which the server no longer has: as a whole."""
+    # The whole conversation is sent if the server no longer has the stored one.
     stored = sent.request.conversation
     if stored is None or stored.id in (None, stored.base) or not isinstance(error, _NOT_THERE):
         return None
@@ -530,10 +525,7 @@ def _forgotten(error: APIError, sent: PreparedRequest) -> Restrictions | None:
 
 
 def _is_about(error: APIError, sent: PreparedRequest) -> bool:
-    """Returns False if the error names an option that wasn't sent.
-
-    OpenAI's error also names `reasoning_effort` if OpenAI's own default doesn't work with tools.
-    """
+    # OpenAI's error also names `reasoning_effort` if OpenAI's own default doesn't work with tools.
     if not isinstance(error, UnsupportedOptionError) or not error.param or sent.request.tools:
         return True
     return re.split(r"[.\[]", error.param)[0] in json.loads(sent.body)

@@ -67,7 +67,7 @@ class RateLimitLease:
     """The limiter's reservations of a request, one for each attempt. Without a limiter there are no reservations.
 
     Args:
-        first: the caller's reservation for the first attempt; ignored if it isn't one of the limiter, or was used.
+        first: the caller's reservation for the first attempt. Ignored if it was used, or belongs to another limiter.
     """
 
     def __init__(self, limiter: RateLimiter | None, first: Reservation | None = None) -> None:
@@ -102,7 +102,7 @@ class RateLimitLease:
             self.charge(used(), partial=True)
 
     async def failed(self, error: APIError) -> None:
-        """Ends the reservation of a failed attempt. The reservation of an answer that had begun isn't returned."""
+        """Ends the reservation of a failed attempt. If an answer had begun, its reservation isn't refunded."""
         if self._reservation is None:
             return
         if not self._answered or is_rate_limit(error):
@@ -287,7 +287,6 @@ class RetryLoop:
         timeouts: StreamTimeouts,
         without: Callable[[APIError], HTTPRequest | None],
     ) -> float | None:
-        """Returns the seconds to wait before the next attempt, or None if there is none."""
         redact_error(error, exchange.redactor)  # the reason of a restriction is shown in warnings
         if (changed := without(error)) is not None:
             self._request, pause = changed, 0.0

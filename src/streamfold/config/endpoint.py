@@ -261,7 +261,7 @@ class ResolvedEndpoint:
         return expanded
 
     def _check_trusted(self, what: str) -> None:
-        """Raises NotConfiguredError for values from the environment if an untrusted file chooses the host."""
+        # Values from the environment are never sent to a host that an untrusted file chooses.
         profile = self.profile
         if profile.untrusted_file is not None:
             raise NotConfiguredError(

@@ -66,7 +66,6 @@ class FileSettings(Table):
 
 
 def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
-    """Returns the model of a file, including the tables of other installed packages."""
     names = [name for name in data if name not in FileSettings.model_fields]
     tables: dict[str, Any] = {name: (model, ...) for name in names if (model := find_table(name))}
     return create_model("FileSettings", __base__=FileSettings, **tables) if tables else FileSettings
@@ -85,7 +84,7 @@ class Config:
     looked_in: tuple[Location, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles the contents without what was computed from them: models made for one file can't be pickled."""
+        """Pickles only the contents, because cached models can't be pickled."""
         return {"file": self.file, "looked_in": self.looked_in}
 
     @property
@@ -147,7 +146,6 @@ class Config:
         return [Layer({"name": name}, ""), *self._shared_layers(), *_with_base_profile(self._own_layers(name))]
 
     def _shared_layers(self) -> list[Layer]:
-        """Returns the settings of the file that apply to all providers."""
         data = self.file.data if self.file else {}
         return [Layer({key: data[key]}, self.file.place((key,))) for key in _SHARED_KEYS if self.file and key in data]
 
@@ -174,8 +172,10 @@ class Config:
     def profiles(
         self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
     ) -> tuple[Profile, ...]:
-        """Returns the profiles of a provider and of its fallbacks, in order and without duplicates. Raises:
-        ConfigError: the fallbacks form a cycle. See also `profile`.
+        """Returns the profiles of a provider and of its fallbacks, in order and without duplicates.
+
+        Raises:
+            ConfigError: the fallbacks form a cycle. See also `profile`.
         """
         layers = self.layers(spec, overrides)
         first = build_profile(layers)
@@ -218,7 +218,6 @@ class Config:
                     chain[other] = enumerate(self._listed_fallbacks(other))
 
     def _listed_fallbacks(self, name: str) -> list[str]:
-        """Returns the fallbacks that the file lists for a provider. Values that aren't names are left out."""
         listed = self.tables.get(name, {}).get("fallback", ())
         listed = [listed] if isinstance(listed, str) else listed
         return [other for other in listed if isinstance(other, str)] if isinstance(listed, list) else []
@@ -267,9 +266,7 @@ class Config:
         return settings
 
     def _check_stores(self, settings: FileSettings) -> None:
-        """Raises ConfigError if a store URL in an untrusted file contains environment variables, because the store
-        may be on any host.
-        """
+        # A store URL with environment variables would send their values to a host that an untrusted file chooses.
         stores: dict[KeyPath, str | bool | None] = {("rate_limits", "store"): settings.rate_limits.store}
         for name, table in settings.package_tables():
             stores |= {(name, key): getattr(table, key) for key in table.store_keys}
@@ -315,7 +312,6 @@ def build_profile(layers: Sequence[Layer]) -> Profile:
 
 
 def _foreign_host(merged: MergedSettings) -> str | None:
-    """Returns the untrusted file that chooses the host, or None."""
     found = merged.origin(("base_url",))
     if found is None or (file := found[0].file) is None or not file.is_foreign:
         return None
@@ -324,7 +320,6 @@ def _foreign_host(merged: MergedSettings) -> str | None:
 
 
 def _with_base_profile(layers: list[Layer]) -> list[Layer]:
-    """Puts settings above the settings of their base provider in the catalogue."""
     if layers[0].is_catalogue:
         return layers
     base = next((layer.values["profile"] for layer in reversed(layers) if "profile" in layer.values), None)
@@ -401,10 +396,12 @@ def load_profiles(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | Config | None = None,
 ) -> tuple[Profile, ...]:
-    """Returns the profiles of a provider and of its fallbacks, in order and without duplicates. Args: spec: a name,
-    `"NAME:MODEL"`, a mapping, or None for the default provider. With a mapping, no file is read. overrides: settings of
-    the first provider, which take precedence over all other settings. path: the path of the file, instead of the search
-    order.
+    """Returns the profiles of a provider and of its fallbacks, in order and without duplicates.
+
+    Args:
+        spec: a name, `"NAME:MODEL"`, a mapping, or None for the default provider. With a mapping, no file is read.
+        overrides: settings of the first provider, which take precedence over all other settings.
+        path: the path of the file, instead of the search order.
 
     Raises:
         ConfigError: a name or key is unknown, or a value isn't allowed. The message has the position and the allowed

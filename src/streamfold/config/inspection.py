@@ -93,7 +93,6 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
 
 
 def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[EffectiveValue]:
-    """Yields the other facts about the model, by the keys of `families.toml`."""
     if profile.model is None or _unset(profile.model):
         return
     model = profile.resolve().model or ""
@@ -105,9 +104,6 @@ def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Effect
 
 
 def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:
-    """Returns the source of a fact about a model: a table of `models`, a capability of the endpoint, or the model's
-    family.
-    """
     for layer in reversed(layers):
         for index, table in reversed(list(enumerate(layer.values.get("models", ())))):
             if name in table and ModelTable(table["pattern"]).fits(model):
@@ -150,7 +146,6 @@ def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
 
 
 def _state(text: str) -> str:
-    """Returns whether the environment variables in a text are set, or "" without variables."""
     if unset := _unset(text):
         return f"not set ({', '.join(unset)})"
     names = variable_names(text)
@@ -235,7 +230,6 @@ def retiring_models(config: Config, days: int) -> list[str]:
 
 
 def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
-    """Yields an unknown name in `default`, and the problems in tables of other packages."""
     if config.file is None:
         return
     layer, file = Layer.of_file(config.file), config.checked[0]
@@ -261,7 +255,6 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
 
 
 def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
-    """Yields the missing environment variables of a provider."""
     keys = profile.resolve().keys_set
     if keys and not any(keys.values()) and profile.auth == "key":
         yield ("api_key",), f"no API key: set {' or '.join(keys)}"

@@ -198,7 +198,6 @@ _MODEL_TABLES = ("quirks", "prices")  # may be of all models, or of some
 
 
 def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
-    """Adds a layer's tables of `models`, and before them the layer's settings for all models."""
     above = layer.values
     below, own = merged.values.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):

@@ -285,7 +285,6 @@ class EndpointModels:
         return family.over({"history": history}) if history else family
 
     def _facts_of(self, model: str | None) -> Family:
-        """Returns the facts about a model, without the conversation rules of its wire format."""
         own, found = self.families_of(model)
         can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
         quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
@@ -293,7 +292,6 @@ class EndpointModels:
         return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
 
     def _history_of(self, model: str, own: Family, found: Family) -> dict[str, Any]:
-        """Returns the conversation rules of a model at this endpoint. Later sources take precedence."""
         name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
         history = history_facts(name, self.adapter, providers, host, self.renders_templates)
         for facts in (found, own, *(table for table in self.models if table.fits(model))):
@@ -335,9 +333,7 @@ class EndpointModels:
         return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 
     def _is_makers_own(self, vendor: str | None) -> bool:
-        """Returns True if a model's maker serves the model at this endpoint. The host decides, unless only the maker
-        uses the adapter.
-        """
+        # The host decides, unless only the maker uses the adapter.
         if publisher := re.search(r"/publishers/([\w-]+)", self.base_url):  # Vertex AI: the path names the maker
             return vendor == publisher[1]
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
@@ -348,7 +344,6 @@ class EndpointModels:
         return is_first_party_host(vendor, host)
 
     def _host(self) -> str | None:
-        """Returns the host of the base URL, or None if an environment variable in the URL isn't set."""
         try:
             return (urlsplit(self.resolve().base_url).hostname or "").lower()
         except (NotConfiguredError, ValueError):

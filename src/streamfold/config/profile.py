@@ -99,7 +99,6 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
 
 @lru_cache(maxsize=64, typed=True)
 def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Timeouts:
-    """Parses timeouts, with a cache for timeouts that many requests share."""
     timeouts: Timeouts = read_timeouts({**asdict(configured), **dict(zip(names, seconds, strict=True))})
     return timeouts
 

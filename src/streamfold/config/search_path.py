@@ -143,10 +143,7 @@ def _content(place: Location) -> bytes:
 
 
 def _refuse_untrusted(place: Location, status: os.stat_result) -> None:
-    """Raises ConfigError for a file that another user controls.
-
-    Otherwise a program that runs in a folder such as /tmp would send its API keys to a host that another user chose.
-    """
+    # Otherwise a program that runs in a folder such as /tmp would send its API keys to a host that another user chose.
     if sys.platform == "win32":
         return
     if status.st_uid not in (os.getuid(), 0):  # root could change our own files too

@@ -91,9 +91,7 @@ class Table(BaseModel):
 
     @classmethod
     def _mistakes(cls, exc: ValidationError) -> Iterator[tuple[KeyPath, str]]:
-        """Yields the mistakes. A missing key is reported only without other mistakes, because it is often
-        misspelled.
-        """
+        # A missing key is reported only without other mistakes, because it is often misspelled.
         errors = exc.errors(include_url=False)
         for error in errors:
             if error["type"] == "extra_forbidden":
@@ -189,7 +187,7 @@ def _table_of(kind: Any, rules: tuple[Any, ...], without: tuple[str, ...]) -> ty
 
 
 def _with_lists(hint: Any) -> Any:
-    """Returns a type that accepts lists for tuples, because TOML has no tuples."""
+    # TOML has lists but no tuples.
     if get_origin(hint) in (tuple, list):
         return Annotated[hint, Strict(False)]
     if get_origin(hint) is UnionType:

@@ -78,7 +78,6 @@ def _with_lines_as_values(text: str) -> str:
 
 
 def _note_lines(lines: dict[KeyPath, int], path: KeyPath, value: Any) -> int:
-    """Adds the lines of a value and of its members. Returns the line of the value, or of its first key."""
     if isinstance(value, int):
         lines[path] = value
         return value

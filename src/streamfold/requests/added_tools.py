@@ -22,7 +22,7 @@ def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
 def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, list[ReplyWarning]]:
     """Adds the tools in messages to the tools of the request, so that all rules apply to these tools.
 
-    If tools are sent at their position, each tool stays only in the first message that adds the tool.
+    If tools are sent at their position, repeated additions of the same tool are removed.
 
     Args:
         in_place: True if the API accepts tools inside the conversation. Tools that the tool choice names are still sent

@@ -141,9 +141,6 @@ _Form: TypeAlias = Literal["json_schema", "json_object", "tool", "instruction"]
 
 
 def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
-    """Returns the way to request an answer with a schema: the configured way, unless the model doesn't support
-    schemas.
-    """
     can = request.capabilities
     if rules.response_format == "json_schema" and can.structured_output == "no":
         # JSON mode may be refused as well; a call that can be forced is known to work.
@@ -152,7 +149,6 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
 
 
 def _form_without_schema(request: Request, wanted: ResponseFormat) -> _Form:
-    """Returns the way to request an answer if the endpoint doesn't accept the schema."""
     can, schema = request.capabilities, wanted.schema or {}
     is_object = schema.get("type", "object") == "object"
     return "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
@@ -162,7 +158,6 @@ def _form_without_schema(request: Request, wanted: ResponseFormat) -> _Form:
 
 
 def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> tuple[Tool, ...]:
-    """Adapts the tools' schemas to the endpoint, and limits the number of strict tools."""
     tools: list[Tool] = []
     loose: list[str] = []
     used: Counter[str] = Counter()
@@ -192,12 +187,10 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
 
 
 def _is_refused(schema: Mapping[str, Any], request: Request) -> bool:
-    """Returns True if the endpoint has refused a schema."""
     return bool(request.refused_schemas) and schema_digest(schema) in request.refused_schemas
 
 
 def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[str]]:
-    """Adapts a tool's schema to the endpoint and the model. Returns the tool and the changes."""
     schema, changes = _passed(tool.parameters, rules, "parameters")
     subset = rules.schemas.tool
     if _is_refused(tool.parameters, request):
@@ -237,7 +230,6 @@ _LIMITS = {"tools": "strict tools", "optional": "optional parameters", "unions":
 
 
 def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> ResponseFormat | None:
-    """Adapts a response format to the endpoint. Returns None if the schema can't be sent."""
     at, schemas = "response_format", rules.schemas
     schema, changes = _passed(wanted.schema or {}, rules, at)
     strict = wanted.strict
@@ -262,7 +254,6 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) 
 
 
 def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ReplyWarning]) -> dict[str, Any]:
-    """Returns the response format without name and description, which some APIs don't support."""
     changes = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
     if wanted.description is not None:
         kept = "description" in schema
@@ -274,7 +265,6 @@ def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list
 
 @contextmanager
 def _not_too_deep(what: str) -> Iterator[None]:
-    """Raises ConfigError if a schema is nested too deeply to be processed."""
     try:
         yield
     except RecursionError:
@@ -302,7 +292,6 @@ def _report(warnings: list[ReplyWarning], code: WarningCode, what: str, changes:
 def _by_instruction(
     request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning], *, json_mode: bool
 ) -> Request:
-    """Adds the schema to the instructions, and requests JSON mode if the server supports it."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
     about = f"{wanted.description}\n\n" if wanted.description else ""
     kind = "JSON object" if json_mode else "JSON value"
@@ -335,7 +324,6 @@ def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
 
 
 def _instructed(request: Request, text: str) -> Request:
-    """Returns the request with an additional instruction."""
     first, *rest = request.messages
     if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{text}"), *rest))
@@ -370,7 +358,6 @@ def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: l
 
 
 def _rename_tools(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ReplyWarning]]:
-    """Renames tools in the whole request to names that the endpoint accepts."""
     taken = {tool.name for tool in request.tools}
     sent: dict[str, str] = {}
     for tool in request.tools:
@@ -414,7 +401,6 @@ def _renamed_choice(choice: ReadToolChoice, sent: Mapping[str, str]) -> ReadTool
 
 
 def _renamed_message(message: Message, sent: Mapping[str, str]) -> Message:
-    """Returns a copy of a message in which tool calls have the tools' new names."""
     if not any(call.name in sent for call in message.tool_calls):
         return message
     return replace(message, tool_calls=tuple(replace(c, name=sent.get(c.name, c.name)) for c in message.tool_calls))

@@ -1,4 +1,4 @@
-"""Compactions of a conversation that another provider made."""
+"""Handles compactions that another provider created."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SUMMARY = "Summary of the conversation so far:\n\n"
 
 
 def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with the summaries of other providers as text, and a warning for each.
+    """Converts the summaries of another provider's compactions to text. Returns the request with a warning for each.
 
-    Only messages with a compaction alone count: in front of others is what was compacted.
+    A message counts as a compaction only if it has no other content.
 
     Raises:
-        ConfigError: the model would not see what was said, because only the other provider can read it.
+        ConfigError: only the other provider can read the compaction, so the model wouldn't see the compacted messages.
     """
     messages, warnings = list(request.messages), list[ReplyWarning]()
     for number, (at, message) in enumerate(request.numbered):
@@ -37,7 +37,6 @@ def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarni
 
 
 def _compaction(message: Message) -> Mapping[str, Any] | None:
-    """Returns the compaction that a message consists of; None for any other message."""
     if message.role != "assistant" or message.content or message.tool_calls or not message.extras:
         return None
     found = [part for part in message.hosted if part.kind == "compaction"]

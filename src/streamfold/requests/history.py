@@ -77,8 +77,8 @@ class HistoryRules:
         other_content: a function that returns True if an assistant message has other content than text, refusal and
             tool calls.
         reads_items: True if items of the Responses API can be sent.
-        wants_reasoning: True if a message with tool calls requires reasoning. The adapter sends empty reasoning if the
-            reasoning is missing.
+        wants_reasoning: True if a message with tool calls requires reasoning. Missing reasoning is sent as an empty
+            string.
         knows_more: True if the provider has stored earlier turns, so that tool calls of results may be missing in the
             request.
         refusals: True if assistant messages have a member for refusals. Otherwise a refusal is sent as text.
@@ -256,11 +256,9 @@ class _Fitting:
         return FittedHistory(messages, None if same else positions, tuple(self._warnings))
 
     def _change(self, at: int, what: str) -> None:
-        """Records a change that is always made."""
         self._changes.setdefault(what, []).append(f"messages[{at}]")
 
     def _wrong(self, problem: str, repaired: str) -> bool:
-        """Records an error or its repair. Returns True if the error must be repaired."""
         if repaired and self._repair:
             self._warnings.append(ReplyWarning("history_repaired", f"{problem}: {repaired}"))
             return True
@@ -283,7 +281,6 @@ class _Fitting:
                 turn.message = sent
 
     def _fit_blanks(self) -> None:
-        """Removes blank texts next to other content, if the provider refuses blank texts."""
         if self._rules.blanks == "sent":
             return
         for turn in self._turns:
@@ -298,7 +295,6 @@ class _Fitting:
                 turn.message = replace(message, content=None)
 
     def _is_blank(self, part: Any) -> bool:
-        """Returns True if the provider refuses a text or text part as blank."""
         text = _text_of_part(part)
         if text is None:
             return False
@@ -394,11 +390,8 @@ class _Fitting:
                     call.new_id = self._ids[call.id] = sent
 
     def _accepted_id(self, call_id: str) -> str:
-        """Returns a tool call id that the provider accepts.
-
-        The new id depends only on the old id. So the beginning of a growing conversation stays unchanged, which the
-        prompt cache requires.
-        """
+        # The new id depends only on the old id. So the beginning of a growing conversation stays the same, which the
+        # prompt cache requires.
         rules = self._rules
         if rules.ids == "nine":
             return _nine_characters(call_id)
@@ -455,7 +448,6 @@ class _Fitting:
         return self._open_calls or (turn is self._turns[-1] and turn.message.paused)
 
     def _others(self) -> list[int]:
-        """Returns for each position the next message that blocks moving a result."""
         at = len(self._turns)
         found = [at + 1] * (at + 2)
         for turn in reversed(self._turns):
@@ -508,11 +500,11 @@ class _Fitting:
                     self._sent.append((call.result.at, _with_new_ids(call.result)))
 
     def _move_media(self) -> None:
-        """Moves images in tool results into a user message after them.
+        """Moves images in tool results into a user message after the results.
 
         "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image
-        URL" (OpenHands/OpenHands#7700), and models that take it do not see it (openai/openai-openapi#523). Between the
-        results of one turn nothing may stand, so the images follow the last of them.
+        URL" (OpenHands/OpenHands#7700). Some models accept such images but don't see them (openai/openai-openapi#523).
+        The user message follows the last result, because no message may separate the results of one turn.
         """
         if self._rules.result_media:
             return
@@ -608,7 +600,6 @@ class _Fitting:
 
 
 def _text_of_part(part: Any) -> str | None:
-    """Returns the text of a string or text part, or None for other parts."""
     match part:
         case str(text) | TextPart(text) | {"type": "text", "text": str(text)}:
             return text
@@ -654,7 +645,6 @@ def _joined_content(one: Any, other: Any) -> Content:
 
 
 def _joined(one: Message, other: Message) -> Message:
-    """Joins two messages of the same role."""
     extras = dict(one.extras)
     for name, value in other.extras.items():
         both_lists = isinstance(extras.get(name), list) and isinstance(value, list)
@@ -684,10 +674,7 @@ _ALPHABET = digits + ascii_letters
 
 
 def _nine_characters(call_id: str) -> str:
-    """Returns an id of nine letters and digits, as Mistral requires.
-
-    "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9" (nearai/ironclaw#1241).
-    """
+    # "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9" (nearai/ironclaw#1241, Mistral).
     if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
         return call_id
     number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
@@ -708,7 +695,6 @@ def _orphan(turn: _Turn) -> str:
 
 
 def _with_new_ids(turn: _Turn) -> Message:
-    """Returns the message with the new tool call ids."""
     message = turn.message
     if turn.answered is not None and turn.answered.new_id is not None:
         return replace(message, tool_call_id=turn.answered.new_id)
@@ -723,10 +709,7 @@ def _with_new_ids(turn: _Turn) -> Message:
 def _with_ids(
     extras: Mapping[str, Any], name: str, kinds: tuple[str, ...], member: str, calls: tuple[ToolCall, ...]
 ) -> Mapping[str, Any]:
-    """Returns extras with the new ids in their items or blocks.
-
-    The ids must match the message, because otherwise the reasoning can't be sent.
-    """
+    # The ids must match the message, because otherwise the reasoning can't be sent.
     items = extras.get(name)
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return extras

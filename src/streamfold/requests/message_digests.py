@@ -1,4 +1,4 @@
-"""Values and digests by which messages are recognised when a client sends them again."""
+"""Digests that identify messages when a client sends the same messages again."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..types import AudioPart, FilePart, ImagePart, Message, TextPart, ToolCall
 
 
 def digest_parts(*parts: Any) -> str:
-    """Returns a digest of JSON data, the same whatever the order of members."""
+    """Returns a digest of JSON data that doesn't depend on the order of keys."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=repr)
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
 
 def content_values(message: Message) -> list[Any]:
-    """Returns the content of a message as JSON data: each text as a string, everything else without its cache mark."""
+    """Returns a message's content as JSON data, without cache marks."""
     content = message.content
     if isinstance(content, str | None):
         return [content] if content else []
@@ -25,7 +25,7 @@ def content_values(message: Message) -> list[Any]:
 
 
 def part_value(part: Any) -> Any:
-    """Returns a part of a message as JSON data: a text as a string, bytes as their digest."""
+    """Returns a message part as JSON data. Bytes are replaced by their digest."""
     match part:
         case TextPart(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
             return text
@@ -39,12 +39,12 @@ def part_value(part: Any) -> Any:
 
 
 def call_values(call: ToolCall) -> list[Any]:
-    """Returns a call as JSON data, the same for its arguments in any spelling."""
+    """Returns a tool call as JSON data. The spelling of the arguments doesn't matter."""
     return [call.id, call.name, call.kind, {"_raw": call.raw_arguments} if call.error else _plain(call.arguments)]
 
 
 def _plain(value: Any) -> Any:
-    """Returns arguments in a form that is the same in every language: JavaScript writes `1.0` as `1`."""
+    # Numbers are normalised, because JavaScript writes `1.0` as `1`.
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -50,7 +50,7 @@ _EMPTY_PART_MEMBERS: tuple[Any, ...] = (None, [], {})  # `annotations: []`
 
 
 def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
-    """Returns the content of a message. Raises ConfigError, which begins with the path of the invalid part."""
+    """Returns the content of a message. Raises ConfigError with the path of the invalid part."""
     if isinstance(content, str | None):
         return content
     if not isinstance(content, list | tuple):
@@ -141,7 +141,6 @@ def _image(url: str | None, file_id: str | None, detail: str | None, where: str,
 
 
 def _file(fields: ObjectReader) -> FilePart | None:
-    """Returns a file part from an id, a URL or a data URL, or None for other forms."""
     file_id, url, data, name = (fields.text(key) for key in ("file_id", "file_url", "file_data", "filename"))
     if file_id is not None and data is None and url is None and name is None:
         return FilePart(file_id=file_id)
@@ -196,8 +195,6 @@ def is_item(message: Any) -> bool:
 
 @dataclass(slots=True)
 class _Turn:
-    """Consecutive items of the model, which become one message."""
-
     items: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -330,7 +327,6 @@ def _content(fields: ObjectReader, name: str) -> str | tuple[ReadPart, ...]:
 
 
 def _text(part: Any) -> str:
-    """Returns the text of a reasoning part, or `""`."""
     text = part.get("text") if isinstance(part, Mapping) else part
     return text if isinstance(text, str) else ""
 
@@ -389,7 +385,6 @@ _ONLY = {"tool_calls": "assistant", "reasoning": "assistant", "refusal": "assist
 
 
 def _checked(message: Message, where: str) -> Message:
-    """Converts the dict parts of a `Message`. Raises ConfigError for a member that the role doesn't allow."""
     for name, role in _ONLY.items():
         if message.role != role and getattr(message, name) not in (None, False, ()):
             raise ConfigError(f"{where}.{name} is only allowed for the role {role!r}, and this is {message.role!r}")
@@ -443,7 +438,6 @@ def _calls(calls: Any, role: str, where: str) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Any, where: str) -> ToolCall:
-    """Returns one call. Other members of the entry are its `extra`, by their names in the JSON."""
     if not isinstance(call, Mapping):
         raise ConfigError(f"{where} is a tool call and must be an object, not {kind_of(call)}")
     fields = ObjectReader(call, where)

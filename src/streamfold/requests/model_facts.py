@@ -176,7 +176,7 @@ class Family(ModelFacts):
         vendor: the maker.
         open_weights: True if other providers may serve the models. Server-dependent facts are then unknown at other
             providers.
-        examples: some models of it; errors name them when another model must be chosen.
+        examples: some models of the family, which errors suggest as alternatives.
         quirks: quirks that differ for these models, by adapter.
         checked: the date of the last check of the facts.
         sources: the sources of the facts, by their names in the table `sources`.
@@ -272,8 +272,8 @@ class ModelTable(ModelFacts):
         pattern: a pattern of the model's name, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash matches
             the whole name. A pattern without a slash matches the part after the last slash, without a region and vendor
             such as Amazon Bedrock's `us.anthropic.`.
-        examples: some models that it fits. Errors name them when another model must be chosen.
-        quirks: quirks of the adapter that differ for these models.
+        examples: some matching models, which errors suggest as alternatives.
+        quirks: the adapter's quirks that differ for these models.
         prices: the prices of these models; see `Prices`.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the members of an untrusted JSON object. Errors name the path of the member."""
+"""Reads the fields of an untrusted JSON object. Errors contain the path of the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapts options that a model, its endpoint or the wire format does not take: one policy for all of them.
+"""Adapts unsupported options to a model, its endpoint and the wire format.
 
 An unsupported option is renamed (by the adapter), clamped, emulated or left out, with a warning. If this would change
 the meaning of the request, an error is raised. With `unsupported_options = "strict"`, each change raises an error.
@@ -60,8 +60,6 @@ class OptionRules:
 
 @dataclass(frozen=True, slots=True)
 class _FitContext:
-    """The state of a request while its options are adapted: known facts and changes so far."""
-
     model: str
     family: Family
     rules: OptionRules
@@ -114,13 +112,14 @@ def fit_sampling(
 
 
 def report_unsent_options(request: Request, sends: Collection[str], adapter: str) -> list[ReplyWarning]:
-    """Returns a warning for each option of a request that its adapter does not send.
+    """Returns a warning for each option of a request that its adapter doesn't support.
 
     Args:
         sends: see `Adapter.sends`.
 
     Raises:
-        ConfigError: the request would mean something else without the option, or nothing may be changed in it.
+        ConfigError: leaving out the option would change the meaning of the request, or `unsupported_options` is
+            "strict".
     """
     warnings = []
     for name in (*_DISPENSABLE, *_ESSENTIAL):
@@ -164,9 +163,8 @@ def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...])
 
 
 def _check_tools_with_reasoning(options: Options, fitting: _FitContext) -> Options:
-    """Checks tools on Chat Completions, which doesn't support tools for some models, or not while the model thinks:
-    https://github.com/openai/openai-openapi/issues/541
-    """
+    # Chat Completions doesn't support tools for some models, or only while the model doesn't think:
+    # https://github.com/openai/openai-openapi/issues/541
     family, model, asked = fitting.family, fitting.model, options.reasoning_effort
     if not (fitting.rules.chat and fitting.tools):
         return options
@@ -264,7 +262,6 @@ def _sampling(options: Options, fitting: _FitContext) -> Options:
 
 
 def _fixed(options: Options, fitting: _FitContext) -> str | None:
-    """Returns the reason why the model doesn't accept sampling options, or None."""
     family = fitting.family
     if family.sampling in ("no", "default") or not fitting.rules.sampling:
         return "fixes its sampling"
@@ -285,7 +282,7 @@ def _seed(options: Options, fitting: _FitContext) -> Options:
 
 
 def _limit(options: Options, fitting: _FitContext) -> Options:
-    """Clamps the output limit. The limit is never left out, because it bounds the cost."""
+    # The limit is never left out, because it bounds the cost.
     asked, most = options.max_output_tokens, fitting.family.max_output_tokens
     if asked is None:
         return options

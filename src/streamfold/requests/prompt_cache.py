@@ -20,11 +20,10 @@ _MOST_MODELS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A tool, a message or a part of a message, with its position and hash.
+    """A tool, a message or a message part, with its position and hash.
 
     Attributes:
-        own: True if the piece belongs only to this conversation, and not to tools and instructions that conversations
-            share.
+        own: True for pieces of this conversation, False for tools and instructions that conversations share.
     """
 
     where: str
@@ -65,12 +64,11 @@ class PromptCacheMonitor:
 
 
 def has_cache_marks(request: Request) -> bool:
-    """Returns whether a request marks parts for the provider's prompt cache."""
+    """Returns True if a part of a request is marked for the provider's prompt cache."""
     return any(tool.cache for tool in request.tools) or any(map(_has_mark, request.messages))
 
 
 def _prefix(request: Request) -> list[_Piece]:
-    """The pieces up to the last mark."""
     pieces = list(_pieces(request))
     end = max((at for at, piece in enumerate(pieces, 1) if piece.marked), default=0)
     return pieces[:end]

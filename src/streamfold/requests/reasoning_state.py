@@ -28,7 +28,7 @@ def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
 
 
 def _explicit_setting(body: Mapping[str, Any]) -> bool | None:
-    """Returns what the caller's own members of the body say of thinking, in the format of any API."""
+    """Returns the thinking setting in the caller's `extra_body`, in the format of any API."""
     for name, off in (("reasoning_effort", "none"), ("enable_thinking", False)):
         if name in body:
             return bool(body[name] != off)

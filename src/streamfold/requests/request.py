@@ -34,16 +34,16 @@ class Request:
         names: maps the sent names of tools to their original names. Tool calls are delivered with the original names.
         answer_tool: the name of a tool whose arguments are the text of the reply, or None.
         refused_schemas: the digests (`schema_digest`) of schemas that the endpoint has refused.
-        compact: True requests a compaction of the conversation instead of an answer.
+        compact: True to request a compaction of the conversation instead of an answer.
         drop_bound_thinking: True if the provider must drop thinking that it can't verify, because the preceding
             messages have changed.
-        renames: names of members of the body, and what this model calls them instead; None: they are left out.
+        renames: maps body fields to this model's names for them. A field that is mapped to None is left out.
         capabilities: the model's capabilities at this endpoint.
         family: the other facts about the model at this endpoint.
-        stream: False requests a complete JSON response, if the wire format supports this.
+        stream: False to request a complete JSON response, if the wire format supports this.
         positions: the positions of the messages in the caller's list, for errors and warnings. None means that the
             positions are unchanged.
-        conversation: what the endpoint has stored of the messages; None: it isn't asked to store any.
+        conversation: the part of the conversation that the endpoint has stored, or None if the endpoint stores nothing.
     """
 
     model: str
@@ -70,17 +70,17 @@ class Request:
         return enumerate(self.messages) if self.positions is None else zip(self.positions, self.messages, strict=True)
 
     def unstored(self, instructions: int) -> list[tuple[int, Message]]:
-        """Returns the messages that the endpoint doesn't have, each with its position in the caller's list.
+        """Returns the messages that the endpoint hasn't stored, with their positions in the caller's list.
 
         Args:
-            instructions: how many messages at the beginning are not in a stored conversation. They aren't returned.
+            instructions: the number of leading messages that are never stored. They are left out.
         """
         stored = 0 if self.conversation is None else self.conversation.messages
         return list(self.numbered)[instructions + stored :]
 
     @property
     def follows_stored(self) -> bool:
-        """True if the endpoint alone has the beginning of the conversation."""
+        """True if the beginning of the conversation is stored only at the endpoint."""
         return self.conversation is not None and self.conversation.base is not None
 
     def came_from_here(self, message: Message) -> bool:

@@ -79,7 +79,7 @@ def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[s
     """Returns an error message with the missing capability, the position in the request, and a solution.
 
     Args:
-        others: a function that returns some models of the same provider with a capability.
+        others: a function that returns some models of the same provider that support the capability.
     """
     places: dict[str, list[str]] = {}
     for need in needs:

@@ -56,11 +56,8 @@ def _places(places: list[int]) -> str:
 
 
 def _runs(messages: Sequence[Message]) -> Iterator[range]:
-    """Yields groups of message positions that are escaped together.
-
-    Consecutive user messages become one turn on the Messages API and on Gemini's API, so a token may be split across
-    messages.
-    """
+    # Consecutive user messages become one turn on the Messages API and on Gemini's API, so a token may be split across
+    # messages.
     start = 0
     for at, message in enumerate(messages, 1):
         if at == len(messages) or message.role != "user" or messages[at].role != "user":
@@ -81,7 +78,6 @@ def _texts(message: Message) -> list[str]:
 
 
 def _with_texts(message: Message, texts: Iterator[str], pattern: re.Pattern[str]) -> Message:
-    """Replaces the texts of a message by the next escaped texts. Returns the same message if no text has changed."""
     content, name = message.content, message.name
     if isinstance(content, str):
         content = next(texts)
@@ -99,7 +95,7 @@ def _escaped(text: str, pattern: re.Pattern[str]) -> str:
 
 
 def _escaped_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Escapes texts that a chat template joins, so that a token may be split across texts."""
+    # A chat template joins the texts, so a token may be split across texts.
     joined = "".join(texts)
     starts = []
     found = pattern.search(joined)
@@ -134,7 +130,6 @@ def _text_of(part: Any) -> str | None:
 
 
 def _escaped_file(part: FilePart, pattern: re.Pattern[str]) -> FilePart:
-    """Escapes the name of a file, and the content of a text file in the request."""
     name, data, url = part.name and _escaped(part.name, pattern), part.data, part.url
     if data is not None and (part.media_type or "").startswith("text/"):
         data = _escaped_bytes(data, pattern)

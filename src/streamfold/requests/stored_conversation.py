@@ -1,9 +1,9 @@
-"""Conversations that a provider stores: which messages of a request it has, so that only the others are sent.
+"""Finds the part of a conversation that a provider has stored, so that requests send only new messages.
 
-A stored answer is found by a digest of all messages up to and including it, as they were sent. So the model always sees
-the conversation of the request: where a message was changed, the answers behind it no longer match.
+A stored answer is identified by a digest of the conversation up to and including the answer. If a message is changed,
+later answers no longer match, so the model always sees the conversation that was passed.
 
-Instructions that a wire format sends with each request are not part of a stored conversation, and of no digest.
+Instructions that a wire format sends with each request are not stored, and not included in digests.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _START = digest_parts("stored conversation", 1)
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """A conversation, as far as an account has stored it.
+    """The state of a conversation that an account has stored.
 
     Attributes:
-        account: digest of the API, the address and the key.
-        turns: the ids of stored answers, each by the digest of the conversation up to and including it.
-        base: the id of what came before the messages of the request; None: they are the whole conversation.
-        restarted: why nothing is continued, though there were stored answers.
-        id: the id of what the request continues; None: nothing, the whole conversation is sent.
-        messages: how many messages, after the instructions, are stored under this id.
-        digest: of the whole conversation.
+        account: a digest of the API, the URL and the API key.
+        turns: the ids of stored answers. The keys are digests of the conversation up to and including each answer.
+        base: the id of the earlier conversation that the passed messages continue, or None.
+        restarted: the reason why stored answers can't be continued, or None.
+        id: the id that the request continues. None sends the whole conversation.
+        messages: the number of messages after the instructions that are stored under `id`.
+        digest: the digest of the whole conversation.
     """
 
     account: str
@@ -46,15 +46,15 @@ class StoredConversation:
 def continue_stored(
     stored: StoredConversation, messages: Sequence[Message], names: Mapping[str, str], *, grows: bool
 ) -> StoredConversation:
-    """Returns the stored conversation with the answer that a request continues.
+    """Finds the stored answer that a request can continue.
 
     Args:
-        messages: all messages of the request as they are sent, without its instructions.
-        names: the tools' own names by the names that they are sent under.
-        grows: the provider adds all answers to what has the id `base`.
+        messages: all messages of the request as sent, without instructions.
+        names: maps the sent names of tools to their original names.
+        grows: True if the provider appends all answers to the conversation `base`.
 
     Raises:
-        ConfigError: the messages differ from those that the provider has added to `base`.
+        ConfigError: the messages differ from the messages that the provider has appended to `base`.
     """
     digests = [*_digests(messages, names)]
     # One message at least is new: a request without any asks for nothing.
@@ -69,22 +69,18 @@ def continue_stored(
 
 
 def digest_with(digest: str, answer: Message) -> str:
-    """Returns the digest of a conversation with one more message."""
     return digest_parts(digest, _values(answer, {}))
 
 
 def _digests(messages: Sequence[Message], names: Mapping[str, str]) -> Iterator[str]:
-    """Yields the digest of nothing, of the first message, of the first two, and so on."""
+    # The first digest is of an empty conversation.
     values = (_values(message, names) for message in messages)
     return accumulate(values, digest_parts, initial=_START)
 
 
 def _values(message: Message, names: Mapping[str, str]) -> list[Any]:
-    """Returns what a message is recognised by.
-
-    Of an answer these are its text and its calls, which every program keeps: the provider has its reasoning and items.
-    An answer without them, such as a compaction, is recognised by its items.
-    """
+    # Answers are identified by their text and tool calls, because programs don't always keep reasoning and items. An
+    # answer without either, such as a compaction, is identified by its items.
     parts = content_values(message)
     if message.role == "assistant":
         calls = [call_values(replace(call, name=names.get(call.name, call.name))) for call in message.tool_calls]

@@ -74,7 +74,6 @@ class AbandonedCalls:
     async def _settle_saved(
         self, messages: list[Message], open_calls: dict[int, ToolCall], journal: CallJournal, owner: str, chat_id: str
     ) -> set[str]:
-        """Settles the tool calls of the saved run, and removes the tool calls from `open_calls`."""
         found = _last_turn(self._state or "", journal, owner)
         if found is None:
             return set()
@@ -94,7 +93,6 @@ class AbandonedCalls:
 
 
 def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
-    """Returns the tool calls without a result, by the index of the placeholder message."""
     calls: dict[str | None, ToolCall] = {}
     found: dict[int, ToolCall] = {}
     for at, message in enumerate(messages):
@@ -105,9 +103,6 @@ def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
 
 
 def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, TurnCalls] | None:
-    """Returns the id of a saved run, the index of its last results, and its last tool calls. Returns None if the
-    state can't be used.
-    """
     try:
         saved = read_state(state)
         check_age(journal, saved.began)
@@ -123,7 +118,7 @@ def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, 
 
 
 async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Message:
-    """Returns the message for a tool call of a saved run. A waiting tool call is denied."""
+    # A waiting tool call is denied.
     if turn[key.call].status == "started":  # without a journal there was no claim
         stored = await journal.result(key.text)
         found = None if stored is None else ToolResult.from_json(key.call, stored)
@@ -133,8 +128,8 @@ async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Messag
 
 
 async def _denied(journal: CallJournal, key: CallKey) -> ToolResult | None:
-    """Denies a tool call, and returns the denial. If another run has started the tool call, returns its result, or
-    None without a result.
+    """Denies a tool call and returns the denial. If another run has started the tool call, returns its result or
+    None.
     """
 
     async def deny() -> ToolResult:

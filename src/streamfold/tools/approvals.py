@@ -32,10 +32,10 @@ class PendingCall:
     """A tool call that a paused run waits for.
 
     Attributes:
-        call: the tool call. waits_for: "approval" for a tool call to `approve` or `deny`, or "result" for an external
-            tool call to `answer`.
-        approval_id: a random id, which a client sends back with its decision. None for a result, and for a tool call in
-            a conversation that a client sent.
+        call: the tool call.
+        waits_for: "approval" for a tool call to `approve` or `deny`, or "result" for an external tool call to `answer`.
+        approval_id: a random id that a client sends back with its decision. None for a result, and for a tool call in a
+            conversation that a client sent.
     """
 
     call: ToolCall

@@ -92,7 +92,6 @@ class BackgroundCalls:
 
 
 def _spawn_on_trio(work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
-    """Starts a trio system task, which must not raise. Returns a function that cancels the task."""
     import trio
 
     scope = trio.CancelScope()

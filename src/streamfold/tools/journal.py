@@ -60,23 +60,23 @@ class CallJournal(Protocol):
         ...
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a call that was claimed."""
+        """Stores the result of a claimed tool call."""
         ...
 
     async def result(self, key: str) -> str | None:
-        """Returns the result that was stored; None if there is none."""
+        """Returns the stored result, or None."""
         ...
 
 
 class CallInDoubtError(StreamfoldError):
-    """A tool call was started by another run of the same state, and has no result. The tool call is still running, or
-    its process has ended.
+    """Another run of the same state has started the tool call, and the result is unknown.
 
-    The tool call isn't run again. Resume later, after the other run has stored the result. If the tool call's kind is
-    `approval`, another run has sent the decision to the provider, and this error is final.
+    The tool call is still running, or its process has ended. The tool call isn't run again. Resume later, after the
+    other run has stored the result. If the tool call's kind is `approval`, another run has sent the decision to the
+    provider, and this error is final.
 
     Attributes:
-        call: the call.
+        call: the tool call.
     """
 
     def __init__(self, call: ToolCall) -> None:
@@ -110,15 +110,15 @@ class FileJournal:
         self._swept = -inf
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
-        """Claims a call by creating its file; see `CallJournal`. By default, with a new nonce."""
+        """Claims a tool call; see `CallJournal`. The default is a new nonce."""
         return await anyio.to_thread.run_sync(self._create, self._path(key, "claim"), nonce or secrets.token_hex(16))
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a call that was claimed."""
+        """Stores the result of a claimed tool call."""
         await anyio.to_thread.run_sync(self._write, self._path(key, "result"), result)
 
     async def result(self, key: str) -> str | None:
-        """Returns the result that was stored; None if there is none."""
+        """Returns the stored result, or None."""
         return await anyio.to_thread.run_sync(self._read, self._path(key, "result"))
 
     async def end_run(self, run: str) -> None:
@@ -191,11 +191,11 @@ class StoreJournal:
         self._swept = -1
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
-        """Claims a call; see `CallJournal`. By default, with a new nonce.
+        """Claims a tool call; see `CallJournal`. The default is a new nonce.
 
         Raises:
             StoreError: the store can't be used.
-            ConfigError: the server may evict what it keeps.
+            ConfigError: the server may evict stored entries.
         """
         record, name = self._record(key, "claim"), nonce or secrets.token_hex(16)
         if await self.store.put(self._owner, {record: name.encode("utf-8", "surrogatepass")}, new=True):
@@ -206,13 +206,13 @@ class StoreJournal:
         return found == name.encode("utf-8", "surrogatepass")
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a call that was claimed. Raises StoreError, ConfigError."""
+        """Stores the result of a claimed tool call. Raises StoreError or ConfigError."""
         value = result.encode("utf-8", "surrogatepass")
         if not await self.store.put(self._owner, {self._record(key, "result"): value}):
             raise StoreError(f"{self.store!r} can't keep the result of a call")
 
     async def result(self, key: str) -> str | None:
-        """Returns the result that was stored; None if there is none. Raises StoreError."""
+        """Returns the stored result, or None. Raises StoreError."""
         record = self._record(key, "result")
         found = (await self.store.get(self._owner, [record])).get(record)
         return None if found is None else found.decode("utf-8", "surrogatepass")
@@ -242,7 +242,8 @@ class CallKey:
     """Identifies one tool call of one run.
 
     Attributes:
-        text: the key in the journal, created by `call_key`. call: the tool call.
+        text: the key in the journal, created by `call_key`.
+        call: the tool call.
         unanswered: nonces of claims that the journal didn't answer. Their tool calls weren't started. The nonces are
             part of a run's state.
     """
@@ -302,7 +303,7 @@ async def claim_answer(journal: CallJournal, key: CallKey) -> None:
 
 
 async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
-    """Claims a tool call. After a failed claim, only a run that is resumed from this state can repeat the claim."""
+    # After a failed claim, only a run that is resumed from this state can repeat the claim.
     place = key.text
     for link in (*key.unanswered, nonce):  # each nonce claims the key of the one before it
         if not await _retried(partial(journal.claim, place, link)):
@@ -383,7 +384,7 @@ def required_journal(journal: CallJournal | None) -> CallJournal:
 
 
 def check_age(journal: CallJournal | None, began: float) -> None:
-    """Raises ConfigError if a run is so old that the journal may have deleted its tool calls."""
+    """Raises ConfigError if a run is so old that the journal may have deleted its entries."""
     days: float | None = getattr(journal, "keep_days", None)
     if days is not None and time() - began > days * _DAY:
         raise ConfigError(
@@ -393,7 +394,7 @@ def check_age(journal: CallJournal | None, began: float) -> None:
 
 
 async def _retried(ask: Callable[[], Awaitable[T]]) -> T:
-    """Calls a journal, with retries. Each operation of a journal can be repeated safely."""
+    # Each operation of a journal can be repeated safely.
     for pause in _PAUSES:
         try:
             return await ask()
@@ -411,7 +412,6 @@ def _digest(text: str) -> str:
 
 
 def _names(key: str) -> tuple[str, str]:
-    """Returns the file names of the run and of the tool call for a key. Any text is a valid key."""
     run, _, call = key.partition("/")
     return _digest(run), _digest(call)
 
@@ -423,7 +423,6 @@ def _checked_days(days: float) -> float:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Creates a file and syncs it to disk. Raises FileExistsError if the file exists."""
     file: BinaryIO = _unless_open(lambda: open(path, "xb", opener=_private))  # noqa: SIM115 - closed below
     try:
         with file:
@@ -442,7 +441,6 @@ def _private(path: str, flags: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Syncs a folder to disk, if the operating system can."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -456,9 +454,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unless_open(act: Callable[[], T]) -> T:
-    """Calls a function. On Windows the call is retried, because a file can't be replaced while another process reads
-    it.
-    """
+    # On Windows, a file can't be replaced while another process reads it.
     for _ in range(100):
         try:
             return act()

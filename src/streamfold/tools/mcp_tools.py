@@ -234,9 +234,6 @@ class McpTools:
         return messages
 
     async def _request(self, send: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Sends a request to the server, and returns the response. Raises: McpServerError: the server can't be reached,
-        doesn't respond in time, or returns an error.
-        """
         try:
             connection = await self._connected()
             with anyio.fail_after(self._call_timeout):
@@ -286,7 +283,6 @@ class McpTools:
 
     @asynccontextmanager
     async def _open_streams(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Starts the server or connects to its URL, and yields the message streams of the SDK."""
         sdk = _sdk()
         if self._command:
             command, *arguments = self._command
@@ -317,7 +313,6 @@ class McpTools:
             yield read, write
 
     def _set_tools(self, described: Sequence[Any]) -> None:
-        """Sets the tools from the server's list."""
         tools: dict[str, Tool] = {}
         for description in described:
             name = description.name
@@ -364,11 +359,9 @@ class McpTools:
         return call
 
     def _error(self, what: str) -> McpServerError:
-        """Returns an error about the server, without secrets."""
         return McpServerError(f"the MCP server {self._label} {_plain_text(self._redactor.text(what))}")
 
     def _explain(self, error: BaseException) -> str:
-        """Returns the message of an SDK error, without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if (answered := getattr(error, "error", None)) is not None:
@@ -403,7 +396,6 @@ class _Connection:
         self._requests: set[anyio.CancelScope] = set()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Connects to the server, and updates the tool list until the connection is lost or closed."""
         connected = False
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self._owner._connect_timeout) as scope:
@@ -427,16 +419,12 @@ class _Connection:
             self.ended.set()
 
     def close(self) -> None:
-        """Ends the connection and all requests."""
         self.lost = True
         self._wake.set()
         for scope in tuple(self._requests):
             scope.cancel()
 
     async def request(self, send: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Sends a request, and returns the response. Raises McpServerError if the connection is lost, and errors of
-        the SDK.
-        """
         with anyio.CancelScope() as scope:
             self._requests.add(scope)
             sent: list[Any] = []
@@ -461,7 +449,7 @@ class _Connection:
         raise self._owner._error("stopped before it responded")
 
     async def _cancel(self, request_id: Any) -> None:
-        """Sends the cancellation of a request to the server. Version 2 of the SDK does so itself."""
+        # Version 2 of the SDK sends cancellations itself.
         types = _sdk().types
         params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled by the caller")
         notification = types.CancelledNotification(method="notifications/cancelled", params=params)
@@ -497,7 +485,7 @@ class _Connection:
         self._wake.set()
 
     async def _list_again(self) -> None:
-        """Reads the tool list, and repeats this if the list has changed during reading."""
+        # The list may change while its pages are read.
         while (listed := self._listed) is not None and not self.lost:
             changes = self._changes
             try:
@@ -509,7 +497,6 @@ class _Connection:
             listed.set()
 
     async def _list(self) -> None:
-        """Reads the tool list, page by page."""
         described: list[Any] = []
         cursor: str | None = None
         seen: set[str] = set()
@@ -528,7 +515,7 @@ class _Connection:
 
 
 class _ErrorOutput:
-    """Copies a server's standard error to this process's standard error, and stores the last lines for error messages.
+    """Copies a server's standard error to this process's standard error, and keeps the last lines for error messages.
 
     A thread reads the pipe, because neither trio nor Windows can wait for a pipe asynchronously.
     """
@@ -551,13 +538,12 @@ class _ErrorOutput:
                         sys.__stderr__.buffer.flush()
 
     async def end(self) -> None:
-        """Waits until standard error is read to its end, but not for child processes that keep the pipe open."""
+        # Child processes may keep the pipe open, so the wait has a limit.
         self.file.close()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._thread.join, 1.0)
 
     def last_lines(self, redactor: Redactor) -> list[str]:
-        """Returns the last lines of standard error, without secrets."""
         lines = self._kept.decode("utf-8", "replace").splitlines()
         if len(self._kept) == _MAX_ERROR_OUTPUT:
             del lines[0]  # its beginning is missing, and may be that of a secret
@@ -566,9 +552,7 @@ class _ErrorOutput:
 
 
 class _WatchedStream:
-    """The stream of messages from a server. Reports a changed tool list and the end of the stream before the SDK
-    reads them.
-    """
+    """Messages from a server. Reports a changed tool list and the end of the stream before the SDK reads them."""
 
     def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
@@ -609,7 +593,7 @@ _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
 class _RequestIds:
-    """The stream of messages to a server. Records request ids, so that requests can be cancelled."""
+    """Messages to a server. Records request ids, so that requests can be cancelled."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -656,7 +640,6 @@ def _shown_command(command: Sequence[str]) -> str:
 
 
 def _plain_text(text: str) -> str:
-    """Shortens a text, escapes special tokens, and makes control characters visible."""
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT] + "..."
     text = "".join(
@@ -670,7 +653,6 @@ def _plain_text(text: str) -> str:
 
 
 def _plain_schema(schema: Any) -> Any:
-    """Returns a schema with shortened and escaped descriptions."""
     if isinstance(schema, Mapping):
         return {
             name: _plain_text(value)

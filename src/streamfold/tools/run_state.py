@@ -43,7 +43,7 @@ class RunState:
 
 
 def read_state(text: str) -> RunState:
-    """Parses the output of `RunState.to_json`. Raises ConfigError, which describes the problem."""
+    """Parses the output of `RunState.to_json`. Raises ConfigError for other text."""
     try:
         data = json.loads(text)
     except ValueError as exc:

@@ -183,7 +183,8 @@ class ToolRun(AsyncIteration, AsyncContext):
     two chunks no task runs, except tools with `background=True`.
 
     Attributes:
-        id: a random id of the run, which is part of its saved state. owner: the user or tenant that the run belongs to.
+        id: a random id of the run, which is part of its saved state.
+        owner: the user or tenant that the run belongs to.
         chat_id: the conversation's id in a user interface, or "". The client chooses the id, which is part of signed
             approvals.
         abandoned: unanswered tool calls of the conversation, which are settled in the journal before the first request,
@@ -291,8 +292,8 @@ class ToolRun(AsyncIteration, AsyncContext):
                 `approval_nonce`.
 
         Raises:
-            ConfigError: no tool call with this id waits for an approval, or the tool call was denied. StreamfoldError:
-                the run was closed, so the tool call can't run.
+            ConfigError: no tool call with this id waits for an approval, or the tool call was denied.
+            StreamfoldError: the run was closed, so the tool call can't run.
         """
         if not self._is_past(call_id):
             self._turn.decide(call_id, "approved", nonce=nonce)
@@ -423,7 +424,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         raise StopAsyncIteration
 
     async def next_event(self) -> StreamChunk | ToolResult | None:
-        """Returns the next chunk or result; None if the run has ended or is paused."""
+        """Returns the next chunk or result, or None if the run has ended or is paused."""
         if (hooks := self._settings.hooks) is None:
             return await self._next_event()
         if self._status in ("read", "closed"):
@@ -479,13 +480,11 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def _waits_for_background(self) -> bool:
-        """True if no new message can be sent before a background tool call has ended."""
         if self._stream is not None or self._unsent or not self._background:
             return False
         return self._turn.only_background or not self._turns_left
 
     def _take_background_results(self) -> None:
-        """Adds new results of background tool calls to the conversation."""
         for result in self._background.take():
             self.messages.append(result.message)
             self._results.append(result)
@@ -500,7 +499,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._status = "read" if self._status in ("answered", "read") else "closed"
 
     async def _settle_abandoned(self) -> None:
-        """Settles the abandoned tool calls, and prepares the request again if the messages have changed."""
         abandoned, self.abandoned = self.abandoned, None
         if abandoned is None or self._settings.journal is None:
             return
@@ -510,7 +508,6 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._stream = self._request()
 
     async def _next_chunk(self) -> StreamChunk | None:
-        """Reads a chunk of the current turn or of a new turn. Returns None at the end of the turn."""
         if self._settings.journal is not None and self._claimed is not self._turn:
             for call in self._turn.having("done"):
                 if call.kind == "approval":  # the provider runs it each time that the approval is sent
@@ -540,13 +537,11 @@ class ToolRun(AsyncIteration, AsyncContext):
         return stream
 
     def _current_tools(self) -> dict[str, Tool]:
-        """Returns the current tools by name, including tools that messages add."""
         own = self._settings.current_tools()
         added = {tool.name: tool for message in self.messages for tool in message.tools if tool.name not in own}
         return own | tools_by_name(added.values(), self._settings.external)
 
     def _record_turn(self, reply: Reply) -> None:
-        """Adds a turn to the history, with placeholders for the tool results."""
         self.replies.append(reply)
         self.messages.append(reply.message)
         self._turns += 1
@@ -558,7 +553,6 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._read_output(reply, self._settings.output_type)
 
     def _read_output(self, reply: Reply, form: Any) -> None:
-        """Validates the final answer. If the answer is invalid, the run continues with the validation error."""
         self._misfit = None
         try:
             self._output = reply.parse_as(form)
@@ -573,7 +567,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._settings.max_turns - self._turns
 
     def _restore(self, state: RunState) -> None:
-        """Continues a saved run. Raises ConfigError if the journal may have deleted the run's tool calls."""
         if state.run_id is not None:
             check_age(self._settings.journal, state.began)
         waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
@@ -589,7 +582,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._write_results()
 
     async def _run_calls(self) -> bool:
-        """Runs the ready tool calls, in parallel by default. Returns False if no tool call is ready."""
         for call in (new := self._turn.having("new")):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
@@ -639,11 +631,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         return bool(ready) or started
 
     async def _result(self, call: ToolCall, found: CallState, first: int) -> ToolResult:
-        """Runs a tool call, or returns the result of another run that has claimed the tool call.
-
-        Args:
-            found: the state of the tool call. first: the index of the turn's first result.
-        """
         tools = self._tools
 
         async def run() -> ToolResult:
@@ -666,11 +653,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         return await run_once(required_journal(self._settings.journal), key, run)
 
     async def _approved_key(self, call: ToolCall, nonce: str | None, first: int) -> str:
-        """Returns the journal key of a tool call. With a nonce, returns the journal key of the signed approval.
-
-        Raises:
-            ConfigError: the journal has no nonce, or another nonce, for this tool call.
-        """
         if nonce is None:
             return call_key(self.owner, self.id, first, call)
         place = approval_key(self.owner, self.chat_id, call)
@@ -687,7 +669,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         return call_key(self.owner, self.id, self._first, call)
 
     async def _end_runs(self) -> None:
-        """Records ended runs in the journal, so that the journal can delete their tool calls later."""
         if self._settings.journal is None:
             return
         ended = self._continued
@@ -701,7 +682,6 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._write_results()
 
     def _is_past(self, call_id: str) -> bool:
-        """True if a tool call belongs to an earlier turn and can't change."""
         earlier = (call.id for message in self.messages[: self._first - 1] for call in message.tool_calls)
         return call_id not in self._turn and call_id in earlier
 
@@ -713,7 +693,6 @@ class ToolRun(AsyncIteration, AsyncContext):
 
 @contextmanager
 def _logged(name: str) -> Iterator[None]:
-    """Logs exceptions of a hook."""
     try:
         yield
     except Exception:
@@ -722,7 +701,6 @@ def _logged(name: str) -> Iterator[None]:
 
 @contextmanager
 def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterator[T | None]:
-    """Enters the context manager of a hook, and logs exceptions."""
     manager: AbstractContextManager[T] | None = None
     value: T | None = None
     with _logged(name):
@@ -812,8 +790,8 @@ def run_tools(
         ConfigError: a tool has no function, two tools have the same name, or the request is invalid. While the run is
             read: a tool returned a value that can't be sent.
         TurnLimitError: the model still called tools in the last turn; raised while the run is read.
-        InvalidReplyError: the answer doesn't match `output_type`; raised while the run is read. APIError: a request
-            failed; raised while the run is read.
+        InvalidReplyError: the answer doesn't match `output_type`; raised while the run is read.
+        APIError: a request failed; raised while the run is read.
     """
     settings = RunSettings.from_options(tools, options, tool_choice=tool_choice)
     return ToolRun(provider, read_messages(messages), settings)

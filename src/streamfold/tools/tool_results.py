@@ -38,7 +38,8 @@ class ToolResult:
     """The result of a tool call.
 
     Attributes:
-        call: the tool call. message: the message for the model. `message.error` is True if the tool failed.
+        call: the tool call.
+        message: the message for the model. `message.error` is True if the tool failed.
         value: the tool's return value: text, JSON data or a list of parts. For an error, `value` is the text of the
             message.
         denied: True if the tool call didn't run because it was denied.
@@ -127,7 +128,6 @@ class _CyclicResultError(ConfigError):
 
 
 def _is_cancelled() -> bool:
-    """Returns True if asyncio is cancelling the current task, and False on other event loops."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -140,11 +140,6 @@ def _error(call: ToolCall, text: str) -> ToolResult:
 
 
 async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError | None, why: str | None = None) -> str:
-    """Returns the error message for the model after an exception in a tool.
-
-    Args:
-        why: the reason in the message, by default the exception class.
-    """
     if on_tool_error is not None:
         text = on_tool_error(call, error)
         text = await text if isawaitable(text) else text
@@ -155,9 +150,7 @@ async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError 
 
 
 async def _value(tool: Tool, call: ToolCall) -> Any:
-    """Runs a tool call. The function of a custom tool gets the text, the function of a `HostedTool` the whole tool
-    call.
-    """
+    # The function of a custom tool gets the text. The function of a `HostedTool` gets the whole tool call.
     if tool.hosted is None:
         return await tool.call(call)
     if tool.function is None:

@@ -13,8 +13,8 @@ class Compaction:
     """A conversation that its provider has compacted.
 
     Attributes:
-        messages: the conversation to continue with, in place of the earlier one. Only its provider can read all of it.
-        reply: the answer to the request, with `usage`, `cost` and `warnings`.
+        messages: the messages that replace the earlier conversation. Only its provider can read all of them.
+        reply: the answer to the compaction request, with `usage`, `cost` and `warnings`.
     """
 
     messages: list[Message]
@@ -22,6 +22,6 @@ class Compaction:
 
     @property
     def summary(self) -> str | None:
-        """The text that stands for the conversation; None if only the provider can read it, as with OpenAI."""
+        """The summary that replaces the conversation, or None if only the provider can read it (OpenAI)."""
         found = (part.raw.get("content") for part in self.reply.hosted if part.kind == "compaction")
         return next((text for text in found if isinstance(text, str)), None)

@@ -50,8 +50,6 @@ Source: TypeAlias = str | bytes | Path
 
 
 class _Part:
-    """Base class of message parts. A pydantic model that contains a part uses the JSON format of `write_part`."""
-
     __slots__ = ()
 
     @classmethod
@@ -114,7 +112,6 @@ class _Media(_Part):
 
     @property
     def data_url(self) -> str:
-        """Returns the bytes as a data URL. Raises ValueError for a part without bytes."""
         if self.data is None or self.media_type is None:
             raise ValueError("this part has no bytes")
         return make_data_url(self.data, self.media_type)

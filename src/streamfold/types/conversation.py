@@ -1,4 +1,4 @@
-"""`Conversation`: which answers of a conversation a provider has stored, so that requests send only what is new."""
+"""`Conversation`: tracks the answers that a provider has stored, so that requests send only new messages."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _NO_TURNS: Mapping[str, str] = MappingProxyType({})
 
 
 class Conversation:
-    """A conversation that the provider stores, so that a request sends only the messages that it doesn't have yet.
+    """A conversation that the provider stores. Each request sends only the messages that the provider doesn't have yet.
 
         conversation = Conversation()
         messages = [user("What is the capital of Norway?")]
         reply = await provider.chat(messages, conversation=conversation)
         messages += [reply.message, user("And its longest river?")]
-        reply = await provider.chat(messages, conversation=conversation)  # sends the last message alone
+        reply = await provider.chat(messages, conversation=conversation)  # sends only the last message
 
-    Pass all messages with each request, as ever. They are compared with those that the provider has stored, so that
-    they may be edited, shortened, continued in several ways at once, and sent to other providers. If the provider has
-    deleted the conversation, all messages are sent once more, with the warning `conversation_restarted`.
+    Always pass the whole list of messages. streamfold compares the list with the stored messages, so you can edit,
+    shorten or branch the list, and send the list to other providers. If the provider has deleted the stored
+    conversation, streamfold sends all messages again, with the warning `conversation_restarted`.
 
-    An id belongs to the API, the address and the key with which it was made, and is never sent to others.
+    A stored id is sent only to the API, URL and API key that created the id.
 
     Args:
-        after: the provider's id of what to continue: a response (`reply.id`), an interaction, or a conversation of
-            OpenAI's Conversations API ("conv_..."). The messages are then only those after it.
+        after: the provider's id of an existing conversation to continue: a response (`reply.id`), an interaction, or a
+            conversation of OpenAI's Conversations API ("conv_..."). Then pass only the messages after it.
     """
 
     __slots__ = ("_account", "_after", "_given_up", "_turns")
@@ -48,30 +48,32 @@ class Conversation:
 
     @property
     def after(self) -> str | None:
-        """The id of what the messages continue; None if they are the whole conversation."""
+        """The provider's id of the continued conversation, or None if `messages` is the whole conversation."""
         return self._after
 
     @property
     def account(self) -> str | None:
-        """A digest of the endpoint and the key that have accepted `after`; None before."""
+        """A digest of the endpoint and API key that accepted `after`, or None before the first request."""
         return self._account
 
     def turns(self, account: str) -> Mapping[str, str]:
-        """Returns the ids of stored answers, each by the digest of the conversation up to and including it."""
+        """Returns the ids of stored answers, keyed by the digest of the conversation up to and including each
+        answer.
+        """
         return self._turns.get(account, _NO_TURNS)
 
     def accept(self, account: str) -> None:
-        """Notes that an account knows `after`."""
+        """Records that an account has accepted `after`."""
         if self._after is not None and self._account is None:
             self._account = account
 
     def add(self, account: str, digest: str, answer_id: str, *, alone: bool = False) -> None:
-        """Adds a stored answer.
+        """Records a stored answer.
 
         Args:
-            account: a digest of the API, the address and the key of the provider.
-            digest: of the conversation up to and including the answer.
-            alone: the answer takes the place of all that were stored there before.
+            account: a digest of the provider's API, URL and API key.
+            digest: the digest of the conversation up to and including the answer.
+            alone: True if the answer replaces all other stored answers of this account.
         """
         if account in self._given_up:
             return
@@ -81,26 +83,25 @@ class Conversation:
         self._turns = dict([*accounts.items(), (account, kept)][-_MOST_ACCOUNTS:])
 
     def forget(self, account: str, answer_id: str) -> None:
-        """Removes an answer that the provider no longer has."""
         kept = {digest: known for digest, known in self.turns(account).items() if known != answer_id}
         self._turns = {**self._turns, account: kept}
 
     def give_up(self, account: str) -> None:
-        """Sends all messages to an account from now on: it ignores ids."""
+        """Sends all messages in every later request to an account, because its server ignores stored ids."""
         self._given_up |= {account}
         self._turns = {name: turns for name, turns in self._turns.items() if name != account}
 
     def to_json(self) -> str:
-        """Returns the ids as JSON text, to be stored beside the messages. It has no text of them and no key."""
+        """Returns the ids as JSON text, for storage with your messages. It contains no messages and no API keys."""
         data = {"after": self._after, "account": self._account, "given_up": [*self._given_up], "turns": self._turns}
         return json.dumps({"version": _VERSION, **data})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parses the output of `to_json`. Raises ConfigError if it isn't one.
+        """Parses the output of `to_json`. Raises ConfigError for other text.
 
-        Take the text only from your own storage: a client that could write it would continue the conversation of
-        another one.
+        Load the text only from your own storage. A client that can change the text could continue another user's
+        conversation.
         """
         try:
             data = json.loads(text)
@@ -122,7 +123,7 @@ class Conversation:
 
 
 def read_conversation(given: Any) -> Conversation | None:
-    """Returns the argument `conversation` as one. Raises ConfigError for anything else."""
+    """Validates the argument `conversation`. Raises ConfigError if it isn't a `Conversation`."""
     if isinstance(given, Conversation | None):
         return given
     if isinstance(given, str):

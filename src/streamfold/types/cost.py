@@ -157,7 +157,6 @@ def _check_price(name: str, value: Any) -> None:
 
 
 def _decimal(value: float | Decimal) -> Decimal:
-    """Returns a float as an exact decimal number: 0.1 becomes exactly one tenth."""
     return Decimal(str(value))
 
 
@@ -216,6 +215,5 @@ def has_other_models(raw: Mapping[str, Any]) -> bool:
 
 
 def _has_other_tokens(raw: Mapping[str, Any]) -> bool:
-    """True if audio tokens were used, which have separate prices."""
     paths = [f"{kind}_tokens_details.audio_tokens" for kind in ("prompt", "completion", "input", "output")]
     return any(_member(raw, path) for path in paths)

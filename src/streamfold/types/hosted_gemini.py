@@ -90,7 +90,6 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
 
 
 def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[int | None, int | None]:
-    """Returns the character positions of a passage, found by the passage's text if Gemini sends this text."""
     end = int_or_none(segment.get("endIndex"))
     if end is None:
         return None, None
@@ -111,8 +110,9 @@ def join_about_text(before: Mapping[str, Any], new: Mapping[str, Any], shift: in
     """Joins the grounding metadata of two responses that belong to one answer.
 
     Args:
-        before, new: the metadata of each response, such as `groundingMetadata`; {} for a response without metadata.
-        shift: the length in UTF-8 bytes of the text before the new response, whose positions begin at 0 again.
+        before, new: the metadata of both responses, such as `groundingMetadata`, or {} if a response has none.
+        shift: the length in UTF-8 bytes of the text before the new response, because each response counts its positions
+            from 0.
     """
     first = len(_dicts(before.get("groundingChunks")))
     joined: dict[str, Any] = {**before}
@@ -137,9 +137,7 @@ def _moved_support(support: Mapping[str, Any], first: int, shift: int) -> dict[s
 
 
 def _moved(span: Mapping[str, Any], shift: int) -> dict[str, Any]:
-    """Shifts the positions of a passage. Google omits a start of 0, and omits start and end for a source without a
-    passage.
-    """
+    # Google omits a start of 0, and both positions for a source without a passage.
     end = int_or_none(span.get("endIndex"))
     if end is None or not shift:
         return dict(span)
@@ -159,7 +157,8 @@ def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | N
 
 
 def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the images, audio and other files of an answer. Drafts inside thoughts are left out."""
+    """Yields the images, audio and other files of an answer. Images inside thoughts aren't part of the answer and are
+    left out."""
     for part in parts:
         match part:
             case {"thought": True}:

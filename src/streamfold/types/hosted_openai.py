@@ -231,7 +231,6 @@ def _at(url: str) -> GeneratedFile:
 
 
 def _bytes(result: Any) -> bytes:
-    """Decodes an image's base64 as browsers do, with or without padding."""
     try:
         return b64decode(result + "=" * (-len(result) % 4)) if isinstance(result, str) else b""
     except ValueError:

@@ -20,13 +20,11 @@ def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _blocks(extras: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], bool]:
-    """Returns the content blocks, and whether the blocks are in Gemini's format, which has no block types."""
     blocks = _items(extras, "blocks")
     return blocks, bool(blocks) and not any("type" in block for block in blocks)
 
 
 def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns the last object with a name, or {}."""
     found = _items(extras, name)
     return found[-1] if found else {}
 
@@ -35,7 +33,7 @@ def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
     """Returns the hosted tool step of a block or part, for display while the answer streams.
 
     Args:
-        name: the member of `extras` that stores the block.
+        name: the key of `extras` that contains the block.
     """
     if not isinstance(value, Mapping):
         return None

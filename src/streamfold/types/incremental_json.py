@@ -59,10 +59,11 @@ class _Level:
     """An open object or list.
 
     Attributes:
-        inside: the numbers of the patterns that may match a value inside this object or list.
-        watched: the patterns that this object or list matches.
-        step: the current member or position.
-        text: the text received so far, if the value is watched. `begun` is the start of the value in the current piece.
+        inside: indexes of the patterns that may match a value inside it.
+        watched: the patterns that match the object or list itself.
+        step: the current key or list index.
+        text: the text received so far, if the value is watched.
+        begun: the start of the value in the current piece.
     """
 
     is_list: bool
@@ -212,7 +213,6 @@ class IncrementalJSON:
         return end
 
     def _piece(self, text: str, at: int, *, wanted: bool) -> tuple[int, str, bool]:
-        """Returns the position reached, the next piece of the string, and whether the string has ended."""
         if self._escape:
             return self._escaped(text, at)
         end = _match(_RUN, text, at)
@@ -226,7 +226,6 @@ class IncrementalJSON:
         return end + done, self._decoded(raw, done=done) if wanted else "", done
 
     def _inside_string(self, text: str, at: int) -> tuple[int, str, bool] | None:
-        """Parses a piece that is completely inside a string. Returns None for other pieces."""
         if self._escape or self._half:
             return None
         try:
@@ -235,7 +234,6 @@ class IncrementalJSON:
             return None
 
     def _escaped(self, text: str, at: int) -> tuple[int, str, bool]:
-        """Parses the rest of a JSON escape that was split between two pieces."""
         begun = self._escape + text[at : at + 6 - len(self._escape)]
         if found := _ESCAPE.match(begun):
             at += found.end() - len(self._escape)
@@ -246,7 +244,7 @@ class IncrementalJSON:
         return len(text), "", False
 
     def _decoded(self, raw: str, *, done: bool) -> str:
-        """Decodes a piece of a string. The first half of a surrogate pair is delayed until the other half arrives."""
+        # The first half of a surrogate pair is delayed until the other half arrives.
         if "\\" in raw:
             raw = _decode(f'"{raw}"')[0]
         said, self._half = self._half + raw, ""
@@ -285,7 +283,6 @@ class IncrementalJSON:
         self._after_value()
 
     def _enter(self, step: str | int) -> None:
-        """Enters a member of an object or an item of a list."""
         depth, level = len(self._levels), self._levels[-1]
         level.step = step
         fitting = [number for number in level.inside if self._patterns[number][depth - 1] in (None, step)]

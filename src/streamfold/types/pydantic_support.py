@@ -53,7 +53,6 @@ class PydanticField:
         return wrapping_schema(lambda value, inner: inner(value), write, handler(source))
 
     def _for_json(self) -> Any:
-        """Returns the replacement that is written as JSON."""
         return self
 
 
@@ -140,7 +139,7 @@ class OutputType:
     Attributes:
         name: the name in errors and in the API's request.
         schema: the JSON schema of the answer. APIs require the schema of an object.
-        wrapped: True if the value is in the member `value` of this object.
+        wrapped: True if the value is in the field `value` of this object.
     """
 
     name: str
@@ -182,7 +181,7 @@ def _type_adapter(form: Any) -> TypeAdapter[Any]:
 
 
 def _with_readable_dicts(form: Any) -> Any:
-    """Replaces `typing.TypedDict` by `typing_extensions.TypedDict`, which pydantic requires before Python 3.12."""
+    # Before Python 3.12, pydantic requires `typing_extensions.TypedDict` instead of `typing.TypedDict`.
     if is_typeddict(form) and type(form).__module__ == "typing":
         from typing_extensions import TypedDict  # a dependency of pydantic
 
@@ -238,7 +237,6 @@ def describe_problems(exc: ValidationError, whole: str) -> str:
 
 
 def _without_nulls(value: Any, exc: ValidationError) -> Any:
-    """Removes the nulls that the validation errors name."""
     for problem in exc.errors(include_url=False):
         if problem["input"] is None:
             value = _without(value, problem["loc"])

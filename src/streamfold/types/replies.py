@@ -71,8 +71,6 @@ class FixedPricing:
 
 
 class _AsFixed:
-    """Stores only the cost when a reply's pricing is written as JSON."""
-
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema
 
@@ -169,7 +167,6 @@ class Reply(PydanticField, PicklableSlots):
         return phases_in(self.extras)
 
     def _repr_markdown_(self) -> str:
-        """Returns Markdown for notebooks: the text, the tool calls and the cost."""
         calls = [f"- `{call.name}({call.raw_arguments})`" for call in self.tool_calls]
         usage, cost = self.usage, self.cost
         counts = f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else None
@@ -244,7 +241,7 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def _said(self) -> str:
-        """The final text from the server, which the next request must send unchanged."""
+        """Returns the final text from the server. Resending any other text would change the turn."""
         differs = any(warning.code == "text_mismatch" for warning in self.warnings)
         return (text_in(self.extras) if differs else "") or self.text
 
@@ -273,7 +270,6 @@ class InvalidReplyError(StreamfoldError, ValueError):
 
 
 def _schema_in(form: Mapping[str, Any]) -> Any:
-    """Returns the JSON schema of a response format, also of a response format in an API's own format."""
     if form.get("type") != "json_schema":
         return form
     inner = form.get("json_schema", form)
@@ -281,7 +277,6 @@ def _schema_in(form: Mapping[str, Any]) -> Any:
 
 
 def _unfenced(text: str) -> str:
-    """Removes a Markdown code fence around the whole text."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text[text.index("\n") : -3]

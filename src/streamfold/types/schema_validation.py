@@ -110,11 +110,6 @@ class _Validation:
         self._known: dict[tuple[int, int, frozenset[str]], list[SchemaProblem]] = {}
 
     def problems(self, value: Any, schema: Any, path: Path, refs: frozenset[str]) -> Iterator[SchemaProblem]:
-        """Yields the reasons why a value doesn't match a schema.
-
-        Args:
-            refs: the references that were followed for the same value, to detect cycles.
-        """
         if not isinstance(value, Mapping | list):
             yield from self._problems(value, schema, path, refs)
             return
@@ -235,7 +230,6 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """Returns a key for comparing JSON values: 1 equals 1.0, and true doesn't equal 1."""
     match value:
         case bool():
             return ("bool", value)
@@ -274,7 +268,6 @@ def _of_text(value: str, schema: Mapping[str, Any], path: Path) -> Iterator[Sche
 
 @lru_cache(256)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """Compiles a pattern. Returns None if Python doesn't support the pattern, which then accepts every string."""
     try:
         return re.compile(pattern)
     except re.error:
@@ -306,7 +299,6 @@ def _is_multiple(value: float, step: float) -> bool:
 
 
 def _without(value: Any, path: Path) -> Any:
-    """Returns a value without the member at a path. List items are never removed."""
     first, rest = path[0], path[1:]
     if isinstance(value, Mapping) and first in value:
         if not rest:
@@ -321,7 +313,6 @@ def _without(value: Any, path: Path) -> Any:
 
 
 def _has_json_text(value: Any) -> bool:
-    """Returns True if a value contains a string that may be the JSON of an object or a list."""
     match value:
         case str():
             return value.lstrip()[:1] in ("{", "[")
@@ -333,7 +324,6 @@ def _has_json_text(value: Any) -> bool:
 
 
 def _unwrapped(value: Any, schema: Any, root: Any, path: Path, found: list[str]) -> Any:
-    """Returns a value with parsed JSON strings, and adds the paths of these strings to `found`."""
     if len(path) > _DEEPEST:
         return value
     if isinstance(value, str):
@@ -367,7 +357,6 @@ def _unwrapped(value: Any, schema: Any, root: Any, path: Path, found: list[str])
 
 
 def _form_of(schema: Any, key: str | int, value: Any, root: Any) -> Any:
-    """Returns the schema of a member of a value. Returns None if the schema is unknown or ambiguous."""
     forms = list(_forms_of(schema, key, value, root, frozenset()))
     if not forms:
         return None
@@ -398,7 +387,6 @@ def _forms_of(schema: Any, key: str | int, value: Any, root: Any, refs: frozense
 
 
 def _allows_string(schema: Any, root: Any, refs: frozenset[str]) -> bool:
-    """Returns True if a schema may accept a string."""
     if not isinstance(schema, Mapping):
         return schema is not False
     kinds = schema.get("type")

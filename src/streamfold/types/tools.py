@@ -324,7 +324,6 @@ _FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema":
 
 
 def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an unknown member, or for a member of the wrong type."""
     where = f"the tool {function['name']!r}"
     outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
     for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
@@ -541,8 +540,6 @@ def _tool_of_class(given: Any, **options: Any) -> Tool:
 
 
 class _Seen(NamedTuple):
-    """A cached tool, and the values that the tool was created from."""
-
     made_of: tuple[object, ...]
     hints: dict[str, object]
     tool: Tool
@@ -552,12 +549,7 @@ _seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselv
 
 
 def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
-    """Returns the tool of a function. Tools are cached, because generating a schema is slower than the rest of a
-    request.
-
-    Args:
-        plain: the function, or the function of a bound method.
-    """
+    """Returns a function's tool from a cache, because generating a schema takes longer than the rest of a request."""
     code = plain.__code__, function is plain
     made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
     try:
@@ -574,7 +566,7 @@ def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
 
 
 def _comparable(hint: Any) -> object:
-    """Returns a comparable key for a type hint, because a `Field` equals only itself, and 1 equals True and 1.0."""
+    # A pydantic `Field` equals only itself, and 1 equals True and 1.0, so hints can't be compared directly.
     from pydantic.fields import FieldInfo
 
     if arguments := get_args(hint):
@@ -600,7 +592,6 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
 
 
 def _defined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function inside a `functools.partial` or a callable object."""
     function = _inside_partial(function)
     return function if isroutine(function) else function.__call__  # type: ignore[operator]
 
@@ -612,7 +603,6 @@ def _inside_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Returns the descriptions of the function and of each parameter from the docstring."""
     text = getdoc(_defined(function)) or ""
     try:
         from docstring_parser import ParseError, parse

@@ -64,5 +64,4 @@ def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
-    """Returns the sum of the counts, without counts that the server didn't send."""
     return first if second is None else second if first is None else first + second

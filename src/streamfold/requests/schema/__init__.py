@@ -1,7 +1,7 @@
-"""JSON schemas for providers that accept only a part of the standard.
+"""JSON schemas for providers that support only a subset of the standard.
 
-`subsets` is what each endpoint accepts, as data; `fitting` rewrites a schema into it and reports every change. A schema
-is never made to accept less. `openapi` is the older subset of Google's endpoints, which is another language.
+`subsets` describes each endpoint's subset as data. `fitting` rewrites a schema for a subset and reports every change. A
+rewritten schema accepts at least the same values. `openapi` converts schemas to the older format of Google's endpoints.
 
 >>> inline_refs({"$defs": {"A": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/A"}}})
 ({'properties': {'a': {'type': 'string'}}}, ['parameters.properties.a: #/$defs/A is written out'])

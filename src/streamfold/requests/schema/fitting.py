@@ -1,7 +1,7 @@
 """Rewrites a schema into the subset of JSON Schema that an endpoint accepts.
 
-A schema is never made to accept less: what can't be said in the subset is said in other words of it, moved into the
-description, or reported as a problem.
+The new schema accepts at least the same values. A constraint that the subset doesn't support is expressed with
+supported keywords, moved into the description, or reported as a problem.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Fitted:
-    """A schema in a subset. It is shared: nothing of it may be changed.
+    """A schema in an endpoint's subset. The schema is cached and must not be changed.
 
     Attributes:
-        changes: what was changed, each with its place.
-        routine: changes that every schema of a pydantic model needs, and no caller notices: an instance has no other
-            fields, and a null is read as the default (`read_as`).
-        problems: why it would be refused even so, or would mean something else.
+        changes: the changes, with their paths.
+        routine: changes that don't affect the result, and that every schema of a pydantic model needs. For example,
+            nulls become defaults (`read_as`).
+        problems: the reasons why the endpoint would still refuse the schema, or why its meaning has changed.
     """
 
     schema: dict[str, Any]
@@ -81,10 +81,10 @@ class Fitted:
 
 
 def fit_schema(schema: Mapping[str, Any], subset: Subset, *, at: str = "parameters") -> Fitted:
-    """Returns the schema in a subset, with every change and what is left to be refused.
+    """Rewrites a schema for a subset. The result lists all changes and the remaining problems.
 
     Raises:
-        ConfigError: it isn't a JSON schema; the message begins with the path.
+        ConfigError: the value isn't a JSON schema; the message begins with the path.
 
     >>> fit_schema({"type": "integer", "minimum": 1}, Subset(refused=("minimum",)))
     Fitted(schema={'type': 'integer', 'description': 'Must be at least 1.'}, \
@@ -129,7 +129,6 @@ class _Fitter:
     # --- references ---------------------------------------------------------------------------------------------------
 
     def _references(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes out the references that can't stay."""
         subset, at = self._subset, self._at
         if subset.references == "$defs":
             schema, renamed = _rename_definitions(schema, at)
@@ -153,7 +152,7 @@ class _Fitter:
         return made
 
     def _reference(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Returns a schema with a reference as it can stay, else one that accepts anything, or any object."""
+        # A reference that can't be resolved is replaced by a schema that accepts any value, or any object.
         subset, ref = self._subset, node["$ref"]
         target = resolve_ref(self._root, ref)
         leads_nowhere = subset.references != "any" and not isinstance(target, Mapping)
@@ -204,7 +203,6 @@ class _Fitter:
         return self._inside(node, path)
 
     def _inside(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Returns a schema with the schemas in it rewritten."""
         for keyword, value in node.items():
             at = f"{path}.{keyword}"
             if keyword in NAMED and isinstance(value, Mapping):
@@ -221,7 +219,7 @@ class _Fitter:
         return self._subset.takes(keyword) and not (path == self._at and keyword in self._subset.root_refused)
 
     def _both(self, first: dict[str, Any], second: Any) -> Any:
-        """Returns what accepts what both accept, as `both` does. Recursive schemas aren't written out."""
+        # Recursive schemas aren't expanded.
         for one, other in ((first, second), (second, first)):
             if isinstance(one, Mapping) and one.get("$ref") in self._recursive:
                 target = resolve_ref(self._root, one["$ref"])
@@ -231,7 +229,9 @@ class _Fitter:
         return both(first, second, self._root)
 
     def _conjunction(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces `allOf` by one schema where it is refused, or where its parts would be closed one by one."""
+        """Replaces `allOf` by one schema if the subset refuses `allOf`, or if each of its schemas would be closed
+        separately.
+        """
         parts = node.get("allOf")
         if not isinstance(parts, list) or (self._takes("allOf", path) and not self._subset.closed):
             return node
@@ -268,7 +268,6 @@ class _Fitter:
         return node
 
     def _without_union(self, node: dict[str, Any], keyword: str, path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces a union by one schema that accepts at least as much."""
         alternatives = node.pop(keyword)
         plain = [
             self._reference(dict(each), path)
@@ -288,7 +287,7 @@ class _Fitter:
         return node
 
     def _distributed(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Moves what may not stand beside `anyOf` into its alternatives."""
+        """Moves keywords that the subset doesn't allow next to `anyOf` into the alternatives."""
         allowed = self._subset.beside_any_of
         if allowed is None and self._subset.closed:  # an object is closed with its properties or not at all
             allowed = tuple(ANNOTATIONS)
@@ -313,7 +312,7 @@ class _Fitter:
         return {keyword: value for keyword, value in node.items() if keyword not in base} | {"anyOf": made}
 
     def _values(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces listed values that the subset does not accept by schemas."""
+        """Replaces enum values that the subset doesn't accept by schemas."""
         keyword = "enum" if isinstance(node.get("enum"), list) else "const" if "const" in node else None
         if keyword is None or self._subset.values == "any":
             return node
@@ -342,7 +341,7 @@ class _Fitter:
         return node
 
     def _arrays(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Says what an array has in it by `items` alone, where a schema for each position is refused."""
+        """Replaces `prefixItems` by `items`, if the subset refuses a separate schema for each position."""
         subset, items = self._subset, node.get("items")
         tuples = not subset.takes("prefixItems")
         if isinstance(items, list) and (tuples or subset.needs_items or subset.typed is not None):  # as before 2020
@@ -361,7 +360,7 @@ class _Fitter:
             self._changed(path, "items added")
 
     def _names(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Leaves out properties whose names are refused; other members are then allowed."""
+        """Removes properties with refused names. The object then allows additional properties."""
         subset = self._subset
         more: list[Any] = []
         patterns = node.get("patternProperties")
@@ -391,7 +390,6 @@ class _Fitter:
         return name in self._subset.reserved_names or (pattern is not None and not re.fullmatch(pattern, name))
 
     def _keywords(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Moves keywords that are refused into the description."""
         subset = self._subset
         for keyword in list(node):
             value = node[keyword]
@@ -416,7 +414,7 @@ class _Fitter:
     # --- types and objects --------------------------------------------------------------------------------------------
 
     def _typed(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Adds the type that follows from other keywords, or a union of all types."""
+        """Adds the type that other keywords imply, or a union of all types."""
         subset = self._subset
         if path == self._at and subset.root_object:
             kinds = types_of(node) or ["object"]
@@ -456,7 +454,6 @@ class _Fitter:
         return {**node, "anyOf": [{"type": kind} for kind in _ANY]}
 
     def _split_types(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Replaces a list of types by `anyOf`, each type with its keywords."""
         allowed = {"type", *(self._subset.beside_types or ())}
         if node.keys() <= allowed:
             return node
@@ -470,7 +467,7 @@ class _Fitter:
         return {**about, "anyOf": parts}
 
     def _objects(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Lists what is required, closes objects and requires every property, where that is demanded."""
+        """Adds `required` and `additionalProperties: false`, if the subset requires them."""
         subset, properties = self._subset, node.get("properties")
         if "object" not in types_of(node) and not isinstance(properties, Mapping):
             return node
@@ -519,7 +516,6 @@ def _kind(value: Any) -> str:
 
 
 def _by_type(values: list[Any]) -> list[dict[str, Any]]:
-    """Returns a schema for the listed values of each type."""
     kinds = sorted({_kind(value) for value in values})
     return [{"type": kind, "enum": [value for value in values if _kind(value) == kind]} for kind in kinds]
 
@@ -529,7 +525,6 @@ def _exceeds(value: Any, limit: int) -> bool:
 
 
 def _schema_of(value: Any) -> dict[str, Any] | None:
-    """Returns a schema that accepts this value alone, without a list of objects; None if there is none."""
     if isinstance(value, list):
         return None
     if not isinstance(value, dict):
@@ -541,7 +536,6 @@ def _schema_of(value: Any) -> dict[str, Any] | None:
 
 
 def _fit_pattern(pattern: str, whole: bool) -> str | None:
-    """Returns a regular expression as it is accepted; None if it isn't."""
     if _NOT_PLAIN.search(pattern):
         return None
     if not whole or (pattern.startswith("^") and pattern.endswith("$")):
@@ -554,7 +548,7 @@ def _fit_pattern(pattern: str, whole: bool) -> str | None:
 
 
 def _in_words(moved: Mapping[str, Any]) -> str:
-    """Returns sentences about constraints that the schema can't have."""
+    """Returns sentences that describe constraints which the schema can't express."""
     short = [_WORDS[keyword].format(value) for keyword, value in moved.items() if keyword in _WORDS]
     if moved.get("uniqueItems") is True:
         short.append("without repetitions")
@@ -567,7 +561,6 @@ def _in_words(moved: Mapping[str, Any]) -> str:
 
 
 def _or_null(schema: Any) -> Any:
-    """Returns the union of a schema with null."""
     if not isinstance(schema, Mapping) or _takes_null(schema):
         return schema
     kind = schema.get("type")
@@ -592,7 +585,7 @@ def _takes_null(schema: Any) -> bool:
 
 
 def _rename_definitions(schema: Mapping[str, Any], at: str) -> Passed:
-    """Renames `definitions`, the name before 2019, to `$defs`."""
+    # `definitions` is the name of `$defs` before JSON Schema 2019-09.
     found = schema.get("definitions")
     if not isinstance(found, Mapping) or not found.keys().isdisjoint(schema.get("$defs") or {}):
         return dict(schema), []
@@ -619,7 +612,7 @@ def _refs_in(node: Any) -> Iterator[str]:
 
 
 def _recursive_refs(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the references from whose targets they can be reached again."""
+    """Returns the references that lead back to themselves."""
     uses: dict[str, set[str]] = {}
     waiting = set(_all_refs(schema))
     while waiting:
@@ -647,7 +640,7 @@ def _all_refs(node: Any) -> Iterator[str]:
 
 
 def count_uses(schema: Mapping[str, Any]) -> Counter[str]:
-    """Returns how much a schema takes of an endpoint's limits, by the names of `Subset`."""
+    """Returns the counts that an endpoint limits, such as properties and depth, by the names of `Subset`."""
     found = Counter[str]()
 
     def visit(node: Any, depth: int) -> None:
@@ -673,7 +666,6 @@ def count_uses(schema: Mapping[str, Any]) -> Counter[str]:
 
 
 def _beyond_limits(schema: Mapping[str, Any], subset: Subset, at: str) -> list[str]:
-    """Returns which limits of a subset a schema exceeds."""
     names = ("depth", "properties", "enum_values", "optional", "unions")
     limits = {name: getattr(subset, name) for name in names if getattr(subset, name) is not None}
     used = count_uses(schema) if limits else Counter[str]()

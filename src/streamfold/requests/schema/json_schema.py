@@ -1,4 +1,4 @@
-"""Walks a JSON schema: checks types, inlines references, drops keywords."""
+"""Walks a JSON schema: checks types, resolves references and removes keywords."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CONDITIONS = ("not", "if", "then", "else")
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:
-    """Returns a key by which a schema is recognised."""
+    """Returns a digest that identifies a schema."""
     return sha256(json.dumps(schema, sort_keys=True, default=repr).encode("utf-8", "replace")).hexdigest()
 
 
 def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields the schemas inside a schema, each with its path; those of conditions only if asked."""
+    """Yields the schemas inside a schema with their paths. Schemas inside conditions are optional."""
     for keyword, value in schema.items():
         at = f"{path}.{keyword}"
         if keyword in NAMED and isinstance(value, Mapping):
@@ -42,7 +42,7 @@ def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False
 
 
 def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
-    """Returns a copy in which each schema is replaced by `visit(schema)`, the outer ones first."""
+    """Returns a copy in which each schema is replaced by `visit(schema)`. Outer schemas are visited first."""
     if not isinstance(schema, Mapping):
         return schema
     out = dict(visit(dict(schema), path))
@@ -64,7 +64,7 @@ def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = F
 
 
 def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: str = "parameters") -> Passed:
-    """Drops keywords. Their constraints are no longer enforced by the provider: validate the answer.
+    """Removes keywords. The provider no longer enforces their constraints, so validate the answer.
 
     >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
     ({'type': 'string'}, ['parameters: minLength removed (the provider does not take it)'])
@@ -103,7 +103,7 @@ def check_shapes(schema: Mapping[str, Any], at: str) -> None:
     """Checks a schema that was written by hand.
 
     Raises:
-        ConfigError: a keyword has a value that no JSON schema has there; the message begins with its path.
+        ConfigError: a keyword has a value of a wrong type. The message begins with the keyword's path.
     """
     waiting: list[tuple[str, Any]] = [(at, schema)]
     while waiting:
@@ -127,13 +127,13 @@ def inline_refs(
     why: str = "",
     at: str = "parameters",
 ) -> Passed:
-    """Replaces each `$ref` into the schema itself by its target. Keywords beside it override the target's.
+    """Replaces each `$ref` within a schema by its target. Keywords next to the `$ref` override the target's keywords.
 
-    A reference to something that it is a part of can't be written out: it stays, with its definition, and is reported.
-    So does one that leads elsewhere or nowhere. Definitions that nothing refers to any more are dropped.
+    A recursive, external or dangling reference can't be replaced: it is kept with its definition, and reported. Unused
+    definitions are removed.
 
     Args:
-        wanted: which of them; all, if it is left out.
+        wanted: selects the references to replace; by default all references.
         why: the reason, for the report.
     """
     inliner = _Inliner(schema, wanted, f" ({why})" if why else "", at)
@@ -151,10 +151,10 @@ def inline_refs(
 
 
 class _Inliner:
-    """Writes out the references of one schema.
+    """Replaces the references of one schema.
 
     Attributes:
-        inlined: how many were written out.
+        inlined: the number of replaced references.
         changes: the report.
     """
 
@@ -169,7 +169,9 @@ class _Inliner:
         self.changes: list[str] = []
 
     def expand(self, node: Any, path: str, inside: frozenset[str]) -> Any:
-        """Returns a copy of a schema without references. `inside`: what it is a part of, as references to it."""
+        """Returns a copy of a schema without references. `inside` has the references to the enclosing schemas, to
+        detect recursion.
+        """
         if not isinstance(node, Mapping):
             return node
         ref = node.get("$ref")
@@ -184,7 +186,7 @@ class _Inliner:
         return {keyword: self._value(keyword, value, f"{path}.{keyword}", inside) for keyword, value in node.items()}
 
     def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
-        """Returns what takes the place of a reference; None if it stays. Either is reported."""
+        """Returns the target of a reference, or None if the reference is kept. Both cases are reported."""
         target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):
             reason = "it leads to nothing in this schema"
@@ -200,7 +202,6 @@ class _Inliner:
         return None
 
     def _value(self, keyword: str, value: Any, path: str, inside: frozenset[str]) -> Any:
-        """Returns the value of a keyword, with the schemas in it expanded."""
         if keyword in NAMED and isinstance(value, Mapping):
             own = f"#/{keyword}/" if path == f"{self._at}.{keyword}" and keyword in _CONTAINERS else None
             return {
@@ -221,7 +222,6 @@ def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, A
 
 
 def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drops definitions that nothing refers to."""
     used: set[str] = set()
     waiting: list[Any] = [{keyword: value for keyword, value in schema.items() if keyword not in _CONTAINERS}]
     while waiting:

@@ -1,4 +1,4 @@
-"""Two schemas as one: both hold, or one of several does."""
+"""Combines two schemas into one: their intersection or their union."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ _OF_VALUES = frozenset(("type", "enum", "const"))
 
 
 def types_of(node: Mapping[str, Any]) -> list[str]:
-    """Returns the types that a schema names."""
     given = node.get("type")
     return [given] if isinstance(given, str) else list(given) if isinstance(given, list) else []
 
 
 def unique(schemas: Iterable[Any]) -> list[Any]:
-    """Returns the schemas without repetitions; `==` decides, but a number isn't a boolean."""
+    """Returns the schemas without duplicates. The number 1 and `true` are different values."""
     found: list[Any] = []
     for schema in schemas:
         if not any(type(schema) is type(other) and schema == other for other in found):
@@ -33,7 +32,7 @@ def unique(schemas: Iterable[Any]) -> list[Any]:
 
 
 def one_of(schemas: Iterable[Any]) -> Any:
-    """Returns a schema that accepts what one of these accepts."""
+    """Returns a schema that accepts the values that at least one of these schemas accepts."""
     found = unique(schemas)
     if any(schema is True or schema == {} for schema in found):
         return {}
@@ -41,13 +40,13 @@ def one_of(schemas: Iterable[Any]) -> Any:
 
 
 def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
-    """Returns a schema that accepts what both accept.
+    """Returns a schema that accepts the values that both schemas accept.
 
     Args:
-        root: the schema that their references lead into.
+        root: the schema that contains the targets of references.
 
     Returns:
-        False if they exclude each other; None if it can't be said as one schema without `allOf`.
+        False if no value matches both schemas, or None if the result can't be expressed without `allOf`.
     """
     if first is True or second is False:
         return second
@@ -93,7 +92,9 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns a copy without a reference at the top; None if what stands beside it can't be added to the target."""
+    """Resolves a reference at the top of a schema. Returns None if the keywords next to the reference can't be added to
+    the target.
+    """
     seen: set[str] = set()
     while isinstance(ref := node.get("$ref"), str):
         target = resolve_ref(root, ref)
@@ -110,7 +111,7 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
 
 
 def _can_add(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns whether the properties of the other one are allowed in this one, or are validated by it anyway."""
+    """Returns True if this schema allows the other schema's properties, or validates them anyway."""
     more, names = node.get("additionalProperties", True), other.get("properties")
     if more is True or not isinstance(names, Mapping):
         return True
@@ -123,10 +124,10 @@ def _common_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
-    """Returns a schema without `anyOf` that accepts at least what one of the alternatives accepts.
+    """Returns a schema without `anyOf` that accepts at least the values of all alternatives.
 
     Returns:
-        The schema, and whether it accepts nothing else; None if there is none that says anything.
+        The schema, and True if it accepts no other values. None if the alternatives can't be combined.
     """
     found = [_resolved(each, root) if isinstance(each, Mapping) else None for each in alternatives]
     known = [
@@ -156,7 +157,7 @@ def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple
 
 
 def _any_object(schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns an object with the properties of all; what all require is required."""
+    # Only properties that all schemas require are required.
     names = dict.fromkeys(name for each in schemas for name in each.get("properties") or {})
     properties = {
         name: one_of(each["properties"][name] for each in schemas if name in (each.get("properties") or {}))

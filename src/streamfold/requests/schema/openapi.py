@@ -1,6 +1,6 @@
-"""JSON Schema and the subset of OpenAPI 3.0 that older Gemini endpoints read: https://ai.google.dev/api/caching#Schema.
+"""Converts JSON Schema to the OpenAPI 3.0 subset of older Gemini endpoints: https://ai.google.dev/api/caching#Schema.
 
-Members that it does not know are refused, and one bad schema fails every request, so the result has no others.
+The endpoints refuse unknown keywords, and one invalid schema fails the whole request. So only known keywords are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 
 
 def openapi_subset(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
-    """Returns the schema in the subset, and what was lost: every keyword that constrained something and is dropped."""
+    """Returns the converted schema and the removed constraints."""
     inlined, _ = inline_refs(schema, why="this endpoint takes no $ref", at=at)
     changes: list[str] = []
     return _node(inlined, at, changes), changes
@@ -53,7 +53,7 @@ def _node(schema: Any, at: str, changes: list[str]) -> dict[str, Any]:
 
 
 def _merged(node: dict[str, Any], at: str, changes: list[str]) -> dict[str, Any]:
-    """Without `const` and `allOf`, which say the same in other words."""
+    # `const` and `allOf` are expressed with other keywords.
     if "const" in node:
         node["enum"] = [node.pop("const")]
     for inner in node.pop("allOf", []):
@@ -66,7 +66,7 @@ def _merged(node: dict[str, Any], at: str, changes: list[str]) -> dict[str, Any]
 
 
 def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) -> dict[str, Any]:
-    """A node of one type. Every node needs one."""
+    # Every schema needs a single type.
     kind = types[0] if types else _guessed(node)
     out: dict[str, Any] = {"type": kind.upper()}
     out |= {name: node[name] for name in _KEPT if node.get(name) is not None}
@@ -100,7 +100,8 @@ def _guessed(node: Mapping[str, Any]) -> str:
 
 
 def from_openapi(schema: Any) -> dict[str, Any]:
-    """Returns a schema of that subset as JSON Schema: types in lower case, `nullable` as a type.
+    """Converts a schema of the OpenAPI subset to JSON Schema: types become lower case, and `nullable` becomes the type
+    null.
 
     >>> from_openapi({"type": "STRING", "nullable": True, "format": "enum", "enum": ["a"]})
     {'type': ['string', 'null'], 'enum': ['a', None]}

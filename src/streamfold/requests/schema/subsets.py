@@ -1,4 +1,4 @@
-"""The parts of JSON Schema that endpoints accept, as data: `providers/facts/schemas.toml`."""
+"""The subsets of JSON Schema that endpoints accept, loaded from `providers/facts/schemas.toml`."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from ...errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subset:
-    """The accepted parts of a schema. The defaults accept everything.
+    """The keywords and values that an endpoint accepts in a schema. The defaults accept everything.
 
     Attributes:
-        source, checked: the page of the maker, and when it was read.
-        root_object: the root has `"type": "object"`.
-        root_refused: keywords that the root may not have.
-        root_properties: the root has `properties`.
+        source, checked: the URL of the documentation, and the date on which it was read.
+        root_object: the root must have `"type": "object"`.
+        root_refused: keywords that are refused at the root.
+        root_properties: the root must have `properties`.
         refused: keywords that are refused everywhere.
-        accepted: the only keywords that are accepted.
-        formats: the only values of `format`.
-        patterns: which regular expressions are accepted: "plain": without lookaround, back references and word
-            boundaries; "whole": those that begin with ^ and end with $.
-        min_items: the highest value of `minItems`.
-        closed: every object has `"additionalProperties": false`.
-        all_required: every property is required.
-        listed_required: `required` names only what `properties` has.
-        typed: every schema has a type, or one of these keywords.
-        needs_items: an array has `items`.
-        needs_properties: an object has `properties`.
+        accepted: the accepted keywords, if all others are refused.
+        formats: the accepted values of `format`.
+        patterns: the accepted regular expressions: "plain" (no lookaround, back references or word boundaries) or
+            "whole" (anchored with ^ and $).
+        min_items: the highest accepted value of `minItems`.
+        closed: every object must have `"additionalProperties": false`.
+        all_required: every property must be required.
+        listed_required: `required` may name only properties in `properties`.
+        typed: every schema must have a type, or one of these keywords.
+        needs_items: an array must have `items`.
+        needs_properties: an object must have `properties`.
         booleans: `true` and `false` are accepted as schemas.
-        beside_ref, beside_any_of, beside_types: the only keywords beside `$ref`, `anyOf`, a list of types.
-        references: where a `$ref` may lead: "local": into the schema; "$defs": into its definitions, or to the root;
-            "recursive": to what contains it, and can't be written out; "none": nowhere.
-        recursion: whether a schema may contain itself.
-        values: what `enum` may list: "scalars", or values of "one_type".
-        property_names: the pattern of a property's name. reserved_names: names that no property may have.
-        depth, properties, enum_values, characters: limits of the whole schema. choices: of one `anyOf`.
-        optional, unions, tools: limits of all strict tools of a request: optional properties, properties with several
-            types, tools.
+        beside_ref, beside_any_of, beside_types: the keywords that are accepted next to `$ref`, `anyOf` or a list of
+            types.
+        references: the accepted targets of `$ref`: "local" (in the same schema), "$defs" (definitions and the root),
+            "recursive" (only enclosing schemas, which can't be inlined) or "none".
+        recursion: a schema may contain itself.
+        values: the accepted values in `enum`: "scalars", or "one_type" (all values have the same type).
+        property_names: the pattern of accepted property names. reserved_names: refused property names.
+        depth, properties, enum_values, characters: limits of a whole schema. choices: the limit of one `anyOf`.
+        optional, unions, tools: limits for all strict tools of a request together: optional properties, properties with
+            several types, and tools.
     """
 
     source: str = ""
@@ -81,7 +82,7 @@ class Subset:
     tools: int | None = None
 
     def takes(self, keyword: str) -> bool:
-        """Returns whether a keyword is accepted."""
+        """Returns True if a keyword is accepted."""
         return keyword not in self.refused and (self.accepted is None or keyword in self.accepted)
 
 
@@ -90,7 +91,6 @@ ANYTHING = Subset()
 
 @cache
 def without_references(subset: Subset) -> Subset:
-    """Returns a subset in which references are written out."""
     return subset if subset.references == "none" else replace(subset, references="recursive")
 
 
@@ -99,10 +99,10 @@ class SchemaRules:
     """The subsets that an endpoint accepts, by the use of a schema.
 
     Attributes:
-        tool: of every tool.
-        strict: also of a tool with `strict`. None: the endpoint makes no difference.
-        format: of a response format that the model is held to.
-        loose: of a response format that is sent without `strict`. None: the API has no such member.
+        tool: for every tool.
+        strict: additionally for strict tools. None if the endpoint treats them like other tools.
+        format: for a response format that the provider enforces.
+        loose: for a response format without `strict`, or None if the API has no `strict` field.
     """
 
     tool: Subset = ANYTHING
@@ -140,15 +140,15 @@ def _subset(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Subset:
 
 
 def schema_rules(name: str | None, vendor: str | None, default: str) -> SchemaRules:
-    """Returns what an endpoint accepts.
+    """Returns the schema rules of an endpoint.
 
     Args:
-        name: the row that the endpoint names.
-        vendor: the maker of the model, which decides where the endpoint names none.
-        default: the row of the wire format.
+        name: the rules that the endpoint names.
+        vendor: the model's maker, whose rules apply if the endpoint names none.
+        default: the rules of the wire format.
 
     Raises:
-        ConfigError: there is no such row.
+        ConfigError: the rules don't exist.
     """
     table = _table()
     found = name or table.vendors.get(vendor or "", default)
