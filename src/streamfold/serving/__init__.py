@@ -55,6 +55,7 @@ from .reply_writer import DeltaOrder, ReplyWriter
 from .request_parsing import wants_stream
 from .responses.items import PART_KINDS as RESPONSES_PART_KINDS
 from .responses.items import PartKind as ResponsesPartKind
+from .responses.items import partial_output
 from .responses.request import parse_responses_as_functions, parse_responses_request
 from .responses.serializer import ResponsesSerializer, SerializedEvent, compaction_object, new_response_object
 from .responses.tools_as_functions import ClientTools, has_only_function_tools
@@ -133,6 +134,7 @@ __all__ = [
     "parse_reply",
     "parse_responses_as_functions",
     "parse_responses_request",
+    "partial_output",
     "read_data_url",
     "read_tool_choice",
     "replace_non_finite",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -345,3 +346,46 @@ def call_item(call: SerializedCall, tools: ClientTools) -> CallItem:
     tool = tools.get(call.name) or ClientTool(call.name)
     kinds = {"function": CallItem, "custom": _CustomItem}
     return kinds.get(tool.kind, _BuiltInItem)(call, tool)
+
+
+_PARTS_ADDED = {f"{kind.part_events}.added": kind.container for kind in PART_KINDS.values()}
+_TEXT_DELTAS = {f"{kind.events}.delta": kind for kind in PART_KINDS.values()}
+_CALL_DELTAS = {
+    "response.function_call_arguments.delta": "arguments",
+    "response.custom_tool_call_input.delta": "input",
+}
+
+
+def partial_output(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the output items of an interrupted stream, with their content so far.
+
+    Unfinished items are `incomplete`, so that an unfinished tool call never looks complete.
+
+    Args:
+        events: the parsed events from the beginning on, as `ResponsesSerializer` writes them.
+    """
+    items: dict[int, dict[str, Any]] = {}
+    done: set[int] = set()
+    texts: dict[tuple[Any, ...], list[str]] = {}  # by the position of an item, and the path in the item
+    for payload in events:
+        name, at = payload["type"], int(payload.get("output_index", -1))
+        if name in ("response.output_item.added", "response.output_item.done"):
+            items[at] = deepcopy(payload["item"])
+            done |= {at} if name.endswith("done") else set()
+        elif name in _PARTS_ADDED:
+            items[at].setdefault(_PARTS_ADDED[name], []).append(deepcopy(payload["part"]))
+        elif name in _TEXT_DELTAS:
+            kind = _TEXT_DELTAS[name]
+            texts.setdefault((at, kind.container, payload[kind.number], kind.member), []).append(payload["delta"])
+        elif name in _CALL_DELTAS:
+            texts.setdefault((at, _CALL_DELTAS[name]), []).append(payload["delta"])
+    for (at, *path, member), pieces in texts.items():
+        if at not in done:
+            part: Any = items[at]
+            for step in path:
+                part = part[step]
+            part[member] = "".join(pieces)
+    for at, item in items.items():
+        if at not in done and "status" in item:
+            item["status"] = "incomplete"
+    return [items[at] for at in sorted(items)]

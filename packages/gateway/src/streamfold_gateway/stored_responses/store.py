@@ -6,31 +6,16 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import anyio.to_thread
 from pydantic_core import from_json
 
-from streamfold.serving import json_text, sse_event
+from streamfold.serving import json_text, partial_output, sse_event
 from streamfold.stores import Store, StoreError
 
 FINAL = ("completed", "incomplete", "failed", "cancelled")
-# The pieces of an item: where in the item they go, and the members of the event that say so.
-_PIECES = {
-    "response.output_text.delta": ("content", "content_index", "text"),
-    "response.refusal.delta": ("content", "content_index", "refusal"),
-    "response.reasoning_summary_text.delta": ("summary", "summary_index", "text"),
-}
-_PARTS = {
-    "response.content_part.added": "content",
-    "response.reasoning_summary_part.added": "summary",
-}
-_MEMBERS = {
-    "response.function_call_arguments.delta": "arguments",
-    "response.custom_tool_call_input.delta": "input",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +55,14 @@ def interrupted_response(
 ) -> tuple[dict[str, Any], StoredEvent]:
     """Returns an interrupted response with the output received so far, and its final event.
 
-    Unfinished items are `incomplete`, so that an unfinished tool call never looks complete.
-
     Args:
         members: additional fields that describe the end.
     """
     known = list(events)
-    ended = {**response, "status": status, "output": _output_so_far(known), **members}
+    ended = {**response, "status": status, "output": partial_output(each.payload for each in known), **members}
     number = known[-1].number + 1 if known else 0
     kind = f"response.{status}"
     return ended, StoredEvent(number, sse_event({"type": kind, "sequence_number": number, "response": ended}, kind))
-
-
-def _output_so_far(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """Returns the items that have begun, with their content so far."""
-    items: dict[int, dict[str, Any]] = {}
-    done: set[int] = set()
-    texts: dict[tuple[Any, ...], list[str]] = {}
-    for kept in events:
-        payload = kept.payload
-        kind, at = payload["type"], int(payload.get("output_index", -1))
-        if kind in ("response.output_item.added", "response.output_item.done"):
-            items[at] = deepcopy(payload["item"])
-            done |= {at} if kind.endswith("done") else set()
-        elif kind in _PARTS:
-            items[at].setdefault(_PARTS[kind], []).append(deepcopy(payload["part"]))
-        elif kind in _PIECES:
-            container, number, member = _PIECES[kind]
-            texts.setdefault((at, container, payload[number], member), []).append(payload["delta"])
-        elif kind in _MEMBERS:
-            texts.setdefault((at, _MEMBERS[kind]), []).append(payload["delta"])
-    for (at, *path), pieces in texts.items():
-        if at not in done:
-            place: Any = items[at]
-            for step in path[:-1]:
-                place = place[step]
-            place[path[-1]] = "".join(pieces)
-    for at, item in items.items():
-        if at not in done and "status" in item:
-            item["status"] = "incomplete"
-    return [items[at] for at in sorted(items)]
 
 
 # Each response is a record in the store, with its state and its events as parts. The record has the request's own items
