@@ -157,7 +157,7 @@ async def test_tools_that_google_runs() -> None:
     async with behind(HELLO) as client:
         refused = await client.post(WHOLE, json=asked)
     assert refused.status_code == 400
-    assert refused.json()["error"]["message"].startswith("tools[1].googleSearch is a tool of Google's servers")
+    assert refused.json()["error"]["message"].startswith("tools[1].googleSearch is a hosted tool of Google")
 
 
 # --- models and counts ------------------------------------------------------------------------------------------------
