@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
+from websockets.protocol import SERVER, Protocol
 
 from scale import pick
 from sockets import (
@@ -144,3 +147,51 @@ async def test_the_model_always_sees_the_whole_history(part: int) -> None:
         turns, named = turns + more, named + sent_less
     assert turns > 25
     assert named > turns / 5  # else nothing was left to the server
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Bytes with a few of them changed, lost, doubled or cut off."""
+    made = bytearray(data)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(made))
+        match rng.randrange(4):
+            case 0:
+                made[at] ^= 1 << rng.randrange(8)
+            case 1:
+                del made[at : at + rng.randint(1, 20)]
+            case 2:
+                made[at:at] = made[at : at + rng.randint(1, 20)]
+            case _:
+                del made[at + 1 :]
+        made = made or bytearray(b"\0")
+    return bytes(made)
+
+
+async def test_damaged_frames_are_errors_of_ours() -> None:
+    """Whatever a server sends in place of frames, the answer is whole or an error of ours, and nothing stays open."""
+    frames = Protocol(SERVER)
+    for event in events_of("resp_1", reasoning_item("hm"), message_item("Hi"), call_item("call_1", "add", "{}")):
+        frames.send_text(json.dumps(event).encode())
+    whole = b"".join(frames.data_to_send())
+    rng = random.Random(1)
+
+    async def script(peer: SocketPeer) -> None:
+        await peer.accept()
+        await peer.create()
+        await peer.send_bytes(damaged(whole, rng))
+
+    outcomes = Counter[str]()
+    async with serving_sockets(script) as server:
+        for _ in range(pick(3000, 60)):
+            async with server.provider(limits={"event_bytes": 100_000}) as provider:
+                try:
+                    reply = await provider.chat([user("Hello")], TOOLS)
+                except APIError as error:
+                    delivered = error.partial.tool_calls if error.partial else []
+                    outcomes[f"{type(error).__name__}{' with calls' if delivered else ''}"] += 1
+                else:
+                    outcomes["whole"] += 1
+                    assert reply.finish_reason is not None
+        await server.all_closed()
+    assert outcomes["IncompleteStreamError"] > sum(outcomes.values()) / 10, outcomes
+    assert not [name for name in outcomes if name.endswith("with calls")]

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import anyio
@@ -241,7 +242,7 @@ async def serving_sockets(script: SocketScript, tls: ssl.SSLContext | None = Non
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(SocketAttribute.local_port)
     server = SocketServer(f"{'http' if tls is None else 'https'}://127.0.0.1:{port}/v1")
-    numbers = iter(range(1000))
+    numbers = count()
 
     async def handle(stream: ByteStream) -> None:
         server.open += 1
