@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from .errors import ErrorInfo, PicklableSlots
+from .errors import ErrorInfo
 from .types import (
     ExtraPart,
     FinishReason,
@@ -25,7 +25,7 @@ from .types import (
 
 
 @dataclass(slots=True)
-class TextDelta(PicklableSlots):
+class TextDelta:
     """Visible text: the next piece, or (`whole`) the complete text of its part or of the response."""
 
     text: str
@@ -34,7 +34,7 @@ class TextDelta(PicklableSlots):
 
 
 @dataclass(slots=True)
-class ReasoningDelta(PicklableSlots):
+class ReasoningDelta:
     """Reasoning text. `""` means hidden reasoning."""
 
     text: str
@@ -43,7 +43,7 @@ class ReasoningDelta(PicklableSlots):
 
 
 @dataclass(slots=True)
-class RefusalDelta(PicklableSlots):
+class RefusalDelta:
     """A refusal, on APIs that separate it from text."""
 
     text: str
@@ -52,14 +52,14 @@ class RefusalDelta(PicklableSlots):
 
 
 @dataclass(slots=True)
-class CallSummary(PicklableSlots):
+class CallSummary:
     """The final list of complete tool calls."""
 
     calls: list[ToolCallDelta]
 
 
 @dataclass(slots=True)
-class ItemSummary(PicklableSlots):
+class ItemSummary:
     """The final list of items, each as its deltas."""
 
     items: list[list[Delta]]
@@ -69,14 +69,14 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 
 @dataclass(slots=True)
-class BlockSummary(PicklableSlots):
+class BlockSummary:
     """The final list of blocks, each as its deltas. Blocks that have already arrived are skipped."""
 
     blocks: list[tuple[int, list[Delta]]]
 
 
 @dataclass(slots=True)
-class Block(PicklableSlots):
+class Block:
     """The start of a content block.
 
     Attributes:
@@ -102,7 +102,7 @@ class Block(PicklableSlots):
 
 
 @dataclass(slots=True)
-class BlockPiece(PicklableSlots):
+class BlockPiece:
     """More content for a block.
 
     Attributes:
@@ -122,7 +122,7 @@ class BlockPiece(PicklableSlots):
 
 
 @dataclass(slots=True)
-class BlockEnd(PicklableSlots):
+class BlockEnd:
     """The end of a block; without an index, of the newest block, or of the open tool call (`call`)."""
 
     index: int | None
@@ -130,7 +130,7 @@ class BlockEnd(PicklableSlots):
 
 
 @dataclass(slots=True)
-class RanOnServer(PicklableSlots):
+class RanOnServer:
     """The server ran a tool call itself: the newest one with this id, or with this name if the id is empty."""
 
     id: str | None
@@ -138,14 +138,14 @@ class RanOnServer(PicklableSlots):
 
 
 @dataclass(slots=True)
-class MessageStart(PicklableSlots):
+class MessageStart:
     """The start of a message: the first delta of its event, and allowed only once."""
 
     id: str | None
 
 
 @dataclass(slots=True)
-class UsageUpdate(PicklableSlots):
+class UsageUpdate:
     """Members of the usage object, which replace earlier values. Null doesn't replace a value.
 
     Attributes:
@@ -159,14 +159,14 @@ class UsageUpdate(PicklableSlots):
 
 
 @dataclass(slots=True)
-class ServedBy(PicklableSlots):
+class ServedBy:
     """The server continues the response with another model."""
 
     model: str
 
 
 @dataclass(slots=True)
-class ToolRequests(PicklableSlots):
+class ToolRequests:
     """The number of requests that the server made with its own tool. A later number replaces it."""
 
     kind: str
@@ -174,7 +174,7 @@ class ToolRequests(PicklableSlots):
 
 
 @dataclass(slots=True)
-class Sequence(PicklableSlots):
+class Sequence:
     """The event's sequence number (the first delta of the event), or the event's id (the last delta).
 
     Attributes:
@@ -187,7 +187,7 @@ class Sequence(PicklableSlots):
 
 
 @dataclass(slots=True)
-class Meta(PicklableSlots):
+class Meta:
     """The id, model and time of the response. The first valid value of each counts.
 
     Attributes:
@@ -201,7 +201,7 @@ class Meta(PicklableSlots):
 
 
 @dataclass(slots=True)
-class Warn(PicklableSlots):
+class Warn:
     """A warning about the event."""
 
     code: WarningCode
@@ -209,7 +209,7 @@ class Warn(PicklableSlots):
 
 
 @dataclass(slots=True)
-class Failure(PicklableSlots):
+class Failure:
     """An error of the server. `reason` is its finish reason, which replaces an earlier one."""
 
     info: ErrorInfo
@@ -223,7 +223,7 @@ def unknown_finish(raw: str) -> Warn:
 
 
 @dataclass(slots=True)
-class Finish(PicklableSlots):
+class Finish:
     """The finish reason. Usage, another finish reason or late tool calls may follow; after `more`, text and tool calls
     usually do.
 
@@ -245,14 +245,14 @@ class Finish(PicklableSlots):
 
 
 @dataclass(slots=True)
-class StreamEnd(PicklableSlots):
+class StreamEnd:
     """The explicit end of the stream. With `needs_finish`, a response without a finish reason is incomplete."""
 
     needs_finish: bool = False
 
 
 @dataclass(slots=True)
-class StopSequenceHit(PicklableSlots):
+class StopSequenceHit:
     """The response ends at a stop sequence that could not be sent to the model."""
 
     text: str

@@ -70,7 +70,7 @@ SAMPLES: dict[str, Any] = {
 ROUND_TRIPS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
-    **{f"pickle {protocol}": (lambda value, n=protocol: pickle.loads(pickle.dumps(value, n))) for protocol in range(6)},
+    **{f"pickle {n}": (lambda value, n=n: pickle.loads(pickle.dumps(value, n))) for n in range(2, 6)},
 }
 
 

@@ -16,6 +16,7 @@ from ..types import (
     Messages,
     Reply,
     ToolLike,
+    is_truncated,
     read_conversation,
     total_cost,
     total_usage,
@@ -132,7 +133,7 @@ async def extract(
 
 def can_ask_again(reply: Reply) -> bool:
     """True if another request may get a valid answer. A refused, truncated or filtered answer isn't requested again."""
-    return not (reply.refusal or reply.finish_reason in ("length", "content_filter") or reply.tool_calls)
+    return not (reply.refusal or is_truncated(reply.finish_reason) or reply.tool_calls)
 
 
 def ask_again(reply: Reply, error: InvalidReplyError) -> list[Message]:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, ModelNotFoundError, NotFoundError
 from ..requests import Request, estimated_tokens, read_messages
-from ..types import Message, Messages
+from ..types import INSTRUCTION_ROLES, Message, Messages
 from .chat_model import check_model
 from .model_info import get_model_info
 
 if TYPE_CHECKING:
     from .chat_model import ChatModel
-
-_INSTRUCTIONS = ("system", "developer")
 
 
 async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel | None = None) -> list[Message]:
@@ -83,7 +81,7 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
     Before the last user message, a group is a question with its answer. After it, a group is an assistant message with
     its tool results. The last such group, and the group with the newest compaction, are never removed.
     """
-    talk = [message for message in messages if message.role not in _INSTRUCTIONS]
+    talk = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)
     compacted = next((message for message in reversed(talk) if _has_compaction(message)), None)
     first = last

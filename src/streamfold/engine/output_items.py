@@ -268,7 +268,7 @@ def _call(part: HostedPart) -> ToolCall:
     name = part.name or str(part.raw.get("type", part.kind)).removesuffix("_call")
     if kind == "custom":
         text = part.input if isinstance(part.input, str) else ""
-        return ToolCall(call_id, name, {"input": text}, text, None, kind)
+        return ToolCall.custom(call_id, name, text)
     arguments = part.input if isinstance(part.input, dict) else {}
     checks = part.raw.get("pending_safety_checks") if kind == "computer" else None
     extra: dict[str, Any] = {"server": part.server} if part.server else {}

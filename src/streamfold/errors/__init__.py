@@ -35,4 +35,4 @@ from .exceptions import (
     status_error,
     upstream_error,
 )
-from .pickling import PicklableError, PicklableSlots
+from .pickling import PicklableError

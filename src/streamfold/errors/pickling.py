@@ -12,16 +12,6 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, ClassVar, Self
 
-
-class PicklableSlots:
-    """Base of mutable values with slots, for the oldest pickle protocols."""
-
-    __slots__ = ()
-
-    def __getstate__(self) -> object:
-        return object.__getstate__(self)
-
-
 _ATOMS = (str, bytes, int, float, complex, type(None))
 
 

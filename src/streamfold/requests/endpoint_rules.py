@@ -16,7 +16,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import ConfigError, join_limited
-from ..types import AllowedTools, Message, NamedTool, ReadToolChoice, ReplyWarning, TextPart, Tool, system
+from ..types import (
+    INSTRUCTION_ROLES,
+    AllowedTools,
+    Message,
+    NamedTool,
+    ReadToolChoice,
+    ReplyWarning,
+    TextPart,
+    Tool,
+    system,
+)
 from .hosted_tools import HostedForm
 from .option_fitting import refuse_if_strict
 from .options import ResponseFormat, read_response_format
@@ -325,9 +335,9 @@ def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
 
 def _instructed(request: Request, text: str) -> Request:
     first, *rest = request.messages
-    if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
+    if first.role in INSTRUCTION_ROLES and isinstance(first.content, str):  # some templates take only one
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{text}"), *rest))
-    if first.role in ("system", "developer") and isinstance(first.content, tuple):
+    if first.role in INSTRUCTION_ROLES and isinstance(first.content, tuple):
         return replace(request, messages=(replace(first, content=(*first.content, TextPart(text))), *rest))
     positions = (0, *(at for at, _ in request.numbered))
     return replace(request, messages=(system(text), *request.messages), positions=positions)

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError, join_limited
 from ..types import (
+    INSTRUCTION_ROLES,
     AudioPart,
     Content,
     FilePart,
@@ -31,7 +32,6 @@ from ..types import (
 )
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
-_SYSTEM = ("system", "developer")
 _NOT_ANSWERED = "this call was not answered"
 _STILL_RUNNING = "still running: the result follows"
 _NO_OUTPUT = "(no output)"
@@ -534,8 +534,8 @@ class _Fitting:
         placed: list[tuple[int, Message]] = []
         opening = True
         for at, message in self._sent:
-            opening = opening and message.role in _SYSTEM
-            if message.role not in _SYSTEM or (opening and (not placed or self._rules.system == "leading")):
+            opening = opening and message.role in INSTRUCTION_ROLES
+            if message.role not in INSTRUCTION_ROLES or (opening and (not placed or self._rules.system == "leading")):
                 placed.append((at, message))
             elif opening:
                 placed[-1] = placed[-1][0], _joined(placed[-1][1], message)
@@ -562,8 +562,8 @@ class _Fitting:
 
     def _fit_ends(self) -> None:
         rules, end = self._rules, len(self._messages) - 1
-        talk = [message for _, message in self._sent if message.role not in _SYSTEM]
-        given = [turn for turn in self._turns if turn.message.role not in _SYSTEM]
+        talk = [message for _, message in self._sent if message.role not in INSTRUCTION_ROLES]
+        given = [turn for turn in self._turns if turn.message.role not in INSTRUCTION_ROLES]
         silent = bool(given) and given[-1].dropped and given[-1].message.role == "user"
         last = talk[-1] if talk else None
         ends = last is not None and last.role == "assistant" and not last.tool_calls and not last.partial
@@ -573,7 +573,7 @@ class _Fitting:
         roles = [message.role for _, message in self._sent]
         begins = bool(talk) and talk[0].role != "user" and rules.begins_with_user
         if begins or (rules.needs_user and "user" not in roles):
-            start = next((number for number, role in enumerate(roles) if role not in _SYSTEM), len(roles))
+            start = next((number for number, role in enumerate(roles) if role not in INSTRUCTION_ROLES), len(roles))
             at = self._sent[start][0] if start < len(roles) else end
             self._sent.insert(start, (at, GO_ON_MESSAGE))
             self._change(at, f'"{CONTINUE_PROMPT}" of the user was added before it')

@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any, TypeAlias, get_args
 
 from ..errors import ConfigError, did_you_mean
-from ..jsontext import read_arguments
 from ..types import (
     AudioPart,
     ContentPart,
@@ -256,10 +255,10 @@ def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
             known = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
             extra = {key: fields.any(key) for key in known if item.get(key) is not None}
             call_id, name, raw = fields.need("call_id"), fields.need("name"), fields.text("arguments") or ""
-            turn.calls.append(ToolCall(call_id, name, read_arguments([raw], repair=False).value, raw, extra or None))
+            turn.calls.append(ToolCall.from_text(call_id, name, raw, extra))
         case "custom_tool_call":
             call_id, name, text = fields.need("call_id"), fields.need("name"), fields.text("input") or ""
-            turn.calls.append(ToolCall(call_id, name, {"input": text}, text, kind="custom"))
+            turn.calls.append(ToolCall.custom(call_id, name, text))
         case "reasoning":
             turn.plain = False
             summary, content = fields.items("summary") or [], fields.items("content") or []
@@ -446,7 +445,7 @@ def _call(call: Any, where: str) -> ToolCall:
     if fields.any("type") == "custom" and isinstance(call.get("custom"), Mapping):
         custom = fields.inner("custom")
         name, text = custom.string("name"), custom.text("input") or ""
-        return ToolCall(call_id, name, {"input": text}, text, {**custom.rest(), **fields.rest()} or None, "custom")
+        return ToolCall.custom(call_id, name, text, {**custom.rest(), **fields.rest()})
     if not isinstance(call.get("function"), Mapping):
         raise ConfigError(f"{where} is a tool call without a function: {dict(call)!r:.120}")
     function = fields.inner("function")
@@ -457,4 +456,4 @@ def _call(call: Any, where: str) -> ToolCall:
     extra = fields.rest()
     if more := function.rest():
         extra["function"] = more
-    return ToolCall(call_id, name, read_arguments([raw], repair=False).value, raw, extra or None)
+    return ToolCall.from_text(call_id, name, raw, extra)

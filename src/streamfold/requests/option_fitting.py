@@ -299,7 +299,7 @@ def _stop(options: Options, fitting: _FitContext) -> Options:
     if options.stop is None:
         return options
     rules = fitting.rules
-    texts = list(dict.fromkeys([options.stop] if isinstance(options.stop, str) else options.stop))
+    texts = list(dict.fromkeys(options.stop_texts))
     most = 0 if fitting.family.stop == "no" else rules.stops
     sent = [text for text in texts if text and _can_be_sent(text, rules)][:most]
     cut = tuple(text for text in texts if text and text not in sent)

@@ -222,6 +222,11 @@ class Options:
             chosen["response_format"] = read_response_format(wanted)
         return cls(**chosen)
 
+    @property
+    def stop_texts(self) -> list[str]:
+        """The texts of `stop`."""
+        return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
+
     def over(self, defaults: Options) -> Options:
         """Adds default options for missing options. `extra_body` is merged by member."""
         if defaults is NO_OPTIONS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ..types import Message, ReplyWarning, write_part
+from ..types import INSTRUCTION_ROLES, Message, ReplyWarning, write_part
 from .request import Request
 
 _MOST_MODELS = 100
@@ -79,7 +79,7 @@ def _pieces(request: Request) -> Iterator[_Piece]:
         said = [tool.name, tool.description, tool.parameters, tool.strict]
         yield _Piece(f"tools[{at}]", _digest(said), False, bool(tool.cache))
     for at, message in enumerate(request.messages):
-        own, where = message.role not in ("system", "developer"), f"messages[{at}]"
+        own, where = message.role not in INSTRUCTION_ROLES, f"messages[{at}]"
         calls = [[call.id, call.name, call.raw_arguments] for call in message.tool_calls]
         about = [message.role, message.tool_call_id, message.reasoning, message.error, calls]
         parts = message.content if isinstance(message.content, tuple) else ()

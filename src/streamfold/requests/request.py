@@ -56,7 +56,7 @@ class Request:
     answer_tool: str | None = None
     refused_schemas: frozenset[str] = frozenset()
     renames: Mapping[str, str | None] = field(default_factory=dict)
-    capabilities: Capabilities = field(default_factory=lambda: NO_FAMILY.capabilities)
+    capabilities: Capabilities = NO_FAMILY.capabilities
     family: Family = NO_FAMILY
     stream: bool = True
     positions: tuple[int, ...] | None = None

@@ -9,10 +9,8 @@ from typing import Any
 from ..adapters import EncodingReport
 from ..errors import ConfigError, join_limited
 from ..requests import GO_ON_MESSAGE, Request, fit_history, offer_added_tools, read_messages
-from ..types import Message, Messages, ReplyWarning
+from ..types import INSTRUCTION_ROLES, Message, Messages, ReplyWarning
 from .formats import ApiFormat, Format, Serialized, find_format
-
-_INSTRUCTIONS = ("system", "developer")
 
 
 def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
@@ -34,7 +32,7 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
             path.
     """
     form, given = find_format(api), read_messages(messages)
-    talk = [message for message in given if message.role not in _INSTRUCTIONS]
+    talk = [message for message in given if message.role not in INSTRUCTION_ROLES]
     # A text of the assistant at the end would be one that the model is to continue, which some APIs trim.
     added = not talk or (talk[-1].role == "assistant" and not talk[-1].partial)
     request = Request("", (*given, GO_ON_MESSAGE) if added else given)

@@ -10,7 +10,7 @@ from math import inf
 from ..deltas import Delta, Failure, Finish, RefusalDelta, Warn
 from ..errors import ErrorInfo, IncompleteStreamError, ProtocolError, StreamError
 from ..jsontext import replace_non_finite
-from ..types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage
+from ..types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage, is_truncated
 from .call_deltas import CallDeltas
 from .reply_deltas import chunk_deltas, end_deltas, keep_call_kinds, without_non_finite
 from .stream_serializer import AnswerWriter, StreamSerializer, is_complete_object

@@ -66,6 +66,7 @@ from .limits_and_timeouts import Limits, Timeouts
 from .mcp_content import mcp_content, mcp_member, mcp_resource, read_mcp_result
 from .media_types import audio_format, from_base64, media_type_of, read_data_url, to_base64
 from .messages import (
+    INSTRUCTION_ROLES,
     Content,
     Message,
     MessageLike,

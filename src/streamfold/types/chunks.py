@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..errors import PicklableSlots
 from .hosted_parts import HostedPart
 from .pydantic_support import PydanticField
 from .replies import FinishReason
@@ -29,7 +28,7 @@ class PartRef(NamedTuple):
 
 
 @dataclass(slots=True)
-class ToolCallDelta(PydanticField, PicklableSlots):
+class ToolCallDelta(PydanticField):
     """A fragment of a tool call.
 
     Attributes:
@@ -65,7 +64,7 @@ class ToolCallDelta(PydanticField, PicklableSlots):
 
 
 @dataclass(slots=True)
-class ExtraPart(PydanticField, PicklableSlots):
+class ExtraPart(PydanticField):
     """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
     Attributes:
@@ -80,7 +79,7 @@ class ExtraPart(PydanticField, PicklableSlots):
 
 
 @dataclass(slots=True)
-class ToolCallUpdate(PydanticField, PicklableSlots):
+class ToolCallUpdate(PydanticField):
     """A new piece of a tool call that the model is writing.
 
     Attributes:
@@ -104,7 +103,7 @@ class ToolCallUpdate(PydanticField, PicklableSlots):
 
 
 @dataclass(slots=True, eq=False)
-class ChunkDetails(PydanticField, PicklableSlots):
+class ChunkDetails(PydanticField):
     """Content of a chunk other than text. Immutable by convention. Equality ignores the position.
 
     Attributes:
@@ -154,7 +153,7 @@ class ChunkDetails(PydanticField, PicklableSlots):
 
 
 @dataclass(slots=True)
-class StreamChunk(PicklableSlots):
+class StreamChunk:
     """One step of an answer. Chunks are immutable by convention, and can be copied and pickled.
 
     Equality ignores `preceding_calls` and `marks`.

@@ -36,6 +36,7 @@ Part: TypeAlias = ContentPart | Mapping[str, Any]
 Content: TypeAlias = str | tuple[Part, ...] | None
 
 _ROLES = get_args(Role)
+INSTRUCTION_ROLES = ("system", "developer")  # two words for the same; only newer models of OpenAI know the second
 _PARTS = (TextPart, ImagePart, FilePart, AudioPart)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, cast, overload
 
-from ..errors import PicklableSlots, StreamfoldError, join_limited
+from ..errors import StreamfoldError, join_limited
 from ..jsontext import parse_object, replace_non_finite
 from .cost import Cost
 from .finish_reason import FinishReason, is_truncated
@@ -92,7 +92,7 @@ PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
 
 
 @dataclass(slots=True)
-class Reply(PydanticField, PicklableSlots):
+class Reply(PydanticField):
     """The whole answer.
 
     Attributes:

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
-from ..errors import PicklableSlots, StreamfoldError
-from ..jsontext import parse_object, partial_value
+from ..errors import StreamfoldError
+from ..jsontext import parse_object, partial_value, read_arguments
 from .pydantic_support import PydanticField, describe_problems, read_as
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ KINDS: tuple[CallKind, ...] = get_args(CallKind)
 
 
 @dataclass(slots=True)
-class ToolCall(PydanticField, PicklableSlots):
+class ToolCall(PydanticField):
     """A complete tool call.
 
     Attributes:
@@ -39,6 +39,16 @@ class ToolCall(PydanticField, PicklableSlots):
     raw_arguments: str
     extra: dict[str, Any] | None = field(default=None, compare=False, repr=False)
     kind: CallKind = "function"
+
+    @classmethod
+    def from_text(cls, call_id: str, name: str, text: str, extra: dict[str, Any] | None = None) -> ToolCall:
+        """Returns a function call with the text of its arguments, which is parsed."""
+        return cls(call_id, name, read_arguments([text], repair=False).value, text, extra or None)
+
+    @classmethod
+    def custom(cls, call_id: str, name: str, text: str, extra: dict[str, Any] | None = None) -> ToolCall:
+        """Returns a call of a custom tool, whose input is free text."""
+        return cls(call_id, name, {"input": text}, text, extra or None, "custom")
 
     @property
     def error(self) -> Literal["invalid_json"] | None:

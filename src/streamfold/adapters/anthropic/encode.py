@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ConfigError
 from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
 from ...types import (
+    INSTRUCTION_ROLES,
     AudioPart,
     CacheMark,
     FilePart,
@@ -46,7 +47,7 @@ _DEFAULT_LIMIT = 4096  # of an answer of an unknown model
 def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
     """Returns the JSON body of a request. Raises ConfigError for content that this API doesn't support."""
     options, numbered = request.options, list(request.numbered)
-    talk = list(dropwhile(lambda entry: is_system(entry[1]), numbered))
+    talk = list(dropwhile(lambda entry: entry[1].role in INSTRUCTION_ROLES, numbered))
     max_tokens = output_limit(request, quirks)
     body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens}
     system: list[dict[str, Any]] = []
@@ -64,8 +65,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         body["tools"] = [_tool(tool, forms) for tool in request.tools]
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
-    sampling = {"temperature": options.temperature, "top_p": options.top_p, "stop_sequences": stops or None}
+    stops = options.stop_texts or None
+    sampling = {"temperature": options.temperature, "top_p": options.top_p, "stop_sequences": stops}
     body |= {name: value for name, value in sampling.items() if value is not None}
     body |= _thinking(request, quirks, max_tokens)
     wanted = None if options.response_format is None else read_response_format(options.response_format)
@@ -335,7 +336,7 @@ def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozense
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
     """
-    runs = [(system, list(run)) for system, run in groupby(messages, lambda numbered: is_system(numbered[1]))]
+    runs = [(system, list(run)) for system, run in groupby(messages, lambda entry: entry[1].role in INSTRUCTION_ROLES)]
     found: list[int] = []
     for before, (system, run), after in zip(runs, runs[1:], [*runs[2:], None], strict=False):
         follows_user = before[1][-1][1].role != "assistant"
@@ -363,7 +364,7 @@ def encode_turns(
     """
     turns: list[dict[str, Any]] = []
     inline = inline_system_positions(messages) if quirks.inline_system else ()
-    late = [f"messages[{at}]" for at, message in messages if is_system(message) and at not in inline]
+    late = [f"messages[{at}]" for at, message in messages if message.role in INSTRUCTION_ROLES and at not in inline]
     order: dict[str, int] = {}
     for (at, message), ids in zip(messages, _api_ids([message for _, message in messages]), strict=True):
         order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...types import Message, ReplyWarning, read_cache_control
+from ...types import INSTRUCTION_ROLES, Message, ReplyWarning, read_cache_control
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -43,7 +43,7 @@ def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarnin
     shared, own = list[str](), list[str]()
     shared += [f"tools[{at}]" for at, tool in enumerate(request.tools) if tool.cache]
     for at, message in enumerate(request.messages):
-        (shared if message.role in ("system", "developer") else own).extend(_places(message, f"messages[{at}]"))
+        (shared if message.role in INSTRUCTION_ROLES else own).extend(_places(message, f"messages[{at}]"))
     found = [*own[:-1], *shared, *own[-1:]]
     dropped = found[: max(0, len(found) - most)]
     if not dropped:

@@ -10,7 +10,7 @@ from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
-from ...types import Message, ReplyWarning
+from ...types import INSTRUCTION_ROLES, Message, ReplyWarning
 from ..chat.reasoning import disable_reasoning
 from ..encoding_report import EncodingReport
 from .encode import SMALLEST_BUDGET, assistant_blocks, output_limit

@@ -23,7 +23,7 @@ from ...requests import (
     with_raw_tools,
 )
 from ...requests.schema import openapi_subset
-from ...types import AllowedTools, Message, NamedTool, ReplyWarning, Tool, continuation_token
+from ...types import INSTRUCTION_ROLES, AllowedTools, Message, NamedTool, ReplyWarning, Tool, continuation_token
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
@@ -41,7 +41,6 @@ _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/
 _NEWEST = ModelFacts(thinking="always", efforts=("low", "medium", "high"))
 _METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}  # by whether the answer is streamed
 _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
-_SYSTEM = ("system", "developer")
 _SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
 _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
 
@@ -129,13 +128,13 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         options, quirks = request.options, self.quirks
         continued = _continued_turn(request)
-        opening = next((n for n, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
+        opening = next((n for n, message in enumerate(request.messages) if message.role not in INSTRUCTION_ROLES), 0)
         talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
         for number, (at, message) in enumerate(request.numbered):
             if message is continued:
                 continue  # the token stands for it
             report_unsent(message, f"messages[{at}]", request, quirks, report)
-            if message.role not in _SYSTEM:
+            if message.role not in INSTRUCTION_ROLES:
                 talk.append((at, message))
                 continue
             system += [part for part in content_parts(message, f"messages[{at}]") if part.get("text") != ""]
@@ -205,13 +204,12 @@ class GeminiAdapter(GeminiEventReader, Adapter):
 
     def _generation(self, request: Request) -> dict[str, Any]:
         options = request.options
-        stops = [options.stop] if isinstance(options.stop, str) else options.stop or []
         config: dict[str, Any] = {
             "temperature": options.temperature,
             "topP": options.top_p,
             "seed": options.seed,
             "maxOutputTokens": options.max_output_tokens,
-            "stopSequences": stops or None,
+            "stopSequences": options.stop_texts or None,
             "thinkingConfig": thinking_config(request),
         }
         wanted = read_response_format(options.response_format)

@@ -28,7 +28,7 @@ from ..base import Adapter
 from ..encoding_report import EncodingReport
 from ..prepared_request import deep_merged
 from .decode import InteractionsEventReader
-from .encode import SYSTEM, encode_steps, report_unsent, system_texts
+from .encode import encode_steps, report_unsent, system_texts
 from .errors import read_interactions_error
 from .tools import FORMS, response_format, tool_choice, tool_entries
 
@@ -126,7 +126,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             if message is continued:
                 continue  # the token stands for it
             report_unsent(message, f"messages[{at}]", request, report)
-            if message.role in SYSTEM:
+            if message.role in INSTRUCTION_ROLES:
                 system += system_texts(message, at)
             else:
                 talk.append((at, message))
@@ -182,7 +182,7 @@ def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int,
     """Returns the instructions, and the messages after the stored interaction, because the server has the earlier
     messages."""
     last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
-    return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in SYSTEM]
+    return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in INSTRUCTION_ROLES]
 
 
 def _ids(message: Message) -> list[Any]:
@@ -192,12 +192,11 @@ def _ids(message: Message) -> list[Any]:
 
 def _generation(request: Request) -> dict[str, Any]:
     options = request.options
-    stops = [options.stop] if isinstance(options.stop, str) else options.stop or None
     config: dict[str, Any] = {
         "temperature": options.temperature,
         "top_p": options.top_p,
         "seed": options.seed,
-        "stop_sequences": stops,
+        "stop_sequences": options.stop_texts or None,
         "max_output_tokens": options.max_output_tokens,
         "thinking_level": options.reasoning_effort,
         "thinking_summaries": "auto",  # else no reasoning is shown

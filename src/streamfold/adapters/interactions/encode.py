@@ -23,7 +23,6 @@ from ..encoding_report import EncodingReport
 if TYPE_CHECKING:
     from ...requests import Request
 
-SYSTEM = ("system", "developer")
 _KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer that this module knows
 
 

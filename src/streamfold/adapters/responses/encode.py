@@ -20,6 +20,7 @@ from ...requests import (
     written_hosted,
 )
 from ...types import (
+    INSTRUCTION_ROLES,
     AllowedTools,
     AudioPart,
     FilePart,
@@ -604,6 +605,6 @@ def _context_management(request: Request) -> list[dict[str, Any]] | None:
 def _opening_texts(messages: Iterable[tuple[int, Message]]) -> Iterator[str]:
     for at, message in messages:
         check_message(message, f"messages[{at}]")
-        if message.role not in ("system", "developer") or not isinstance(message.content, str) or message.tools:
+        if message.role not in INSTRUCTION_ROLES or not isinstance(message.content, str) or message.tools:
             return
         yield message.content

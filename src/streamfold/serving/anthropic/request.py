@@ -7,12 +7,11 @@ unchanged, and further members in `extra_body`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ConfigError
-from ...jsontext import read_arguments
+from ...jsontext import dump_compact
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
 from ...types import (
     CacheMark,
@@ -253,11 +252,9 @@ def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, Any]) -> ToolCall:
-    given = fields.mapping("input") or {}
     extra = {**carried, **{name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}}
-    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
-    read = read_arguments([text], repair=False)
-    return ToolCall(unpack_call_id(fields.need("id")), fields.need("name"), read.value, text, extra or None)
+    text = dump_compact(fields.mapping("input") or {})
+    return ToolCall.from_text(unpack_call_id(fields.need("id")), fields.need("name"), text, extra)
 
 
 # --- tools and options ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...adapters.gemini import SIGNATURE
 from ...errors import ConfigError
-from ...jsontext import dump_compact, read_arguments
+from ...jsontext import dump_compact
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
 from ...requests.schema import from_openapi
 from ...types import (
@@ -139,7 +139,7 @@ class _Reader:
             self._made += 1
             call_id = f"call_{self._made}_{name}"  # the same in every request that sends this conversation
         text = dump_compact(given)
-        return ToolCall(call_id, name, read_arguments([text], repair=False).value, text)
+        return ToolCall.from_text(call_id, name, text)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
         """The results of tools, each a message, and then the rest."""

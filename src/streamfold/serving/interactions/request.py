@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import ConfigError
-from ...jsontext import dump_compact, read_arguments
+from ...jsontext import dump_compact
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
 from ...types import (
     AllowedTools,
@@ -201,7 +201,7 @@ def _texts(contents: Any) -> list[str]:
 
 def _call(fields: ObjectReader) -> ToolCall:
     text = dump_compact(fields.mapping("arguments") or {})
-    return ToolCall(fields.need("id"), fields.need("name"), read_arguments([text], repair=False).value, text)
+    return ToolCall.from_text(fields.need("id"), fields.need("name"), text)
 
 
 def _result(fields: ObjectReader) -> Message:

@@ -482,7 +482,7 @@ class ResponsesSerializer(StreamSerializer):
     def write_end(self) -> None:
         self._write_blank()
         finish = self.finish_reason
-        cut = finish is not None and finish.reason in ("length", "content_filter")
+        cut = finish is not None and finish.cut
         self._close_all("incomplete" if cut else "completed")
         self._write_warnings()
         if finish is not None and cut:
