@@ -34,18 +34,9 @@ from .anthropic.request import parse_anthropic_request
 from .anthropic.serializer import AnthropicSerializer, anthropic_error_body
 from .chat.request import parse_chat_request, wants_usage
 from .chat.serializer import ChatSerializer
-from .client_members import (
-    CHAT_MEMBERS,
-    GEMINI_MEMBERS,
-    MESSAGES_MEMBERS,
-    RESPONSES_MEMBERS,
-    MemberFilter,
-    chooses_destination,
-)
-from .client_members import Known as KnownMembers
 from .conversations import parse_messages, serialize_messages
 from .formats import ApiFormat, Serialized
-from .gemini.camel_case import camel_case
+from .gemini.camel_case import camel_case, camel_name
 from .gemini.request import parse_gemini_request
 from .gemini.serializer import Framing as GeminiFraming
 from .gemini.serializer import GeminiSerializer
@@ -76,13 +67,9 @@ from .stream_serializer import event as sse_event
 
 __all__ = [
     "ANTHROPIC_STOP_REASONS",
-    "CHAT_MEMBERS",
     "CHAT_REASONING_MEMBERS",
     "CONTINUE_PROMPT",
-    "GEMINI_MEMBERS",
     "GO_ON_MESSAGE",
-    "MESSAGES_MEMBERS",
-    "RESPONSES_MEMBERS",
     "RESPONSES_PART_KINDS",
     "RESPONSES_TEXT_EVENTS",
     "SSE_HEADERS",
@@ -94,8 +81,6 @@ __all__ = [
     "DeltaOrder",
     "GeminiFraming",
     "GeminiSerializer",
-    "KnownMembers",
-    "MemberFilter",
     "ObjectReader",
     "ReadToolChoice",
     "ReplyWriter",
@@ -110,6 +95,7 @@ __all__ = [
     "anthropic_error_body",
     "as_tools",
     "camel_case",
+    "camel_name",
     "canonical_json",
     "chooses_destination",
     "compaction_object",

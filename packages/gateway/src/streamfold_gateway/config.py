@@ -24,7 +24,8 @@ from streamfold.config import (
     validated_by,
     variable_is_set,
 )
-from streamfold.serving import chooses_destination
+
+from .client_members import chooses_destination
 
 
 def _check_passthrough(paths: tuple[str, ...]) -> None:

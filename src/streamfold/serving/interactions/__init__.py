@@ -4,11 +4,10 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ...adapters.interactions import interactions_error_body
-from .request import INTERACTIONS_MEMBERS, parse_interactions_request, wants_thoughts
+from .request import parse_interactions_request, wants_thoughts
 from .serializer import InteractionsSerializer
 
 __all__ = [
-    "INTERACTIONS_MEMBERS",
     "InteractionsSerializer",
     "interactions_error_body",
     "parse_interactions_request",

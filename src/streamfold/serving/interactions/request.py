@@ -30,7 +30,6 @@ from ...types import (
     hosted_tool,
     system,
 )
-from ..client_members import Known
 from ..request_parsing import read_function, read_stop
 
 _STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
@@ -40,17 +39,6 @@ _MEDIA: dict[str, type[MediaPart]] = {
 _STORED = ("previous_interaction_id", "background", "agent", "environment", "continuation_token")
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 _PLAIN = {"model_output": {"type", "content"}, "thought": {"type", "summary"}, "function_call": None}
-
-# https://ai.google.dev/api/interactions-api
-_CONFIG = (
-    "image_config", "max_output_tokens", "seed", "speech_config", "stop_sequences", "temperature", "thinking_level",
-    "thinking_summaries", "tool_choice", "top_p", "transcription_config", "video_config",
-)  # fmt: skip
-_MEMBERS = (
-    "agent", "background", "input", "labels", "model", "previous_interaction_id", "response_format", "safety_settings",
-    "store", "stream", "system_instruction", "tools",
-)  # fmt: skip
-INTERACTIONS_MEMBERS: Known = {**dict.fromkeys(_MEMBERS), "generation_config": dict.fromkeys(_CONFIG)}
 
 
 def parse_interactions_request(body: Any, *, native: bool = False, stored: bool = False) -> Request:

@@ -9,7 +9,6 @@ from typing import Any
 
 from streamfold import APIError, Message
 from streamfold.serving import (
-    MESSAGES_MEMBERS,
     AnthropicSerializer,
     StreamSerializer,
     anthropic_error_body,
@@ -18,6 +17,7 @@ from streamfold.serving import (
 )
 from streamfold.types import ErrorInfo, Request
 
+from ..client_members import MESSAGES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import text_of, with_one_system
 from ..http_errors import HTTPError

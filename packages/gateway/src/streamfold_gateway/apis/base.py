@@ -22,13 +22,12 @@ from streamfold import (
 from streamfold.limits import estimated_tokens
 from streamfold.serving import (
     ClientTools,
-    KnownMembers,
-    MemberFilter,
     StreamSerializer,
     openai_error_body,
 )
 from streamfold.types import BackendInfo, ErrorInfo, Request
 
+from ..client_members import Known, MemberFilter
 from ..config import GatewayOptions, KeyOptions
 from ..http_errors import HTTPError, from_provider_error
 from ..models import ModelRoute
@@ -146,7 +145,7 @@ class ClientAPI(ABC):
     forwards_error_type: ClassVar[bool] = True
     continues: ClassVar[bool] = False
     client_ids: ClassVar[tuple[str, ...]] = ()
-    members: ClassVar[KnownMembers]
+    members: ClassVar[Known]
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
@@ -271,7 +270,7 @@ def listed(value: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def permitted_members(
-    body: Mapping[str, Any], known: KnownMembers, key: KeyOptions, *, any_model: bool
+    body: Mapping[str, Any], known: Known, key: KeyOptions, *, any_model: bool
 ) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
     """Returns a request body without the fields that its client may not send, and the warnings about them.
 

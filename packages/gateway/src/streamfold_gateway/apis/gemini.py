@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from streamfold.serving import (
-    GEMINI_MEMBERS,
     GeminiFraming,
     GeminiSerializer,
     camel_case,
@@ -17,6 +16,7 @@ from streamfold.serving import (
 )
 from streamfold.types import ErrorInfo, Request
 
+from ..client_members import GEMINI_MEMBERS
 from ..config import GatewayOptions
 from ..http_errors import HTTPError
 from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent

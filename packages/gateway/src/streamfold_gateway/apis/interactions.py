@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from streamfold.serving.interactions import (
-    INTERACTIONS_MEMBERS,
     InteractionsSerializer,
     interactions_error_body,
     parse_interactions_request,
@@ -16,6 +15,7 @@ from streamfold.serving.interactions import (
 )
 from streamfold.types import Request
 
+from ..client_members import INTERACTIONS_MEMBERS
 from ..config import GatewayOptions
 from ..http_errors import HTTPError
 from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent

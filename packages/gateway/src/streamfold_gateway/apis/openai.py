@@ -9,8 +9,6 @@ from typing import Any
 
 from streamfold import Reply
 from streamfold.serving import (
-    CHAT_MEMBERS,
-    RESPONSES_MEMBERS,
     ChatSerializer,
     ResponsesSerializer,
     SerializedEvent,
@@ -24,6 +22,7 @@ from streamfold.serving import (
 )
 from streamfold.types import Request
 
+from ..client_members import CHAT_MEMBERS, RESPONSES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import with_one_system
 from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from .gemini.camel_case import camel_name
+from streamfold.serving import camel_name
 
 Known: TypeAlias = Mapping[str, "Known | None"]
 """The documented members of an object; None for a value that is the caller's data and isn't filtered."""
@@ -109,6 +109,21 @@ _GEMINI: dict[str, Known | None] = {
     },
 }
 GEMINI_MEMBERS: Known = {**_GEMINI, "generateContentRequest": _GEMINI}  # what countTokens may take
+# https://ai.google.dev/api/interactions-api
+INTERACTIONS_MEMBERS: Known = {
+    **_names(
+        """
+        agent background input labels model previous_interaction_id response_format safety_settings store stream
+        system_instruction tools
+        """
+    ),
+    "generation_config": _names(
+        """
+        image_config max_output_tokens seed speech_config stop_sequences temperature thinking_level thinking_summaries
+        tool_choice top_p transcription_config video_config
+        """
+    ),
+}
 
 _MODEL_WORDS = frozenset({
     "deployment", "deployments", "fallback", "fallbacks", "lora", "loras", "model", "models", "preset", "presets",
