@@ -49,6 +49,20 @@ class UsageNames:
             details=self._details(numbers),
         )
 
+    def write(self, usage: Usage) -> dict[str, Any]:
+        """Returns the counts under these names; all that was sent, if it came from this API."""
+        if self.prompt in usage.raw:
+            return dict(usage.raw)
+        thoughts = usage.reasoning_tokens or 0
+        counts = {
+            self.prompt: usage.input_tokens,
+            self.answer: None if usage.output_tokens is None else max(0, usage.output_tokens - thoughts),
+            self.total: usage.total_tokens,
+            self.thoughts: usage.reasoning_tokens,
+            self.cached: usage.cached_tokens,
+        }
+        return {name: count for name, count in counts.items() if count is not None}
+
     def _details(self, numbers: Mapping[str, Any]) -> dict[str, int]:
         """Returns the counts by modality, and the input tokens of hosted tools."""
         found: dict[str, int] = {}

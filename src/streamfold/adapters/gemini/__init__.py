@@ -1,5 +1,6 @@
 """Gemini's own API: requests and answers."""
 
+from ..google_usage import GEMINI_USAGE
 from ..thought_signatures import SIGNATURE, signature_of
 from .adapter import GeminiAdapter, GeminiQuirks
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 from ...adapters.gemini import (
     ABOUT_CANDIDATE,
     FINISH_REASONS,
+    GEMINI_USAGE,
     OTHER_REASONS,
     SIGNATURE,
     gemini_error_body,
@@ -14,7 +15,7 @@ from ...adapters.gemini import (
 )
 from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import read_arguments
-from ...types import FinishReason, Usage
+from ...types import FinishReason
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, json_text
 
 Framing: TypeAlias = Literal["events", "array"]
@@ -140,7 +141,7 @@ class GeminiSerializer(StreamSerializer):
         if self._blocked and not self.begun:
             last, candidates = {"promptFeedback": self._blocked}, []
         if self.usage is not None:
-            last["usageMetadata"] = written_usage(self.usage)
+            last["usageMetadata"] = GEMINI_USAGE.write(self.usage)
         if self._warnings:
             last["streamfoldWarnings"] = list(self._warnings)
         self._chunk(candidates, last)

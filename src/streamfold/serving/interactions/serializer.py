@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, Unpack
 
-from ...adapters.interactions import STATUSES, interactions_error_body
+from ...adapters.interactions import INTERACTIONS_USAGE, STATUSES, interactions_error_body
 from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import read_arguments
-from ...types import STEP_MEDIA, FinishReason, Usage, step_text
+from ...types import STEP_MEDIA, FinishReason, step_text
 from ..stream_serializer import SerializedCall, SerializerArguments, StreamSerializer
 
 _Text: TypeAlias = Literal["model_output", "thought"]
@@ -157,7 +157,7 @@ class InteractionsSerializer(StreamSerializer):
         if (status := self._status()) is not None:
             interaction = self._interaction(status)
             if self.usage is not None:
-                interaction["usage"] = written_usage(self.usage)
+                interaction["usage"] = {INTERACTIONS_USAGE.tools: 0, **INTERACTIONS_USAGE.write(self.usage)}
             if self._warnings:
                 interaction["streamfold_warnings"] = list(self._warnings)
             self._event("interaction.completed", interaction=interaction)
