@@ -113,7 +113,10 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 
     def instruction_count(self, request: Request) -> int:
         """Returns how many messages at the beginning are instructions, which an interaction doesn't inherit."""
-        return next((at for at, each in enumerate(request.messages) if each.role not in SYSTEM), len(request.messages))
+        return next(
+            (at for at, each in enumerate(request.messages) if each.role not in INSTRUCTION_ROLES),
+            len(request.messages),
+        )
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
