@@ -199,6 +199,8 @@ class StreamSerializer(ABC):
         self._out: list[bytes] = []
         self._streams = True
         self.said: Collection[str] = ()
+        self.open_call: SerializedCall | None = None
+        self.waiting: list[Delta] = []
 
     def begin(self) -> bytes:
         """Returns the events that open the answer. If `begin` isn't called, the first delta opens the answer."""
@@ -215,8 +217,15 @@ class StreamSerializer(ABC):
             TypeError: the delta comes directly from an adapter: a tool call without a number, a name in pieces, a
                 repeated text.
         """
-        if self.ended:
-            return b""
+        if not self.ended:
+            self._take(delta)
+            self._release()
+        return self.drain()
+
+    def _take(self, delta: Delta) -> None:
+        if self.is_writing_call and self._is_behind(delta):
+            self.waiting.append(delta)
+            return
         match delta:
             case (
                 TextDelta(whole=True)
@@ -250,7 +259,21 @@ class StreamSerializer(ABC):
                 self.write_waiting()
                 self.write_failure(delta)
                 self.ended = True
-        return self.drain()
+
+    def _is_behind(self, delta: Delta) -> bool:
+        """Returns whether a delta comes after the call that is being written."""
+        if isinstance(delta, ToolCallDelta):
+            call = self.calls.get(0 if delta.index is None else delta.index)
+            return call is None or call is not self.open_call
+        return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
+
+    def _release(self) -> None:
+        """Writes what has waited for a call that is complete now."""
+        while self.waiting and not self.is_writing_call and not self.ended:
+            waiting, self.waiting = self.waiting, []
+            for delta in waiting:
+                self._take(delta)
+                self._release()  # before the next one, if it completed another call
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
         """Returns the events for several deltas."""
@@ -260,6 +283,9 @@ class StreamSerializer(ABC):
         """Returns the events that end the answer; no events after a failure or a second call."""
         if self.ended:
             return b""
+        while self.waiting:
+            self.end_open_call()
+            self._release()
         self.ended = True
         for call in self.calls.values():
             self._open_at_last(call)

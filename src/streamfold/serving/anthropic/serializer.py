@@ -8,7 +8,7 @@ from ...adapters.anthropic import CALL_EXTRAS, STOP_REASONS
 from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ...errors import ErrorInfo
 from ...jsontext import count_or_none, read_arguments
-from ...types import ExtraPart, FinishReason, Usage, unlisted_steps
+from ...types import FinishReason, Usage, unlisted_steps
 from ..stream_serializer import SerializedCall, SerializerArguments, StreamSerializer, json_text
 from .opaque_data import pack_call_id, pack_opaque_block
 
@@ -79,7 +79,6 @@ def stop_reason_of(finish: Finish, *, calls: bool) -> str:
 
 _Open = Literal["text", "thinking", "tool_use"]
 
-_IN_PLACE = ("signature", "text_end", "block", "output")  # what has a place among the blocks
 
 # https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
 _ERROR_TYPES = {
@@ -124,9 +123,6 @@ class AnthropicSerializer(StreamSerializer):
         self._opaque = opaque
         self.position = -1
         self.open_kind: str | None = None
-        self.open_call: SerializedCall | None = None  # the call whose block is open
-        self.waiting: list[TextDelta | ReasoningDelta | ExtraPart | SerializedCall] = []  # what comes behind that block
-        self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
         self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
         self._stop_sequence: str | None = None
@@ -137,17 +133,11 @@ class AnthropicSerializer(StreamSerializer):
         self._input: list[str] = []  # of the block that is added to it
 
     def write_text(self, delta: TextDelta) -> None:
-        if self.open_call is not None:
-            self.waiting.append(delta)
-            return
         self.switch_block("text")
         self.write_block_delta({"type": "text_delta", "text": delta.text})
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if not self._thinking:
-            return
-        if self.open_call is not None:
-            self.waiting.append(delta)
             return
         if self._signature and delta.text:  # what was signed is complete
             self.stop_block()
@@ -159,12 +149,6 @@ class AnthropicSerializer(StreamSerializer):
         self.write_text(TextDelta(delta.text))
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
-        if first and self.open_call is not None:
-            self.waiting.append(call)
-            self._pieces[call.number] = []
-        if (pieces := self._pieces.get(call.number)) is not None:
-            pieces.append(piece)
-            return
         if first:
             self._start_call(call)
         self._arguments(piece)
@@ -172,12 +156,11 @@ class AnthropicSerializer(StreamSerializer):
     def close_call(self, call: SerializedCall) -> None:
         if self.open_call is call:
             self.stop_block()
-            self._write_waiting()
+
+    def end_open_call(self) -> None:
+        self.stop_block()
 
     def write_extra(self, name: str, value: Any) -> None:
-        if name in _IN_PLACE and self.open_call is not None:
-            self.waiting.append(ExtraPart(name, value))
-            return
         match name, value:
             case "signature", str() if self._thinking:
                 self.switch_block("thinking")  # also where the provider signs what it does not show
@@ -201,9 +184,6 @@ class AnthropicSerializer(StreamSerializer):
     def write_end(self) -> None:
         self.ensure_started()
         self.stop_block()
-        while self.waiting:
-            self._write_waiting()
-            self.stop_block()
         reason = self._stop_reason()
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
@@ -224,9 +204,8 @@ class AnthropicSerializer(StreamSerializer):
 
     def write_waiting(self) -> None:
         if self.open_call is not None:  # the block of a call that is cut has no end
-            self.open_kind = self.open_call = None
-        waiting, self.waiting = self.waiting, []
-        self._write_all_but_calls(waiting)
+            self.open_kind = None
+        super().write_waiting()
 
     def write_failure(self, failure: Failure) -> None:
         self._write_warnings()

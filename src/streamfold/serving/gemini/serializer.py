@@ -53,7 +53,7 @@ class GeminiSerializer(StreamSerializer):
         super().__init__(**others)
         self._thinking = thinking
         self._framing = framing
-        self.waiting: list[SerializedCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
+        self._is_malformed = False  # a call was cut, and nothing said so
         self._trailing: list[dict[str, Any]] = []  # parts that belong behind the calls
         self._calls_passed = False
         self._about: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class GeminiSerializer(StreamSerializer):
         self._sent: list[dict[str, Any]] = []  # the chunks of an answer that is not streamed
 
     def write_start(self) -> None:
-        self._part(None)
+        self.write_part(None)
 
     def write_text(self, delta: TextDelta) -> None:
         self.write_part({"text": delta.text})
@@ -76,10 +76,21 @@ class GeminiSerializer(StreamSerializer):
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first:
-            self.waiting.append(call)
+            self.open_call = call
 
     def close_call(self, call: SerializedCall) -> None:
-        self._write_queue()
+        if self.open_call is call and (part := _call_part(call)) is not None:  # else the finish reason will tell
+            self.open_call = None
+            self.write_part(part)
+
+    def end_open_call(self) -> None:
+        call, self.open_call = self.open_call, None
+        if call is None:
+            return
+        if (part := _call_part(call)) is not None:
+            self.write_part(part)
+        elif not (self.finish_reason is not None and self.finish_reason.cut):
+            self._is_malformed = True
 
     def write_extra(self, name: str, value: Any) -> None:
         if name in ABOUT_CANDIDATE or name == "continuationToken":
@@ -102,36 +113,15 @@ class GeminiSerializer(StreamSerializer):
         else:
             self.write_part(part)
 
-    def write_part(self, part: dict[str, Any]) -> None:
-        if self.waiting:
-            self.waiting.append(part)
-        else:
-            self._part(part)
-
-    def _write_queue(self) -> None:
-        while self.waiting:
-            front = self.waiting[0]
-            if isinstance(front, SerializedCall):
-                if not front.closed or (part := _call_part(front)) is None:
-                    return  # a call that may have been cut: the finish reason will tell
-                front = part
-            del self.waiting[0]
-            self._part(front)
-
-    def _part(self, part: dict[str, Any] | None) -> None:
+    def write_part(self, part: dict[str, Any] | None) -> None:
         content = {"role": "model"} if part is None else {"parts": [part], "role": "model"}
         self._chunk([{"content": content, "index": 0}])
 
     def write_end(self) -> None:
-        reason = self.written_finish_reason()
-        for waiting in self.waiting:
-            part = _call_part(waiting) if isinstance(waiting, SerializedCall) else waiting
-            if part is not None:
-                self._part(part)
-            elif not (self.finish_reason is not None and self.finish_reason.cut):
-                reason = "MALFORMED_FUNCTION_CALL"
+        self.end_open_call()
+        reason = "MALFORMED_FUNCTION_CALL" if self._is_malformed else self.written_finish_reason()
         for part in self._trailing:
-            self._part(part)
+            self.write_part(part)
         last: dict[str, Any] = {}
         # As in Google's answers, an empty text stands with the finish reason. Without a part, the client for Python
         # takes the turn out of the conversation.
@@ -153,12 +143,6 @@ class GeminiSerializer(StreamSerializer):
     def written_finish_reason(self) -> str | None:
         """Returns the finish reason to write. The API has a value for an unknown finish reason."""
         return _written_reason(self.finish_reason)
-
-    def write_waiting(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for part in waiting:
-            if isinstance(part, dict):
-                self._part(part)
 
     def write_failure(self, failure: Failure) -> None:
         error = gemini_error_body(failure.info)

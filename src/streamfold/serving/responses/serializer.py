@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TypeAlias, Unpack
 
-from ...deltas import Delta, Failure, ReasoningDelta, RefusalDelta, TextDelta
+from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import is_truncated_json, str_or_none
 from ...types import KINDS, PLAIN_ITEMS, ExtraPart, PartRef, Reply, ToolCall, ToolCallDelta, Usage
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, event
@@ -197,8 +197,6 @@ class ResponsesSerializer(StreamSerializer):
         self.current_item: OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
-        self._writing: int | None = None  # the call whose item is open
-        self.waiting: list[Delta] = []  # what comes after it
         self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
         self._carried: dict[str, int | None] = {}  # the ids of items that a provider wrote, and where they are
         self._cited: list[dict[str, Any]] = []  # citations for the open text
@@ -211,22 +209,11 @@ class ResponsesSerializer(StreamSerializer):
 
     # --- the order of items -------------------------------------------------------------------------------------------
 
-    def feed(self, delta: Delta) -> bytes:
-        if self._waits and not self.ended and self._is_behind(delta):
-            self.waiting.append(delta)
-            return b""
-        return super().feed(delta) + self._released()
-
-    def finish(self) -> bytes:
-        out = b""
-        while self.waiting and not self.ended:
-            self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
-            out += self.drain() + self._released()
-        return out + super().finish()
+    # OpenAI's items never overlap, and some clients (langchain-openai 1.7) put pieces of items that do into wrong ones.
 
     @property
-    def _waits(self) -> bool:
-        return self._writing is not None or self._held is not None
+    def is_writing_call(self) -> bool:
+        return self.open_call is not None or self._held is not None
 
     def _is_behind(self, delta: Delta) -> bool:
         """Returns whether a delta comes after the open tool call. Some clients (langchain-openai 1.7) mix up the pieces
@@ -339,7 +326,7 @@ class ResponsesSerializer(StreamSerializer):
             written = self._call_items[call.number] = call_item(call, self._tools)
             if not written.waits:
                 self._add_call(written)
-                self._writing = call.number
+                self.open_call = call
         written = self._call_items[call.number]
         if piece and not written.waits:
             self._call_events(written, written.piece(piece))
@@ -350,8 +337,8 @@ class ResponsesSerializer(StreamSerializer):
     def _end_call(self, call: SerializedCall, status: str) -> None:
         written = self._call_items.pop(call.number)
         written.carry(call)
-        if self._writing == call.number:
-            self._writing = None
+        if self.open_call is call:
+            self.open_call = None
         if status == "completed":
             events = written.complete(call.arguments)
             if written.index is None:

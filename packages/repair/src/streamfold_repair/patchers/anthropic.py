@@ -169,11 +169,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
 
     def write_extra(self, name: str, value: Any) -> None:
         """Writes nothing, because the extra was part of an event and was written with that event."""
-        if name != UNMODELLED:
-            return
-        if self.open_call is not None:  # behind the call that is being written
-            self.waiting.append(ExtraPart(UNMODELLED, value))
-        else:
+        if name == UNMODELLED:
             self._see_block(value)
 
     def write_end(self) -> None:

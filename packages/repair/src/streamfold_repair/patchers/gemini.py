@@ -62,7 +62,7 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
 
     def follows(self, payload: Any) -> bool:
         self._rest, self._candidate_rest, self._text_rest, self.begun = {}, {}, {}, True
-        return not self.waiting
+        return self.open_call is None and not self.waiting
 
     def _see_part(self, part: dict[str, Any]) -> None:
         if isinstance(part.get("functionCall"), dict):
