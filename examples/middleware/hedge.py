@@ -60,10 +60,10 @@ class Hedge(Middleware):
 class _Runner:
     """One of the two requests, up to its first chunks."""
 
-    def __init__(self, name: str, source: ChunkSource) -> None:
+    def __init__(self, name: str, source: ChunkSource, *, call_deltas: bool) -> None:
         self.name = name
         self.source = source
-        self.batches = source.batches()
+        self.batches = source.batches(call_deltas=call_deltas)
         self.first: list[StreamChunk] | None = None
         self.error: Exception | None = None
         self.ended = anyio.Event()
@@ -95,12 +95,10 @@ class _HedgedAnswer(WrappedAnswer):
         for source in self._sources:
             await source.aclose()
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the winner."""
-        for source in self._sources:
-            source.yields_call_deltas = source.yields_call_deltas or self.yields_call_deltas
-        runners = [_Runner(name, source) for name, source in zip(self._names, self._sources, strict=True)]
-        winner = await self._race(*runners)
+        both = zip(self._names, self._sources, strict=True)
+        winner = await self._race(*[_Runner(name, source, call_deltas=call_deltas) for name, source in both])
         self._source = winner.source
         async with aclosing(winner.batches) as batches:
             if winner.error is not None:

@@ -116,7 +116,7 @@ class _ChangedAnswer(WrappedAnswer):
         self._middleware = middleware
         self._arguments = arguments
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the response."""
         middleware, given = self._middleware, self._arguments.request
         request = await middleware.change_request(given)
@@ -127,7 +127,7 @@ class _ChangedAnswer(WrappedAnswer):
         text, reasoning = list[str](), list[str]()  # of the delivered chunks
         try:
             async with AsyncExitStack() as stack:
-                chunks = await stack.enter_async_context(aclosing(self._chunks()))
+                chunks = await stack.enter_async_context(aclosing(self._chunks(call_deltas)))
                 changed = middleware.change_chunks(chunks, request)
                 if isinstance(changed, AsyncGenerator):
                     await stack.enter_async_context(aclosing(changed))
@@ -146,8 +146,8 @@ class _ChangedAnswer(WrappedAnswer):
                 raise
             raise other from None
 
-    async def _chunks(self) -> AsyncGenerator[StreamChunk, None]:
-        async with self._opened() as batches:
+    async def _chunks(self, call_deltas: bool) -> AsyncGenerator[StreamChunk, None]:
+        async with self._opened(call_deltas) as batches:
             async for batch in batches:
                 for chunk in batch:
                     yield chunk

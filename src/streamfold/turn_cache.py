@@ -433,7 +433,7 @@ class _CachingAnswer(WrappedAnswer):
         """The warnings so far."""
         return tuple(self._shown_warnings(self._source.warnings))
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the response."""
         messages = self._arguments.request.messages
         recalled = await self._cache.recall(messages)
@@ -445,7 +445,7 @@ class _CachingAnswer(WrappedAnswer):
             self._source = self._open(replace(self._arguments, request=request))
             self._recalled = True
         try:
-            async with self._opened() as batches:
+            async with self._opened(call_deltas) as batches:
                 async for batch in batches:
                     if self.reply is None and (reply := self._source.reply) is not None:
                         failed = await self._cache.remember(messages, reply)

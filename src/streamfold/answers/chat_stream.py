@@ -64,10 +64,7 @@ class ChunkSource(Protocol):
         warnings: the warnings so far.
         partial_tool_calls: the tool calls that the model is writing.
         context_window: the model's context window in tokens, or None if unknown.
-        yields_call_deltas: True if chunks of partial tool calls are yielded. Can be set until `batches` is called.
     """
-
-    yields_call_deltas: bool
 
     @property
     def reply(self) -> Reply | None: ...
@@ -81,8 +78,12 @@ class ChunkSource(Protocol):
     @property
     def context_window(self) -> int | None: ...
 
-    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks, grouped by network read. Called once."""
+    def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks, grouped by network read. Called once.
+
+        Args:
+            call_deltas: also yield chunks of partial tool calls.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -116,14 +117,9 @@ class ChatStream(AsyncIteration, AsyncContext):
     def __init__(self, source: ChunkSource, *, yields_call_deltas: bool = False) -> None:
         self.source = source
         self.yields_call_deltas = yields_call_deltas
-        if yields_call_deltas:
-            source.yields_call_deltas = True
         self._watchers: Watchers | None = None
         self._partial_calls: dict[int, tuple[str, list[str], CallKind]] = {}  # name, text, kind
-        # The generator must not refer to this object: when the caller drops it, the generator goes too, and the event
-        # loop's hook for abandoned generators runs its `finally`.
-        self._batches = source.batches()
-        self._next_batch = self._batches.__anext__
+        self._batches: AsyncGenerator[list[StreamChunk], None] | None = None  # once it is read
         self._ready: Iterator[StreamChunk] = iter(())
         self._started = False
         self._closed = self._ended = False  # ended: the finished chunk was returned
@@ -142,7 +138,7 @@ class ChatStream(AsyncIteration, AsyncContext):
     @property
     def ready(self) -> bool:
         """True if the next chunk has already arrived, so that a server can write two chunks together."""
-        return length_hint(self._ready) > 0 and (self.yields_call_deltas or not self.source.yields_call_deltas)
+        return length_hint(self._ready) > 0 and (self.yields_call_deltas or self._watchers is None)
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
@@ -193,7 +189,7 @@ class ChatStream(AsyncIteration, AsyncContext):
             raise StreamfoldError("watch() must be called before the stream is read")
         watchers = self._watchers or Watchers()
         watchers.add(path, function, tool)
-        self._watchers, self.source.yields_call_deltas = watchers, True
+        self._watchers = watchers
 
     async def start(self) -> Self:
         """Sends the request, waits for the first chunk, and returns the stream. A loop over the stream begins with this
@@ -207,9 +203,9 @@ class ChatStream(AsyncIteration, AsyncContext):
             APIError: the request failed.
         """
         if not self._started:
-            self._begin()
+            batches = self._begin()
             try:
-                self._ready = iter(await self._next_batch())
+                self._ready = iter(await anext(batches))
             except BaseException as error:
                 self._failed(error)
                 raise
@@ -228,9 +224,9 @@ class ChatStream(AsyncIteration, AsyncContext):
             if chunk is None:
                 if self._closed:
                     raise StopAsyncIteration
-                self._begin()
+                batches = self._begin()
                 try:  # repeated in `start`: a helper would be one more coroutine for each chunk
-                    self._ready = iter(await self._next_batch())
+                    self._ready = iter(await anext(batches))
                 except BaseException as error:
                     self._failed(error)
                     raise
@@ -299,7 +295,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._closed = True
         self._ready = iter(())
         await self.source.aclose()
-        if not self._reading:
+        if self._batches is not None and not self._reading:
             self._reading = True  # a generator is closed by one task, as it is read by one
             try:
                 await self._batches.aclose()
@@ -327,9 +323,9 @@ class ChatStream(AsyncIteration, AsyncContext):
         return self.yields_call_deltas or details.is_for_all
 
     async def _rest(self) -> Reply:
-        self._reading = self._started = True
+        batches = self._begin()
         try:
-            async for batch in self._batches:
+            async for batch in batches:
                 self._ended = batch[-1].finished
         except BaseException as error:
             self._failed(error)
@@ -338,10 +334,16 @@ class ChatStream(AsyncIteration, AsyncContext):
             self._reading = False
         return self.reply
 
-    def _begin(self) -> None:
+    def _begin(self) -> AsyncGenerator[list[StreamChunk], None]:
         if self._reading:
             raise StreamfoldError("another task is reading this stream: only one task can read a stream")
         self._reading = self._started = True
+        if self._batches is None:
+            # The generator must not refer to this object: when the caller drops it, the generator goes too, and the
+            # event loop's hook for abandoned generators runs its `finally`.
+            call_deltas = self.yields_call_deltas or self._watchers is not None
+            self._batches = self.source.batches(call_deltas=call_deltas)
+        return self._batches
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, StopAsyncIteration):
@@ -371,7 +373,6 @@ class WrappedAnswer(ABC):
         self._source = source
         self._closed = False
         self.reply: Reply | None = None
-        self.yields_call_deltas = False
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
@@ -386,13 +387,12 @@ class WrappedAnswer(ABC):
         return self._source.context_window
 
     @abstractmethod
-    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks, grouped by network read. Called once."""
+    def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks, grouped by network read. Called once. See `ChunkSource.batches`."""
 
     async def aclose(self) -> None:
         self._closed = True
         await self._source.aclose()
 
-    def _opened(self) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
-        self._source.yields_call_deltas = self._source.yields_call_deltas or self.yields_call_deltas
-        return aclosing(self._source.batches())
+    def _opened(self, call_deltas: bool) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
+        return aclosing(self._source.batches(call_deltas=call_deltas))

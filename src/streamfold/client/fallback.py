@@ -130,13 +130,13 @@ class _FallbackAnswer(WrappedAnswer):
         if policy.skip_reason(self._position) is None:
             self._attempts += [self._skipped(position) for position in skipped]
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         self._leave_probe_to_other()
         while not self._closed:
             position, begun, hosted = self._position, False, False
             try:
                 with self._policy.probing(position):
-                    async with self._opened() as batches:
+                    async with self._opened(call_deltas) as batches:
                         async for batch in batches:
                             if not begun:
                                 begun = True

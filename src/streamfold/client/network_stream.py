@@ -190,7 +190,7 @@ class NetworkStream:
         endpoint, limiter = call.endpoint, call.endpoint.limiter()
         if limiter is not None and limiter.limits_cost:
             call.pricing.prices.check_budget(limiter.label)
-        self.yields_call_deltas = False
+        self._call_deltas = False  # whether chunks of partial tool calls are yielded
         self._call = call
         self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.known.api), endpoint.hooks)
         self._attempts = RetryLoop(
@@ -239,10 +239,11 @@ class NetworkStream:
             self._attempts.lease.charge_estimate(self._estimated_usage)
         await self._attempts.aclose()
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the answer, grouped by network read."""
         if self._attempts.closed:
             return
+        self._call_deltas = call_deltas
         headers_after = first_chunk = None
         try:
             while not self._attempts.closed:
@@ -399,7 +400,7 @@ class NetworkStream:
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         call, tap = self._call, self._notifier.tap
         self._notifier.info.sent = call.sent.request
-        decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas, continues=call.max_continuations > 0)
+        decoder = call.new_decoder(partial_tool_calls=self._call_deltas, continues=call.max_continuations > 0)
         received = self._received = [] if self._continuations else None
         if received is None:
             self._decoder = decoder
@@ -484,9 +485,9 @@ class _ContinuedAnswer(WrappedAnswer):
         self._held: list[StreamChunk] = []  # chunks that may be an echo
         self._echoed = ""
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         try:
-            async with self._opened() as batches:
+            async with self._opened(call_deltas) as batches:
                 async for batch in batches:
                     chunks = [chunk for each in batch for chunk in self._without_echo(each)]
                     if (reply := self._source.reply) is not None:

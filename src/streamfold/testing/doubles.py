@@ -76,9 +76,9 @@ class SentRequest:
 class _DoubleAnswer(WrappedAnswer):
     """An answer whose ScriptError has a short traceback, without the frames of the network code."""
 
-    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         try:
-            async with self._opened() as batches:
+            async with self._opened(call_deltas) as batches:
                 async for batch in batches:
                     self.reply = self._source.reply
                     yield batch

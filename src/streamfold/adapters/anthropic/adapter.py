@@ -117,7 +117,6 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
-        request = read_cache_marks(request)
         request, fitted = fit_thinking(request, self.quirks)
         request, marks = limit_cache_breakpoints(request)
         return request, [*changes, *only, *fitted, *marks]

@@ -39,6 +39,7 @@ def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarnin
     A later cache mark covers the text of an earlier one. So the earliest marks of the conversation are removed first.
     Marks of tools and instructions, which other conversations share, are removed last.
     """
+    request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)
     shared, own = list[str](), list[str]()
     shared += [f"tools[{at}]" for at, tool in enumerate(request.tools) if tool.cache]
