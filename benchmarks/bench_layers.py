@@ -102,13 +102,13 @@ class Layers:
         return [*found, *dialect.finish(), self.decoded[-1][-1]]
 
     def fold(self) -> None:
-        fold = StreamAccumulator(tool_names=["write_file"])
+        fold = StreamAccumulator(tools=READ_TOOLS)
         for delta in self.filtered:
             if delta is not self.filtered[-1]:
                 fold.feed(delta)
 
     def pipeline(self) -> None:
-        pipeline = Pipeline(StreamAccumulator(tool_names=["write_file"]), self.dialect())
+        pipeline = Pipeline(StreamAccumulator(tools=READ_TOOLS), self.dialect())
         for event, deltas in zip(self.sent[:-1], self.decoded[:-1], strict=True):
             pipeline.feed(deltas, event.data, [])
 
