@@ -95,6 +95,12 @@ class ReplayedResponse:
     steps: Iterator[BodyStep]
     broken: bool = False
 
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        """Returns the response. Raises the error of a connection that is closed without one."""
+        if self.status is None:
+            raise hung_up()
+        return httpx.Response(self.status, headers=dict(self.headers), stream=_ReplayedBody(self), request=request)
+
 
 class RecordingSelector:
     """Chooses the recording for a request, and injects faults. The arguments are those of `ReplayTransport`.
@@ -251,13 +257,13 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         ignore: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
         self._store = RecordingSelector(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
-        self._bodies: list[_ReplayedBody] = []
+        self._responses: list[httpx.Response] = []
         self.requests: list[httpx.Request] = []
 
     @property
     def open_streams(self) -> int:
         """The number of answers that have not been closed yet."""
-        return sum(not body.closed for body in self._bodies)
+        return sum(not response.is_closed for response in self._responses)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answers with a recording. Raises ConfigError if no recording is left, and ReplayMismatch if the request
@@ -271,11 +277,9 @@ class ReplayTransport(httpx.AsyncBaseTransport):
             raise ConfigError(f"request {number} ({request.method} {request.url}) has no recording: given were {given}")
         if answer.delay:
             await wait(answer.delay)
-        if answer.status is None:
-            raise hung_up()
-        body = _ReplayedBody(answer)
-        self._bodies.append(body)
-        return httpx.Response(answer.status, headers=dict(answer.headers), stream=body, request=request)
+        response = answer.respond(request)
+        self._responses.append(response)
+        return response
 
 
 class _StepBody(httpx.AsyncByteStream):

@@ -20,7 +20,8 @@ from ..client import Hooks
 from ..config import ProviderConfig
 from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ..errors import ConfigError, ErrorInfo
-from ..recording import Cut, Recording, ReplayTransport, wait
+from ..faults import BodyStep, Ending
+from ..recording import ReplayedResponse, wait
 from ..requests import Request
 from ..serving import StreamSerializer, comment, openai_error_body
 from ..serving.anthropic import AnthropicSerializer, anthropic_error_body
@@ -262,26 +263,21 @@ class ScriptedProvider(ProviderDouble):
         if isinstance(played, httpx.TransportError):
             await wait(_pauses(steps))
             raise played
-        transport = ReplayTransport(played, speed="recorded" if played.cuts else "instant")
-        return await transport.handle_async_request(request)
+        return played.respond(request)
 
     def _played(
         self, steps: Sequence[Step], model: str, number: int, adapter: str, body: Mapping[str, Any]
-    ) -> Recording | httpx.TransportError:
+    ) -> ReplayedResponse | httpx.TransportError:
         """Returns the answer of the steps in an API, or the error of the connection."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
             return _no_answer(last, number, steps, adapter)
         writer = ScriptSerializer(adapter, model, number, self._next_id, body)
-        events = list(writer.events(steps))
-        return Recording(
-            f"turn {number}",
-            b"".join(event for _, event in events),
-            headers={"x-request-id": f"scripted-{number}"},
-            cuts=tuple(Cut(len(event), delay) for delay, event in events),
-            broken=last is not None and last.how == "broken",
-        )
+        written = [BodyStep(delay, event) for delay, event in writer.events(steps)]
+        ending: Ending = "cut" if last is not None and last.how == "broken" else "end"
+        headers = {"content-type": "text/event-stream", "x-request-id": f"scripted-{number}"}
+        return ReplayedResponse(0.0, 200, headers, iter([*written, BodyStep(0.0, b"", ending)]))
 
     def _adapter_of(self, model: str, path: str) -> str:
         """Returns the wire format of a request: an endpoint with two APIs may have been called on the other one."""
@@ -328,7 +324,7 @@ def _pauses(steps: Sequence[Step]) -> float:
     return sum(step.seconds for step in steps if isinstance(step, Pause))
 
 
-def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> Recording | httpx.TransportError:
+def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> ReplayedResponse | httpx.TransportError:
     """Returns a failure that replaces the whole answer."""
     if step.how == "timeout":
         error = httpx.ConnectTimeout(step.message)
@@ -337,12 +333,13 @@ def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> 
     if step.how == "broken":
         return httpx.ConnectError(step.message)
     if step.status is None:
-        return Recording("nothing", b"")
+        return ReplayedResponse(0.0, 200, {"content-type": "text/event-stream"}, iter([BodyStep(0.0, b"", "end")]))
     headers = {"content-type": "application/json", "x-request-id": f"scripted-{number}"}
     if step.retry_after is not None:
         headers["retry-after-ms"] = f"{step.retry_after * 1000:g}"
     body = json.dumps(_format(adapter).error(_info(step))).encode()
-    return Recording("an error", body, status=step.status, headers=headers, cuts=(Cut(len(body), _pauses(steps)),))
+    body_steps = [BodyStep(_pauses(steps), body), BodyStep(0.0, b"", "end")]
+    return ReplayedResponse(0.0, step.status, headers, iter(body_steps))
 
 
 def _shown(turn: Turn) -> str:
