@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -315,7 +315,8 @@ def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> R
     """Adds an instruction to write a JSON object, if the API has no JSON mode or requires the word "json" in a
     message.
     """
-    if rules.json_mode == "yes" or (rules.json_mode == "says_json" and _says_json(request.messages)):
+    says_json = any("json" in str(message.content or "").lower() for message in request.messages)
+    if rules.json_mode == "yes" or (rules.json_mode == "says_json" and says_json):
         return request
     means = "JSON mode and an instruction" if rules.json_mode == "says_json" else "an instruction"
     changed = ReplyWarning("response_format_changed", f"response_format='json' was sent as {means}")
@@ -323,10 +324,6 @@ def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> R
     warnings.append(changed)
     request = _instructed(request, "Answer with one JSON object, and with nothing else.")
     return request if rules.json_mode == "says_json" else _with_format(request, None)
-
-
-def _says_json(messages: Iterable[Message]) -> bool:
-    return any("json" in str(message.content or "").lower() for message in messages)
 
 
 def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 from ..types import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
 from .model_facts import CAPABILITIES, Capabilities
@@ -72,7 +71,9 @@ def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[
 def is_forced(request: Request) -> bool:
     """Returns True if the request forces a tool call."""
     choice = request.tool_choice
-    return choice == "required" or isinstance(choice, NamedTool) or _mode(choice) == "required"
+    if isinstance(choice, AllowedTools):
+        return choice.mode == "required"
+    return choice == "required" or isinstance(choice, NamedTool)
 
 
 def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[str, Iterable[str]]) -> str:
@@ -107,22 +108,14 @@ def _needs(request: Request) -> Iterator[Requirement]:
         yield Requirement("tools", "tools")
         if is_forced(request):
             yield Requirement("forced_choice", "tool_choice")
-    if _wants_schema(options.response_format):
+    wanted = options.response_format
+    is_any_json = wanted.schema is None if isinstance(wanted, ResponseFormat) else isinstance(wanted, str)
+    if wanted is not None and not is_any_json:  # models that know no schemas have JSON mode too
         yield Requirement("structured_output", "response_format")
     if options.reasoning_effort not in (None, "none"):
         yield Requirement("reasoning", "reasoning_effort")
     if options.parallel_tool_calls:
         yield Requirement("parallel_calls", "parallel_tool_calls")
-
-
-def _mode(choice: object) -> str | None:
-    return choice.mode if isinstance(choice, AllowedTools) else None
-
-
-def _wants_schema(wanted: Any) -> bool:
-    # "json" is no schema: models that know no schemas have it too.
-    without = wanted is None or (isinstance(wanted, str) and wanted == "json")
-    return not (without or (isinstance(wanted, ResponseFormat) and wanted.schema is None))
 
 
 def _media(message: Message, where: str) -> Iterator[Requirement]:

@@ -331,7 +331,7 @@ def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
 
 
 def _added_tools(given: Iterable[ToolLike], role: str) -> tuple[Tool, ...]:
-    if role not in ("system", "developer"):
+    if role not in INSTRUCTION_ROLES:
         raise ConfigError(f"only system and developer messages can add tools, and the role of this message is {role!r}")
     tools = as_tools(given)
     for tool in tools:

@@ -175,7 +175,8 @@ def _block(number: int | None, value: Any) -> Block:
     value = non_empty(value)
     match value.get("type"):
         case "text":
-            return Block(number, "text", _without_null(value), "text")
+            set_members = {name: item for name, item in value.items() if item is not None}
+            return Block(number, "text", set_members, "text")
         case "thinking":
             return Block(number, "reasoning", value, "thinking")
         case "tool_use":
@@ -187,11 +188,6 @@ def _block(number: int | None, value: Any) -> Block:
             )
             return Block(number, "call", value, "input", call, _write_call)
     return Block(number, "other", value)
-
-
-def _without_null(value: dict[str, Any]) -> dict[str, Any]:
-    # `citations: null` stands for none, and is refused when it comes back.
-    return {name: item for name, item in value.items() if item is not None}
 
 
 def _write_call(block: dict[str, Any], call: ToolCall) -> dict[str, Any]:

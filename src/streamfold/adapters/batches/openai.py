@@ -94,7 +94,8 @@ class OpenAIBatchAPI(UploadedBatchAPI):
             value = value["job"]
         word = _text(value, "status").lower()
         counts, metadata = value.get("request_counts"), value.get("metadata")
-        total, good, bad = (_count(counts, name) for name in ("total", "completed", "failed"))
+        counts = counts if isinstance(counts, Mapping) else {}
+        total, good, bad = (count_or_none(counts, name) or 0 for name in ("total", "completed", "failed"))
         file, created = value.get("input_file_id"), value.get("created_at")
         results = [found for name in _RESULTS if isinstance(found := value.get(name), str) and found]
         state: Literal["running", "ended", "failed"] = "running"
@@ -147,10 +148,6 @@ def _text(value: Any, name: str) -> str:
     if not isinstance(found, str) or not found:
         raise ValueError(f"it has no {name!r}")
     return found
-
-
-def _count(counts: Any, name: str) -> int:
-    return (count_or_none(counts, name) if isinstance(counts, Mapping) else None) or 0
 
 
 def _list(value: Any) -> list[Any]:

@@ -17,7 +17,6 @@ from ...types import (
     FilePart,
     HostedTool,
     ImagePart,
-    MediaPart,
     Message,
     NamedTool,
     ReadToolChoice,
@@ -85,10 +84,6 @@ def _file(part: FilePart, where: str) -> dict[str, Any]:
 
 def _name(part: FilePart) -> str:
     return "file.pdf" if part.media_type == "application/pdf" else "file"
-
-
-def _by(part: MediaPart) -> str:
-    return "URL" if part.url is not None else "file_id"
 
 
 def check_media_roles(message: Message, where: str) -> None:

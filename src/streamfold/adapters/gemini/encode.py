@@ -15,7 +15,6 @@ from .quirks import GeminiQuirks
 
 if TYPE_CHECKING:
     from ...requests import Request
-    from ...types import ToolCall
 
 
 # Thinking as a level (Gemini 3) or as a budget of tokens (Gemini 2.5):
@@ -124,7 +123,9 @@ def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where
         of_client = {id(part) for part in _calls_for_client(came_as)}
         for part in came_as:
             if id(part) in of_client:
-                yield _called(part, next(calls), quirks)
+                call, given = next(calls), part["functionCall"]
+                kept = {name: value for name, value in given.items() if name != "id" or quirks.call_ids}
+                yield {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
             elif SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
                 yield part  # summaries of thoughts are for people
         return
@@ -133,11 +134,6 @@ def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where
         part = {"functionCall": {"name": call.name, "args": arguments_object(call)}}
         signature = signature_of(call.extra) if request.came_from_here(message) else None
         yield {**part, SIGNATURE: signature} if signature else part
-
-
-def _called(part: dict[str, Any], call: ToolCall, quirks: GeminiQuirks) -> dict[str, Any]:
-    kept = {name: value for name, value in part["functionCall"].items() if name != "id" or quirks.call_ids}
-    return {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:

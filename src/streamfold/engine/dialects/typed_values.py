@@ -106,9 +106,5 @@ def _referenced(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
-    return [option for key in ("anyOf", "oneOf", "allOf") for option in _list(schema, key)]
-
-
-def _list(schema: Mapping[str, Any], key: str) -> list[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list) else []
+    listed = [schema.get(key) for key in ("anyOf", "oneOf", "allOf")]
+    return [option for options in listed if isinstance(options, list) for option in options]

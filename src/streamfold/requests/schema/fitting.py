@@ -400,7 +400,10 @@ class _Fitter:
                 else:
                     moved[keyword] = value
             elif (keyword == "format" and subset.formats is not None and value not in subset.formats) or (
-                keyword == "minItems" and subset.min_items is not None and _exceeds(value, subset.min_items)
+                keyword == "minItems"
+                and subset.min_items is not None
+                and isinstance(value, int | float)
+                and value > subset.min_items
             ):
                 moved[keyword] = node.pop(keyword)
             elif keyword == "pattern" and subset.patterns != "any" and isinstance(value, str):
@@ -518,10 +521,6 @@ def _kind(value: Any) -> str:
 def _by_type(values: list[Any]) -> list[dict[str, Any]]:
     kinds = sorted({_kind(value) for value in values})
     return [{"type": kind, "enum": [value for value in values if _kind(value) == kind]} for kind in kinds]
-
-
-def _exceeds(value: Any, limit: int) -> bool:
-    return isinstance(value, int | float) and value > limit
 
 
 def _schema_of(value: Any) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ unchanged, and further members in `extra_body`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from ...errors import ConfigError
@@ -82,7 +83,11 @@ def parse_conversation(system: Any, messages: list[Any] | None, *, native: bool 
     Raises:
         ConfigError: something in them can't be read. The message begins with the path.
     """
-    return [*_system(system), *_messages(messages, native)]
+    opening = _system(system)
+    if not messages:
+        raise ConfigError(f"messages is {'missing' if messages is None else 'empty'}: there is nothing to answer")
+    read = [_message(message, f"messages[{at}]", native) for at, message in enumerate(messages)]
+    return [*opening, *chain.from_iterable(read)]
 
 
 def _system(given: Any) -> list[Message]:
@@ -102,12 +107,6 @@ def _text_part(block: Any, where: str) -> TextPart:
 
 def _mark(block: Mapping[str, Any], where: str) -> CacheMark:
     return read_cache_control(block.get("cache_control"), f"{where}.cache_control")
-
-
-def _messages(given: list[Any] | None, native: bool) -> list[Message]:
-    if not given:
-        raise ConfigError(f"messages is {'missing' if given is None else 'empty'}: there is nothing to answer")
-    return [read for at, message in enumerate(given) for read in _message(message, f"messages[{at}]", native)]
 
 
 def _message(message: Any, where: str, native: bool) -> list[Message]:
@@ -210,16 +209,20 @@ def _assistant(blocks: list[Any], where: str) -> Message:
                 continue
             case "call", extra:
                 continue
-        kept.append(_kept(block))
+        own_id = {"id": unpack_call_id(str(block.get("id")))} if block.get("type") == "tool_use" else {}
+        kept.append({**block, **own_id})
         match block["type"]:
             case "text":
                 text.append(fields.text("text") or "")
-                items.append(_message_item(text[-1]))
+                parts = [{"type": "output_text", "text": text[-1], "annotations": []}]
+                items.append({"type": "message", "role": "assistant", "content": parts})
             case "thinking":
                 reasoning.append(fields.text("thinking") or "")
             case "tool_use":
                 calls.append(_call(block, fields, extra))
-                items.append(_call_item(calls[-1]))
+                call = calls[-1]
+                members = {"call_id": call.id, "name": call.name, "arguments": call.raw_arguments}
+                items.append({"type": "function_call", **members})
                 extra = {}
     encrypted = any(item["type"] == "reasoning" for item in items)
     return Message(
@@ -232,23 +235,10 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     )
 
 
-def _message_item(text: str) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "role": "assistant", "content": content}
-
-
-def _call_item(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.raw_arguments}
-
-
 def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a block without members that answers have but requests must not, such as `citations: null`."""
     defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
-
-
-def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {**block, "id": unpack_call_id(str(block.get("id")))} if block.get("type") == "tool_use" else dict(block)
 
 
 def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, Any]) -> ToolCall:

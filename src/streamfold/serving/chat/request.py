@@ -10,7 +10,6 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, read_format, read_messages
-from ...types import Message
 from ..request_parsing import read_choice, read_stop, read_tools, refuse_several
 
 
@@ -22,7 +21,10 @@ def parse_chat_request(body: Any) -> Request:
             functions. The message begins with the path.
     """
     fields = ObjectReader(body)
-    model, messages = fields.need("model"), _read_messages(fields.items("messages"))
+    model, given = fields.need("model"), fields.items("messages")
+    if not given:
+        raise ConfigError(f"messages {'is missing' if given is None else 'is empty'}: there is nothing to answer")
+    messages = read_messages(given)
     refuse_several(fields)
     for name in ("stream", "stream_options"):
         fields.any(name)
@@ -57,9 +59,3 @@ def _most_tokens(fields: ObjectReader) -> int | None:
     if new is not None and old is not None and new != old:
         raise ConfigError("max_tokens and max_completion_tokens differ, and are two names of the same option")
     return old if new is None else new
-
-
-def _read_messages(messages: list[Any] | None) -> tuple[Message, ...]:
-    if not messages:
-        raise ConfigError(f"messages {'is missing' if messages is None else 'is empty'}: there is nothing to answer")
-    return read_messages(messages)

@@ -8,6 +8,7 @@ the background, and, for providers of other APIs, Google's hosted tools. Other m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...errors import ConfigError
@@ -77,12 +78,7 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
     choice = _choice(config.any("tool_choice"), tools)
     rest, left = fields.rest(), config.rest()
     extra = {**rest, "generation_config": left} if left else rest
-    return Request(model, messages, tools, choice, Options(**{**_given(options), "extra_body": extra}))
-
-
-def _given(options: Options) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in ("temperature", "top_p", "max_output_tokens", "stop", "seed",
-                                                      "reasoning_effort", "response_format")}  # fmt: skip
+    return Request(model, messages, tools, choice, replace(options, extra_body=extra))
 
 
 def wants_thoughts(body: Mapping[str, Any]) -> bool:

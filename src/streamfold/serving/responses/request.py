@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import ConfigError
-from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of, read_format, read_items
+from ...requests import ObjectReader, Options, Request, kind_of, read_format, read_items
 from ...types import ReadToolChoice, ReplyWarning, Tool, system
 from ..request_parsing import read_choice, read_tools, refuse_several
 from .tools_as_functions import ClientTools, ToolsAsFunctions, has_only_function_tools
@@ -95,21 +95,17 @@ def _request(
     for name in ("stream", "stream_options"):
         fields.any(name)
     reasoning, text = fields.object("reasoning"), fields.object("text")
+    wanted = text.object("format") if text else None
     options = Options(
         temperature=fields.number("temperature"),
         top_p=fields.number("top_p"),
         max_output_tokens=fields.limit("max_output_tokens"),
         parallel_tool_calls=fields.flag("parallel_tool_calls"),
         reasoning_effort=reasoning.text("effort") if reasoning else None,  # type: ignore[arg-type]
-        response_format=_format(text),
+        response_format=None if wanted is None else read_format(wanted),
         extra_body=_rest(fields, reasoning, text),
     )
     return Request(model, messages, tools, choice, options)
-
-
-def _format(text: ObjectReader | None) -> ResponseFormat | None:
-    wanted = text.object("format") if text else None
-    return None if wanted is None else read_format(wanted)
 
 
 def _rest(fields: ObjectReader, *groups: ObjectReader | None) -> dict[str, Any]:

@@ -208,7 +208,8 @@ class ToolsAsFunctions:
         self.warnings: list[ReplyWarning] = []
         self._hosted: dict[str, None] = {}  # a set that keeps its order
         self._names: dict[ClientTool, str] = {}
-        self._taken = {str(entry.tool.get("name")) for entry in entries if _is_plain(entry)}
+        plain = [entry for entry in entries if entry.namespace is None and entry.tool.get("type") == "function"]
+        self._taken = {str(entry.tool.get("name")) for entry in plain}
         for entry in entries:
             self._read(entry)
         if self._hosted:
@@ -346,10 +347,6 @@ def _entries(tools: Iterable[Any], where: str) -> Iterator[_Entry]:
             inside = f"{place}.tools[{number}]"
             ObjectReader(inner, inside)
             yield _Entry(inside, name, "" if number else about, inner)
-
-
-def _is_plain(entry: _Entry) -> bool:
-    return entry.namespace is None and entry.tool.get("type") == "function"
 
 
 def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
