@@ -30,7 +30,7 @@ from streamfold.limits import (
     SQLiteLimitStore,
     ValkeyLimitStore,
     open_limit_store,
-    store_session,
+    store_connection,
 )
 from streamfold.limits.limit_state import DAY, Batch, BatchAnswer, Charge, Grant, Operation, PauseSending, Reserve
 from streamfold.limits.valkey import SCRIPT
@@ -968,7 +968,7 @@ def test_a_state_without_a_field_that_is_expected(make: Make, missing: str, valu
 
 async def test_many_charges_for_a_store_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are added up from some number on, and each is counted once."""
-    monkeypatch.setattr(store_session, "_MOST_QUEUED", 20)
+    monkeypatch.setattr(store_connection, "_MOST_QUEUED", 20)
     store = LeavingStore(tmp_path / "x.db")
     limiter = RateLimiter("a", max_cost_per_day=1000, store=store)
     await _spend(limiter, "1")

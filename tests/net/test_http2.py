@@ -15,8 +15,8 @@ from folding import DONE, fin, text
 from http2_servers import Peer, begun, serving, whole
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
 from streamfold.client import Backoff, retry_backoff
-from streamfold.net import http_client
-from streamfold.net.http_client import make_client
+from streamfold.net import http_client_and_proxies
+from streamfold.net.http_client_and_proxies import make_client
 from tables import each_row
 
 
@@ -218,6 +218,6 @@ async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> No
                 await provider.chat("Hello")
     assert made == [True, False]
 
-    monkeypatch.setattr(http_client, "find_spec", lambda name: None)
+    monkeypatch.setattr(http_client_and_proxies, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"http2 = true needs the extra: pip install 'streamfold\[http2\]'"):
         make_client(http2=True)

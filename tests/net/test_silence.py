@@ -26,7 +26,7 @@ from folding import DONE, fin, text
 from scale import pick
 from servers import Connection, Server, answer, certificate, framed, sends_each, serving
 from streamfold import APIError, Provider
-from streamfold.net import connection_reuse, http_client
+from streamfold.net import connection_reuse, http_client_and_proxies
 from tables import each_row
 
 ANSWER = text("first") + fin("stop") + DONE
@@ -432,7 +432,7 @@ async def test_where_an_attribute_is_missing_the_connection_is_closed(
 
 async def test_a_transport_that_takes_no_pool_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client of ours whose connections can't be guarded is looked at as one that was passed in."""
-    monkeypatch.setattr(http_client, "guard_connections", lambda *_, **__: None)
+    monkeypatch.setattr(http_client_and_proxies, "guard_connections", lambda *_, **__: None)
     async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider(transport="httpx") as provider:
         for _ in range(2):
             assert await said(provider, "first") == "first"

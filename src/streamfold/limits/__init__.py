@@ -1,10 +1,10 @@
 """Rate limits: requests and tokens per minute, parallel requests and money per day, for one process or many.
 
-limit_state    computes reservations and charges adaptive_rate  finds a rate that isn't configured, and reads those in
-response headers
-stores         where limits are counted: in memory, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
-store_session  sends the operations of a limiter to its store, once; counts locally while the store is down
-rate_limiter   waits for reservations, and charges them
+limit_state       computes reservations and charges
+adaptive_rate     finds a rate that isn't configured, and reads those in response headers
+stores            where limits are counted: in memory, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
+store_connection  sends the operations of a limiter to its store, once; counts locally while the store is down
+rate_limiter      waits for reservations, and charges them
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -26,7 +26,7 @@ from .rate_limiter import (
     reserving_parts,
 )
 from .sqlite import SQLiteLimitStore
-from .store_session import SharedLimitStore
+from .store_connection import SharedLimitStore
 from .stores import LimitStore, MemoryLimitStore, check_number
 from .valkey import ValkeyLimitStore
 

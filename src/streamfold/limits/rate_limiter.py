@@ -23,7 +23,7 @@ from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
 from .limit_state import DAY, Charge, Grant, PauseSending, Reserve
 from .sqlite import SQLiteLimitStore
-from .store_session import LimitSession, LocalSession, SharedLimitStore, SharedSession
+from .store_connection import LimitSession, LocalSession, SharedLimitStore, SharedSession
 from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number, process_store
 from .valkey import ValkeyLimitStore
 

@@ -9,7 +9,7 @@ from .cloud_auth import SIGNERS, Signer, make_signer
 from .compression import body_codings, unpacked_pieces
 from .error_redaction import clear_frames, redact_error, scrubs_traceback
 from .exchange import Exchange
-from .http_client import LoopBoundClient, aiohttp_problem, make_client
+from .http_client_and_proxies import LoopBoundClient, aiohttp_problem, make_client
 from .httpx_transport import HTTPRequest
 from .rate_limit_headers import read_rate_limit
 from .redaction import (
