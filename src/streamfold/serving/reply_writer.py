@@ -112,7 +112,7 @@ class DeltaOrder:
     @staticmethod
     def _check(reply: Reply, names: list[str], *, may_be_cut: bool) -> None:
         tools = ", ".join(names)
-        if reply.finish_reason not in ("length", "content_filter"):
+        if not is_truncated(reply.finish_reason):
             raise ProtocolError(f"the tool calls of {tools} changed or disappeared at the end of the answer")
         if not may_be_cut:
             how = "reached its limit of tokens" if reply.finish_reason == "length" else "was filtered"

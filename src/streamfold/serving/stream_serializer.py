@@ -160,7 +160,8 @@ class StreamSerializer(ABC):
         arguments_are_text: whether clients get the arguments of a tool call as text.
         call_kinds: the kinds of tool calls that this API supports.
         end_words: the finish reasons that clients know; other values are replaced.
-        keeps_order: whether content after an open tool call waits for its end.
+        keeps_order: whether content after an open tool call waits for its end, in `waiting`.
+        open_call: where `keeps_order`, the tool call that has begun and isn't complete.
         begun, ended: whether the start or the end of the answer has been written.
         usage, finish_reason: the last values, which are written at the end.
         calls: the tool calls so far. Calls of custom tools have negative keys.
@@ -467,8 +468,20 @@ class StreamSerializer(ABC):
     def write_end(self) -> None:
         """Writes the end of the answer: finish reason, usage, warnings."""
 
-    def write_waiting(self) -> None:  # noqa: B027 - see `close_call`
+    @property
+    def is_writing_call(self) -> bool:
+        """True while other content waits for the end of a tool call."""
+        return self.open_call is not None
+
+    def end_open_call(self) -> None:
+        """Ends the open tool call at the end of the answer."""
+        self.open_call = None
+
+    def write_waiting(self) -> None:
         """Writes waiting content of an answer that breaks off."""
+        self.open_call = None
+        waiting, self.waiting = self.waiting, []
+        self._write_all_but_calls(waiting)
 
     @abstractmethod
     def write_failure(self, failure: Failure) -> None:

@@ -326,11 +326,6 @@ _THINKING = ("thinking", "redacted_thinking")
 CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
 
 
-def is_system(message: Message) -> bool:
-    """Returns whether a message has the role of the system or the developer."""
-    return message.role in ("system", "developer")
-
-
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
     """Returns the positions of late system messages that the API accepts: single ones after a user's turn.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST = 4
 
 
-def read_cache_marks(request: Request) -> Request:
+def _read_cache_marks(request: Request) -> Request:
     """Converts `cache_control` in messages that were dicts to streamfold's cache marks.
 
     Raises:

@@ -59,7 +59,7 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
     """Returns the assistant's turns of the tool loop at the end of the conversation, the last turn first."""
-    beside = ("user", "system", "developer")  # texts beside the results
+    beside = ("user", *INSTRUCTION_ROLES)  # texts beside the results
     turns = list(dropwhile(lambda message: message.role in beside, reversed(messages)))
     if not turns or turns[0].role != "tool":
         return []

@@ -59,7 +59,8 @@ def encode_part(part: Any, where: str) -> dict[str, Any]:
                 "input_audio": {"data": to_base64(data), "format": audio_format(media_type)},
             }
         case AudioPart():
-            raise ConfigError(f"{where} is audio by {_by(part)}, and Chat Completions accepts only its bytes")
+            how = "URL" if part.url is not None else "file_id"
+            raise ConfigError(f"{where} is audio by {how}, and Chat Completions accepts only its bytes")
     if part.get("type") in _RESPONSES_PARTS:
         raise ConfigError(f"{where} is an {part['type']!r}, which only the adapter 'responses' can send")
     return dict(part)

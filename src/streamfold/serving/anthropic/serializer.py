@@ -266,26 +266,6 @@ class AnthropicSerializer(StreamSerializer):
         self._arguments(pieces)
         self._end_block()
 
-    def _write_waiting(self) -> None:
-        """Writes the waiting content, up to the next unfinished tool call."""
-        waiting, self.waiting = self.waiting, []
-        for number, delta in enumerate(waiting, 1):
-            match delta:
-                case SerializedCall():
-                    self._start_call(delta)
-                    for piece in self._pieces.pop(delta.number):
-                        self._arguments(piece)
-                    if not delta.closed:
-                        self.waiting = waiting[number:]
-                        return
-                    self.stop_block()
-                case TextDelta():
-                    self.write_text(delta)
-                case ReasoningDelta():
-                    self.write_reasoning(delta)
-                case ExtraPart(name, value):
-                    self.write_extra(name, value)
-
     def _arguments(self, piece: str) -> None:
         if piece:
             self.write_block_delta({"type": "input_json_delta", "partial_json": piece})

@@ -207,18 +207,3 @@ def _written_reason(finish: Finish | None) -> str:
     if reason == "unknown":
         return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
     return raw if FINISH_REASONS.get(raw) == reason else _REASONS[reason]
-
-
-def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns the token counts with the names of this API; the server's whole object if it has this API."""
-    if "promptTokenCount" in usage.raw:
-        return dict(usage.raw)
-    thoughts = usage.reasoning_tokens or 0
-    counts = {
-        "promptTokenCount": usage.input_tokens,
-        "candidatesTokenCount": None if usage.output_tokens is None else max(0, usage.output_tokens - thoughts),
-        "totalTokenCount": usage.total_tokens,
-        "thoughtsTokenCount": usage.reasoning_tokens,
-        "cachedContentTokenCount": usage.cached_tokens,
-    }
-    return {name: count for name, count in counts.items() if count is not None}

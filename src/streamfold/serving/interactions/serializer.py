@@ -206,19 +206,3 @@ def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
         return step
     read = read_arguments([step["arguments"] or "{}"], repair=False)
     return {**step, "arguments": read.value} if read.valid else None
-
-
-def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns the token counts with the names of this API; the server's whole object if it has this API."""
-    if "total_input_tokens" in usage.raw:
-        return dict(usage.raw)
-    thoughts = usage.reasoning_tokens or 0
-    counts = {
-        "total_tokens": usage.total_tokens,
-        "total_input_tokens": usage.input_tokens,
-        "total_cached_tokens": usage.cached_tokens,
-        "total_output_tokens": None if usage.output_tokens is None else max(0, usage.output_tokens - thoughts),
-        "total_tool_use_tokens": 0,
-        "total_thought_tokens": usage.reasoning_tokens,
-    }
-    return {name: count for name, count in counts.items() if count is not None}

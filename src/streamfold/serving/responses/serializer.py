@@ -215,21 +215,8 @@ class ResponsesSerializer(StreamSerializer):
     def is_writing_call(self) -> bool:
         return self.open_call is not None or self._held is not None
 
-    def _is_behind(self, delta: Delta) -> bool:
-        """Returns whether a delta comes after the open tool call. Some clients (langchain-openai 1.7) mix up the pieces
-        of overlapping items, which OpenAI never sends."""
-        if isinstance(delta, ToolCallDelta):
-            call = self.calls.get(0 if delta.index is None else delta.index)
-            return call is None or call.number != self._writing
-        return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
-
-    def _released(self) -> bytes:
-        """Writes content that has waited for a tool call which is now complete."""
-        out = b""
-        while self.waiting and not self._waits:
-            waiting, self.waiting = self.waiting, []
-            out += b"".join([self.feed(delta) for delta in waiting])
-        return out
+    def end_open_call(self) -> None:
+        self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
