@@ -97,7 +97,6 @@ __all__ = [
     "camel_case",
     "camel_name",
     "canonical_json",
-    "chooses_destination",
     "compaction_object",
     "end_deltas",
     "error_delta",

@@ -23,7 +23,7 @@ from ...requests import (
     Rules,
     schema_rules,
 )
-from ...types import RESPONSE_STATES, GeneratedFile, Message, Reply, ReplyWarning
+from ...types import INSTRUCTION_ROLES, RESPONSE_STATES, GeneratedFile, Message, Reply, ReplyWarning
 from ..base import Adapter
 from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
@@ -33,8 +33,8 @@ from ..prepared_request import encode_utf8, required_count, write_body
 from .aws_event_stream import AWSEventStream
 from .compaction import is_signed_compaction
 from .decode import AnthropicEventReader
-from .encode import encode_request, is_system, requested_betas
-from .prompt_caching import limit_cache_breakpoints, read_cache_marks
+from .encode import encode_request, requested_betas
+from .prompt_caching import limit_cache_breakpoints
 from .quirks import AnthropicQuirks
 from .reasoning import fit_thinking
 from .tools import FILES_BETA, hosted_forms
@@ -75,7 +75,9 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns the API's rules for conversations."""
-        first = next((message for message in request.messages if not is_system(message)), request.messages[0])
+        first = next(
+            (message for message in request.messages if message.role not in INSTRUCTION_ROLES), request.messages[0]
+        )
         continued = request.messages[-1].paused or request.compact
         return HistoryRules(
             HistoryRules().roles - {"function"},

@@ -23,7 +23,7 @@ from ...requests import (
     schema_rules,
     with_raw_tools,
 )
-from ...types import Message, ReplyWarning, continuation_token
+from ...types import INSTRUCTION_ROLES, Message, ReplyWarning, continuation_token
 from ..base import Adapter
 from ..encoding_report import EncodingReport
 from ..prepared_request import deep_merged

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, Unpack
 
 from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import is_truncated_json, str_or_none
-from ...types import KINDS, PLAIN_ITEMS, ExtraPart, PartRef, Reply, ToolCall, ToolCallDelta, Usage
+from ...types import KINDS, PLAIN_ITEMS, PartRef, Reply, ToolCall, Usage
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, event
 from .items import (
     PREFIXES,
