@@ -49,6 +49,7 @@ OTHERS |= {
     "tomli_w",
     "typer",
     "valkey",
+    "websockets",
 }
 
 
