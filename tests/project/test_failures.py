@@ -64,6 +64,7 @@ async def never(_: httpx.Request) -> httpx.Response:
 
 
 OVERLOADED = event({"error": {"message": "full", "type": "overloaded_error"}})
+INVALID = event({"error": {"message": "no", "type": "some_error"}})
 FILTERED = event({"error": {"message": "no", "code": "content_filter"}})
 BROKEN = httpx.ReadError("peer reset")
 HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
@@ -74,6 +75,7 @@ HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
     "no bytes": (body(text("Hel"), then="silence"), {"read": 0.05}),
     "bytes without content": (body(text("Hel"), then="comments"), {"stall": 0.05}),
     "not finished": (never, {"total": 0.05}),
+    "not finished within `total`, after": (body(text("Hel"), then="silence"), {"total": 0.5}),
     "another status 400": (status(422), {}),
     "status 401": (status(401), {}),
     "status 403": (status(403), {}),
@@ -87,8 +89,9 @@ HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
     "no money": (status(429, {"message": "pay", "code": "insufficient_quota"}), {}),
     "status 5xx": (status(502), {}),
     "a redirect": (status(307, location="https://elsewhere.test/"), {}),
-    "an error inside a 200, before": (body(OVERLOADED), {}),
-    "an error inside a 200, after": (body(text("Hel"), OVERLOADED), {}),
+    "a temporary error inside a 200, before": (body(OVERLOADED), {}),
+    "a temporary error inside a 200, after": (body(text("Hel"), OVERLOADED), {}),
+    "another error inside a 200": (body(INVALID), {}),
     "cut off before": (body(b": hello\n\n", then=BROKEN), {}),
     "cut off after": (body(text("Hel"), call(entry(0, "a", "f", '{"x":1}')), then=BROKEN), {}),
     "HTTP/2": (body(text("Hel"), then=httpx.RemoteProtocolError("<StreamReset stream_id:1>")), {}),

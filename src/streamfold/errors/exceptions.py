@@ -116,7 +116,7 @@ class APIError(StreamfoldError):
             delivered.
         body: the response body, parsed if it is JSON, up to the configured limit.
         info: the server's error object, if it sent one.
-        partial: the part of the answer that had arrived, without tool calls; None before the first chunk.
+        partial: the part of the answer that had arrived, without tool calls; None if no answer had begun.
         partial_tool_calls: the unfinished tool calls, for display only.
         attempts: earlier failed attempts, and skipped providers.
         retry_after: seconds to wait before a retry, if the server sent them.
