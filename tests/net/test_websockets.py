@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import sys
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -731,6 +732,24 @@ async def test_a_refused_connection(status: int, body: str, kind: type[APIError]
         with pytest.raises(kind, match=says) as raised:
             await provider.chat([user("Hello")])
         assert "sk-secret" not in str(raised.value) + repr(raised.value) + str(raised.value.body)
+
+
+@pytest.mark.parametrize("events", [0, 3])
+async def test_no_secret_is_in_the_reason_of_a_close(events: int) -> None:
+    """A server that repeats the key when it closes a connection finds it removed from the error."""
+
+    async def script(peer: SocketPeer) -> None:
+        await peer.accept()
+        await peer.create()
+        await peer.send(*HI[:events])
+        await peer.close(1008, "the key sk-secret is bad")
+
+    async with serving_sockets(script) as server, server.provider() as provider:
+        with pytest.raises(APIConnectionError if events == 0 else IncompleteStreamError) as raised:
+            await provider.chat([user("Hello")])
+        said = "".join(traceback.format_exception(raised.value)) + repr(raised.value)
+        assert "1008 the key" in said
+        assert "sk-secret" not in said
 
 
 @pytest.mark.parametrize("header", ["Sec-WebSocket-Accept: AAAA", "Upgrade: h2c"])
