@@ -238,13 +238,15 @@ class ReplyWriter:
 
     def __init__(self, serializer: StreamSerializer, through: AnswerWriter | None = None) -> None:
         self._serializer = serializer
-        self._writer: AnswerWriter = through or serializer
+        self._through = through
+        self._writer: AnswerWriter | StreamSerializer = through or serializer
         self._order = DeltaOrder(keeps_ends=serializer.keeps_order)
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Pass all chunks, including the finished one."""
-        self._writer.observe_chunk(chunk)
+        if self._through is not None:
+            self._through.observe_chunk(chunk)
         return self._writer.feed_all(self._order.feed(chunk))
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:

@@ -126,9 +126,11 @@ class SerializerArguments(TypedDict, total=False):
 
 
 class AnswerWriter(Protocol):
-    """Interface of the objects that get chunks and deltas from a `ReplyWriter`."""
+    """Interface of the objects that get chunks and deltas from a `ReplyWriter` in place of its serializer."""
 
-    def observe_chunk(self, chunk: StreamChunk) -> None: ...
+    def observe_chunk(self, chunk: StreamChunk) -> None:
+        """Records a chunk before its deltas are fed."""
+        ...
 
     def feed(self, delta: Delta) -> bytes: ...
 
@@ -309,9 +311,6 @@ class StreamSerializer(ABC):
         self.feed_all(deltas)
         self.finish()
         return self.body()
-
-    def observe_chunk(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
-        """Records a chunk before its deltas are fed, for subclasses that compare them."""
 
     def shows_broken(self, call: ToolCall) -> bool:
         """Returns whether clients detect that a tool call with broken arguments (`ToolCall.error`) can't be run."""

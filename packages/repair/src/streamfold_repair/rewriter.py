@@ -44,7 +44,7 @@ class StreamRewriter:
     ) -> None:
         self._adapter = adapter
         self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
-        self._answer: AnswerWriter = through or serializer
+        self._answer: AnswerWriter | StreamSerializer = through or serializer
         self._writer = ReplyWriter(serializer, through)
         self._ended = False
         self.error: StreamError | None = None

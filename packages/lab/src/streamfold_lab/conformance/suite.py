@@ -5,7 +5,7 @@ pytest --pyargs streamfold_lab.conformance.suite --streamfold-server http://127.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import anyio
 import pytest
@@ -16,8 +16,6 @@ from ..doctor import read_target
 from .judge import RULES, RuleResult, judge_server
 
 __all__: list[str] = []
-
-_APIS = ("chat", "responses", "anthropic")
 
 
 @pytest.fixture(scope="session")
@@ -34,12 +32,7 @@ def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
     return {each.rule.name: each for ruling in rulings for each in ruling.judged}
 
 
-def _names() -> Iterator[str]:
-    for api in _APIS:
-        yield from (rule.name for rule in RULES[api])
-
-
-@pytest.mark.parametrize("rule", _names())
+@pytest.mark.parametrize("rule", dict.fromkeys(rule.name for rules in RULES.values() for rule in rules))
 def test_rule(rule: str, judged: Mapping[str, RuleResult]) -> None:
     """No response of the server violates the rule."""
     found = judged.get(rule)
