@@ -104,7 +104,7 @@ def test_a_call_that_is_not_handed_out_is_an_error(api: str) -> None:
     assert told(read(api, whole)) == [("a", "f", {"x": 1})]
     out, made = rewritten(BEGUN + fin("who_knows") + DONE, api)
     assert isinstance(made.error, ProtocolError)
-    with pytest.raises(UpstreamError, match="ended otherwise than it had begun"):
+    with pytest.raises(UpstreamError, match="changed or disappeared at the end of the answer"):
         read(api, out)
 
 
