@@ -21,6 +21,8 @@ def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarni
     Raises:
         ConfigError: only the other provider can read the compaction, so the model wouldn't see the compacted messages.
     """
+    if not any(message.extras for message in request.messages):
+        return request, []
     messages, warnings = list(request.messages), list[ReplyWarning]()
     for number, (at, message) in enumerate(request.numbered):
         found = None if request.came_from_here(message) else _compaction(message)

@@ -65,7 +65,7 @@ def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[
     """Returns the required capabilities that the model doesn't support. Unknown capabilities are left out."""
     if "no" not in _SAID(capabilities):
         return ()
-    return tuple(need for need in requirements_of(request) if capabilities.of(need.capability) == "no")
+    return tuple(need for need in requirements_of(request) if getattr(capabilities, need.capability) == "no")
 
 
 def is_forced(request: Request) -> bool:

@@ -78,14 +78,15 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         first = next(
             (message for message in request.messages if message.role not in INSTRUCTION_ROLES), request.messages[0]
         )
-        continued = request.messages[-1].paused or request.compact
+        last = request.messages[-1]
+        continued = request.compact or (bool(last.extras) and last.paused)
         return HistoryRules(
             HistoryRules().roles - {"function"},
             unique_ids="conversation",
             ids="word",
             object_arguments=True,
             blanks="space_refused",
-            begins_with_user=not is_signed_compaction(first, request),
+            begins_with_user=not (first.extras and is_signed_compaction(first, request)),
             ends_with_user=not continued
             and (not self.quirks.prefill or request.options.reasoning_effort not in (None, "none")),
         )

@@ -26,8 +26,10 @@ _SMALLEST_THRESHOLD = 50_000  # tokens
 
 def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
     """Yields the compactions in an answer of this endpoint."""
-    blocks = message.extras.get("blocks") if request.came_from_here(message) else None
-    for block in blocks if isinstance(blocks, list) else ():
+    blocks = message.extras.get("blocks")
+    if not isinstance(blocks, list) or not request.came_from_here(message):
+        return
+    for block in blocks:
         if isinstance(block, Mapping) and block.get("type") == "compaction":
             yield block
 

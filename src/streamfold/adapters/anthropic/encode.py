@@ -56,7 +56,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if system:
         body["system"] = system
     sent: list[SentTurn] = []
-    start = max((n for n, (_, message) in enumerate(talk) if is_signed_compaction(message, request)), default=0)
+    with_blocks = [(n, message) for n, (_, message) in enumerate(talk) if "blocks" in message.extras]
+    start = max((n for n, message in with_blocks if is_signed_compaction(message, request)), default=0)
     talk = talk[start:]  # it stands for what came before, and the API refuses to have both
     body |= {"messages": encode_turns(talk, request, quirks, report, sent), "stream": request.stream}
     body |= hosted_members(request)
@@ -65,7 +66,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         body["tools"] = [_tool(tool, forms) for tool in request.tools]
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    stops = options.stop_texts or None
+    stops = None if options.stop is None else options.stop_texts or None
     sampling = {"temperature": options.temperature, "top_p": options.top_p, "stop_sequences": stops}
     body |= {name: value for name, value in sampling.items() if value is not None}
     body |= _thinking(request, quirks, max_tokens)
@@ -73,7 +74,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if wanted is not None and wanted.schema is not None:
         form = {"type": "json_schema", "schema": dict(wanted.schema)}
         body["output_config"] = {**body.get("output_config", {}), "format": form}
-    body |= threshold_members(request, report)
+    if options.compact_threshold is not None:
+        body |= threshold_members(request, report)
     if options.extra_body:
         _add_extra_body(body, options.extra_body)
     if request.compact:
@@ -391,8 +393,8 @@ def encode_turns(
     if not turns:
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
     last = turns[-1]["content"][-1]
-    kept = messages[-1][1].paused or request.compact
-    if turns[-1]["role"] == "assistant" and last.get("type") == "text" and not kept:
+    is_text = turns[-1]["role"] == "assistant" and last.get("type") == "text"
+    if is_text and not (messages[-1][1].paused or request.compact):
         last["text"] = last["text"].rstrip()  # "final assistant content cannot end with trailing whitespace"
     return turns
 
