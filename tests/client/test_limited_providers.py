@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+import trio
+from trio.testing import MockClock
 
 from folding import DONE, event, fin, text
 from streamfold import APIError, APITimeoutError, ConfigError, Fallback, NotConfiguredError, Provider, RateLimitError
@@ -234,14 +236,33 @@ async def test_too_many_requests_cost_no_retry() -> None:
     """The request waits as long as the server says, together with all others of the same key."""
     refused = (429, TOO_MANY, {"retry-after-ms": "30"})
     upstream = Upstream(refused, refused, refused, ANSWER)
-    async with upstream.provider(rpm=60_000) as provider:
+    async with upstream.provider(rpm=60_000, max_retries=1) as provider:
         reply = await provider.chat("Hello")
         assert [attempt.error for attempt in reply.attempts] == ["RateLimitError"] * 3
         assert reply.timing is not None
         assert (reply.timing.total or 0) > 0.09
-    async with Upstream((429, TOO_MANY, {"retry-after": "0"})).provider(max_concurrent=5) as provider:
+    endless = Upstream((429, TOO_MANY, {"retry-after": "0"}))
+    async with endless.provider(max_concurrent=5, max_retries=1) as provider:
         with pytest.raises(APITimeoutError):
             await provider.chat("Hello", timeouts={"total": 0.3})
+
+
+@pytest.mark.parametrize("limit", [{"rpm": 6000}, {"max_concurrent": 5}, {"prices": PRICES, "max_cost_per_day": 1}])
+def test_a_server_that_always_refuses(limit: dict[str, Any]) -> None:
+    """The request is an error after a minute, whatever is limited, and at once if nothing may be retried."""
+
+    async def ask(max_retries: int) -> tuple[int, float]:
+        upstream = Upstream((429, TOO_MANY, {}))
+        async with upstream.provider(max_retries=max_retries, **limit) as provider:
+            began = trio.current_time()
+            with pytest.raises(RateLimitError):
+                await provider.chat("Hello")
+            return upstream.asked, trio.current_time() - began
+
+    asked, waited = trio.run(ask, 2, clock=MockClock(autojump_threshold=0))
+    assert 5 < asked < 100
+    assert 60 <= waited < 70
+    assert trio.run(ask, 0, clock=MockClock(autojump_threshold=0))[0] == 1
 
 
 async def test_a_long_pause_is_an_error() -> None:

@@ -19,7 +19,7 @@ from .hooks import Notifier
 T = TypeVar("T")
 
 _MAX_RETRY_AFTER = 60.0  # seconds that a server may ask for; if it wants more, the caller should know
-_MAX_RATE_LIMIT_WAIT = 300.0  # seconds for which a request is sent again after 429s
+_MAX_RATE_LIMIT_WAIT = 60.0  # seconds after the first 429 of a request, until it is an error: a minute has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ class RetryLoop:
 
     Args:
         connections: returns the HTTP client for each attempt.
-        max_retries: the maximum number of retries and reconnections.
+        max_retries: the maximum number of retries and reconnections. With a limiter, responses with status 429 don't
+            count, unless the maximum is 0: they are retried for a minute.
         repeats: True if the request may be sent again.
         limiter: the limiter that gives each attempt a reservation, or None without limits.
         reservation: the caller's reservation for the first attempt.
@@ -158,6 +159,7 @@ class RetryLoop:
         self._began = 0.0
         self._timeouts: StreamTimeouts | None = None
         self._retries = self._rate_limit_retries = 0
+        self._limited_since: float | None = None
         self._has_new_credentials = False
         self.exchange: Exchange | None = None
         self.failed: list[Attempt] = []
@@ -218,6 +220,7 @@ class RetryLoop:
         await self.lease.aclose()
         self._request = request
         self._retries = self._rate_limit_retries = 0
+        self._limited_since = None
         self._has_new_credentials = False
 
     async def reconnect(
@@ -292,9 +295,11 @@ class RetryLoop:
             self._request, pause = changed, 0.0
         elif not self._has_new_credentials and exchange.discard_credentials(error):
             self._has_new_credentials, pause = True, 0.0
-        elif self.lease.limiter is not None and is_rate_limit(error):
+        elif self._max_retries and self.lease.limiter is not None and is_rate_limit(error):
+            if self._limited_since is None:
+                self._limited_since = self._now()
             delay = retry_delay(error, self._rate_limit_retries)
-            if not self._waits or delay is None or self.elapsed() >= _MAX_RATE_LIMIT_WAIT:
+            if not self._waits or delay is None or self._now() >= self._limited_since + _MAX_RATE_LIMIT_WAIT:
                 return None
             self._rate_limit_retries += 1
             pause = delay if error.retry_after is None else 0.0  # else the limiter makes all requests wait
