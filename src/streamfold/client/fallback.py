@@ -131,7 +131,11 @@ class _FallbackAnswer(WrappedAnswer):
             self._attempts += [self._skipped(position) for position in skipped]
 
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
-        self._leave_probe_to_other()
+        # Another request may have begun to test the chosen model.
+        if (self._healthy or self._cooling_down) and self._policy.is_probed(self._position):
+            self._attempts.append(self._skipped(self._position))
+            self._cooling_down.append(self._position)
+            self._position, self._source = self._choose()
         while not self._closed:
             position, begun, hosted = self._position, False, False
             try:
@@ -161,12 +165,6 @@ class _FallbackAnswer(WrappedAnswer):
                         raise
                     self._broken.attempts = tuple(self._attempts)
                     raise self._broken from None
-
-    def _leave_probe_to_other(self) -> None:
-        if (self._healthy or self._cooling_down) and self._policy.is_probed(self._position):
-            self._attempts.append(self._skipped(self._position))
-            self._cooling_down.append(self._position)
-            self._position, self._source = self._choose()
 
     def _may_continue(self, error: APIError) -> bool:
         failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours

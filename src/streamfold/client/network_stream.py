@@ -278,7 +278,14 @@ class NetworkStream:
             self._failed = True
             if not self._attempts.closed:  # after aclose() the broken connection is our own doing
                 if self._decoder is not None and (self._continuations or self._decoder.part_ended):
-                    self._add_partial(error, self._decoder)
+                    received, self._received = self._received, None
+                    if received and self._decoder.part_ended:
+                        with suppress(StreamError):
+                            self._decoder.next_part()
+                            for data in received:
+                                self._decoder.feed(data)
+                            self._decoder.end(interrupted=error.message)
+                    error.partial, error.partial_tool_calls = self._decoder.partial(), self._decoder.partial_tool_calls
                 error.warnings = self.warnings
                 error.continuation = partial(resume_answer, self._call.endpoint, self._call.params)
                 self._call.complete_partial(error)
@@ -333,16 +340,6 @@ class NetworkStream:
 
     def _part(self, decoder: StreamDecoder) -> Reply:
         return replace(decoder.part(), pricing=self._call.pricing)
-
-    def _add_partial(self, error: APIError, decoder: StreamDecoder) -> None:
-        received, self._received = self._received, None
-        if received and decoder.part_ended:
-            with suppress(StreamError):
-                decoder.next_part()
-                for data in received:
-                    decoder.feed(data)
-                decoder.end(interrupted=error.message)
-        error.partial, error.partial_tool_calls = decoder.partial(), decoder.partial_tool_calls
 
     def _complete(self, reply: Reply, exchange: Exchange, timing: Timing) -> Reply:
         self._call.complete(reply, (*self._earlier_warnings, *exchange.warnings))

@@ -347,7 +347,10 @@ class StreamDecoder:
                 if type(deltas) is not list:
                     deltas = list(deltas)
             except ValueError as exc:
-                self._unreadable(event, exc)
+                if not self._accumulator.has_finish_reason:
+                    body = event.data[: self._limits.error_body_bytes]
+                    raise ProtocolError(f"invalid SSE event ({exc}): {excerpt(event.data)}", body=body) from exc
+                self._accumulator.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
                 continue
             if is_progress(deltas):
                 self.events += 1
@@ -372,12 +375,6 @@ class StreamDecoder:
         elif kind is not None:
             self._plain = NonStreamBody(kind, self._limits)
         return data
-
-    def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
-        if not self._accumulator.has_finish_reason:
-            body = event.data[: self._limits.error_body_bytes]
-            raise ProtocolError(f"invalid SSE event ({why}): {excerpt(event.data)}", body=body) from why
-        self._accumulator.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:

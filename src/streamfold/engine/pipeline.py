@@ -281,7 +281,10 @@ class Pipeline:
 
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
         if self._finished:
-            self._warn_if_late(delta)
+            if isinstance(delta, TextDelta) and delta.text:
+                self._accumulator.warn("late_content", "text arrived after the finish reason")
+            elif isinstance(delta, ToolCallDelta) and (delta.id or delta.name or delta.arguments):
+                self._accumulator.warn("late_content", "tool calls arrived after a finish reason")
         if isinstance(delta, Finish):
             self._show_texts(self._parts.release(), chunks)
             self._finished = not delta.more
@@ -299,12 +302,6 @@ class Pipeline:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count
         else:
             self._accumulate((delta,), chunks)
-
-    def _warn_if_late(self, delta: Delta) -> None:
-        if isinstance(delta, TextDelta) and delta.text:
-            self._accumulator.warn("late_content", "text arrived after the finish reason")
-        elif isinstance(delta, ToolCallDelta) and (delta.id or delta.name or delta.arguments):
-            self._accumulator.warn("late_content", "tool calls arrived after a finish reason")
 
     def _accumulate(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for delta in deltas:

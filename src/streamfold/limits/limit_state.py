@@ -292,7 +292,10 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
         if isinstance(operation, Charge):
             _charge(state, operation, batch)
         else:
-            _pause(state, now, operation)
+            if operation.rest > 0:
+                state["rest"] = max(state.get("rest", 0), now + min(operation.rest, FARTHEST))
+            if operation.refused_rate:
+                lower_rate(state, now, operation.refused_rate, operation.rate, rests=operation.rest > 0)
     if batch.leaves:
         for kind in "hwx":
             state.pop(f"{kind}:{batch.holder}", None)
@@ -431,13 +434,6 @@ def _charge(state: State, charge: Charge, batch: Batch) -> None:
     if charge.slots:
         held = f"h:{batch.holder}"
         state[held] = max(0, state.get(held, 0) - charge.slots)
-
-
-def _pause(state: State, now: float, pause: PauseSending) -> None:
-    if pause.rest > 0:
-        state["rest"] = max(state.get("rest", 0), now + min(pause.rest, FARTHEST))
-    if pause.refused_rate:
-        lower_rate(state, now, pause.refused_rate, pause.rate, rests=pause.rest > 0)
 
 
 def _hold_money(state: State, holder: str, requests: int, money: int) -> None:

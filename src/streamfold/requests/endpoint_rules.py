@@ -102,7 +102,9 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
             fitted = None if _is_refused(wanted.schema, request) else _format(wanted, rules, warnings)
         wanted = fitted or wanted
         if fitted is None:
-            form = _form_without_schema(request, wanted)
+            can, schema = request.capabilities, wanted.schema or {}
+            is_object = schema.get("type", "object") == "object"
+            form = "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
     if tools or wanted is not None:
         request = replace(request, tools=tools, options=replace(request.options, response_format=wanted))
     if given is not None and wanted is not None and wanted.schema is not None:
@@ -156,12 +158,6 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
         # JSON mode may be refused as well; a call that can be forced is known to work.
         return "tool" if can.tools == can.forced_choice == "yes" else "json_schema"
     return rules.response_format
-
-
-def _form_without_schema(request: Request, wanted: ResponseFormat) -> _Form:
-    can, schema = request.capabilities, wanted.schema or {}
-    is_object = schema.get("type", "object") == "object"
-    return "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

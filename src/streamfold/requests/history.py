@@ -394,7 +394,15 @@ class _Fitting:
         # prompt cache requires.
         rules = self._rules
         if rules.ids == "nine":
-            return _nine_characters(call_id)
+            # "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9" (nearai/ironclaw#1241, Mistral).
+            if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+                return call_id
+            number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+            made = ""
+            for _ in range(9):
+                number, rest = divmod(number, len(_ALPHABET))
+                made += _ALPHABET[rest]
+            return made
         most = rules.id_length or len(call_id) + 9
         if len(call_id) <= most and (rules.ids == "any" or re.fullmatch(r"[a-zA-Z0-9_-]+", call_id)):
             return call_id
@@ -671,18 +679,6 @@ def _with_object(call: ToolCall) -> ToolCall:
 
 
 _ALPHABET = digits + ascii_letters
-
-
-def _nine_characters(call_id: str) -> str:
-    # "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9" (nearai/ironclaw#1241, Mistral).
-    if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
-        return call_id
-    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
-    made = ""
-    for _ in range(9):
-        number, rest = divmod(number, len(_ALPHABET))
-        made += _ALPHABET[rest]
-    return made
 
 
 def _orphan(turn: _Turn) -> str:

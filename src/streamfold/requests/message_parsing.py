@@ -371,7 +371,14 @@ def read_message_list(messages: Iterable[Any]) -> Iterator[Message]:
 
 def _read(message: Any, where: str) -> Message:
     if isinstance(message, Message):
-        return _checked(message, where)
+        for name, role in _ONLY.items():
+            if message.role != role and getattr(message, name) not in (None, False, ()):
+                raise ConfigError(f"{where}.{name} is only allowed for the role {role!r}, and this is {message.role!r}")
+        content = message.content
+        if isinstance(content, str | None) or not any(isinstance(part, Mapping) for part in content):
+            return message
+        parts = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
+        return replace(message, content=parts)
     if isinstance(message, str):
         raise ConfigError(f"{where} is a string without a role: write user({message!r:.40})")
     if not isinstance(message, Mapping):
@@ -381,17 +388,6 @@ def _read(message: Any, where: str) -> Message:
 
 _ONLY = {"tool_calls": "assistant", "reasoning": "assistant", "refusal": "assistant", "partial": "assistant",
          "tool_call_id": "tool", "error": "tool"}  # fmt: skip
-
-
-def _checked(message: Message, where: str) -> Message:
-    for name, role in _ONLY.items():
-        if message.role != role and getattr(message, name) not in (None, False, ()):
-            raise ConfigError(f"{where}.{name} is only allowed for the role {role!r}, and this is {message.role!r}")
-    content = message.content
-    if isinstance(content, str | None) or not any(isinstance(part, Mapping) for part in content):
-        return message
-    parts = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
-    return replace(message, content=parts)
 
 
 def _from_dict(given: Mapping[str, Any], where: str) -> Message:

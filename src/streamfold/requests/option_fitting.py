@@ -191,7 +191,11 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
         fitting.say("option_dropped", "does not reason: reasoning_effort was not sent")
         return replace(options, reasoning_effort=None)
     if family.budget is not None:
-        return _by_budget(options, fitting)
+        if fitting.rules.budgets and options.reasoning_effort == "none" and fitting.family.thinking == "always":
+            fitting.say(
+                "option_changed", "can't stop thinking: for reasoning_effort='none', the smallest budget was sent"
+            )
+        return options
     levels = (family.efforts_on_chat if rules.chat else None) or family.efforts
     levels = levels if rules.efforts else ()
     if wanted == "none":
@@ -205,15 +209,6 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
         return options
     fitting.say("option_dropped", f"has no effort levels: reasoning_effort={wanted!r} was not sent")
     return replace(options, reasoning_effort=None)
-
-
-def _by_budget(options: Options, fitting: _FitContext) -> Options:
-    """Converts an effort level to a number of thinking tokens. At an endpoint without budgets, the server chooses
-    the number.
-    """
-    if fitting.rules.budgets and options.reasoning_effort == "none" and fitting.family.thinking == "always":
-        fitting.say("option_changed", "can't stop thinking: for reasoning_effort='none', the smallest budget was sent")
-    return options
 
 
 def _no_thinking(options: Options, levels: tuple[ReasoningEffort, ...] | None, fitting: _FitContext) -> Options:

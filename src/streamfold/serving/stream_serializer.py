@@ -291,7 +291,11 @@ class StreamSerializer(ABC):
             self._release()
         self.ended = True
         for call in self.calls.values():
-            self._open_at_last(call)
+            # Its id may never have come. One without a name can't be run, and is not written.
+            cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
+            if not call.opened and call.name and not cut:
+                call.id = call.id or f"call_{self.stem}_{call.number}"
+                self._write_call(call)
         self.write_end()
         return self.drain()
 
@@ -396,13 +400,6 @@ class StreamSerializer(ABC):
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
         return call
-
-    def _open_at_last(self, call: SerializedCall) -> None:
-        """Writes a tool call without an id. A tool call without a name can't be run and isn't written."""
-        cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
-        if not call.opened and call.name and not cut:
-            call.id = call.id or f"call_{self.stem}_{call.number}"
-            self._write_call(call)
 
     def _write_call(self, call: SerializedCall) -> None:
         piece = "".join(call.pieces[call.written :])

@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NoReturn, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 import httpx
 
@@ -250,7 +250,13 @@ class ScriptedProvider(ProviderDouble):
         number = len(self.requests)
         turn = self._turns[number - 1] if number <= len(self._turns) else self._then
         if turn is None:
-            self._reject(number, sent)
+            turns = f"{len(self._turns)} turn{'' if len(self._turns) == 1 else 's'}"
+            problem = (
+                f"request {number} has no turn: the script has {turns}, and the application sent another request after"
+                f" {sent.text!r:.200} (each argument is a turn; a list is one turn of several steps)"
+            )
+            self._problems.append(problem)
+            raise ScriptError(problem)
         try:
             steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), parsed)
             played = self._played(steps, sent.model, number, self._adapter_of(sent.model, request.url.path), sent.body)
@@ -294,15 +300,6 @@ class ScriptedProvider(ProviderDouble):
         return [
             ToolCallStep(tool, step.text) if isinstance(step, ScriptedTurn) and step.is_data else step for step in steps
         ]
-
-    def _reject(self, number: int, sent: SentRequest) -> NoReturn:
-        turns = f"{len(self._turns)} turn{'' if len(self._turns) == 1 else 's'}"
-        problem = (
-            f"request {number} has no turn: the script has {turns}, and the application sent another request after"
-            f" {sent.text!r:.200} (each argument is a turn; a list is one turn of several steps)"
-        )
-        self._problems.append(problem)
-        raise ScriptError(problem)
 
     def _next_id(self, name: str) -> str:
         number, self._calls = self._calls, self._calls + 1

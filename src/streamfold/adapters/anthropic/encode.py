@@ -81,7 +81,12 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if request.compact:
         ask_for_compaction(body)
     if "messages" not in options.extra_body:
-        _bind_thinking(body, sent, request, report)
+        binds, thinking = request.family.binds_thinking, body.get("thinking")
+        decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # by the caller
+        if binds is not None:
+            bind_thinking(body, sent, report, checked=binds == "always" and not decided)
+        if request.drop_bound_thinking and not decided and not drop_mismatched(body):
+            leave_out_thinking(body)
         last = request.messages[-1]
         if body["messages"][-1]["role"] == "assistant" and not last.paused and not request.compact:
             _check_prefill(body)
@@ -114,15 +119,6 @@ def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None
         mix = name == "output_config" and name in body and isinstance(value, Mapping)
         body[name] = {**body[name], **value} if mix else value
     body.pop("betas", None)  # they are in the headers
-
-
-def _bind_thinking(body: dict[str, Any], sent: list[SentTurn], request: Request, report: EncodingReport) -> None:
-    binds, thinking = request.family.binds_thinking, body.get("thinking")
-    decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # by the caller
-    if binds is not None:
-        bind_thinking(body, sent, report, checked=binds == "always" and not decided)
-    if request.drop_bound_thinking and not decided and not drop_mismatched(body):
-        leave_out_thinking(body)
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:

@@ -91,7 +91,8 @@ class KimiAdapter(ChatAdapter):
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if self.hosted:
-            self._check_tools(request.tools)
+            if len(request.tools) > 128:
+                raise ConfigError(f"Kimi accepts at most 128 tools, not {len(request.tools)}")
             if request.messages[-1].partial and request.options.response_format == "json":
                 raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
         return super().rewrite(request)
@@ -111,10 +112,6 @@ class KimiAdapter(ChatAdapter):
         if not self.hosted:
             return replace(rules, schemas=schema_rules(self.quirks.schemas, None, "engine"))
         return replace(rules, tool_name=_NAME, schemas=schema_rules("kimi", None, ""), strict_output=False)
-
-    def _check_tools(self, tools: tuple[Tool, ...]) -> None:
-        if len(tools) > 128:
-            raise ConfigError(f"Kimi accepts at most 128 tools, not {len(tools)}")
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Replaces forced choices that the hosted API refuses while the model thinks."""

@@ -150,7 +150,13 @@ class AnthropicSerializer(StreamSerializer):
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first:
-            self._start_call(call)
+            own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
+            if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
+                self._opaque_block("call", others)
+            self.ensure_started()
+            self.stop_block()
+            self.open_call = call
+            self.start_block("tool_use", {"id": pack_call_id(call.id), "name": call.name, "input": {}, **own})
         self._arguments(piece)
 
     def close_call(self, call: SerializedCall) -> None:
@@ -231,15 +237,6 @@ class AnthropicSerializer(StreamSerializer):
         if self.open_kind != kind or self._hidden:
             self.stop_block()
             self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
-
-    def _start_call(self, call: SerializedCall) -> None:
-        own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
-        if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
-            self._opaque_block("call", others)
-        self.ensure_started()
-        self.stop_block()
-        self.open_call = call
-        self.start_block("tool_use", {"id": pack_call_id(call.id), "name": call.name, "input": {}, **own})
 
     def _opaque_block(self, kind: str, value: Any) -> None:
         if self._opaque:

@@ -13,7 +13,7 @@ from ...adapters.gemini import (
     gemini_error_body,
     signature_of,
 )
-from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import read_arguments
 from ...types import FinishReason
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, json_text
@@ -142,7 +142,10 @@ class GeminiSerializer(StreamSerializer):
 
     def written_finish_reason(self) -> str | None:
         """Returns the finish reason to write. The API has a value for an unknown finish reason."""
-        return _written_reason(self.finish_reason)
+        reason, raw = (self.finish_reason.reason, self.finish_reason.raw) if self.finish_reason else ("unknown", "")
+        if reason == "unknown":
+            return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
+        return raw if FINISH_REASONS.get(raw) == reason else _REASONS[reason]
 
     def write_failure(self, failure: Failure) -> None:
         error = gemini_error_body(failure.info)
@@ -199,11 +202,3 @@ def _call_part(call: SerializedCall) -> dict[str, Any] | None:
     part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": read.value}}
     signature = signature_of(call.extra)
     return {**part, SIGNATURE: signature} if signature else part
-
-
-def _written_reason(finish: Finish | None) -> str:
-    """Returns the value for a finish reason: the server's own value, if this API has it."""
-    reason, raw = (finish.reason, finish.raw) if finish else ("unknown", "")
-    if reason == "unknown":
-        return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
-    return raw if FINISH_REASONS.get(raw) == reason else _REASONS[reason]

@@ -152,7 +152,8 @@ def _turn(steps: list[dict[str, Any]], first: int) -> Message:
             case "thought":
                 thoughts += _texts(fields.any("summary"))
             case "function_call":
-                call = _call(fields)
+                text = dump_compact(fields.mapping("arguments") or {})
+                call = ToolCall.from_text(fields.need("id"), fields.need("name"), text)
                 calls.append(call)
                 steps[at] = {**step, "name": call.name, "arguments": call.arguments}
     says_more = any(_says_more(step) for step in steps)
@@ -181,11 +182,6 @@ def _texts(contents: Any) -> list[str]:
         return [contents]
     found = (one.get("text") for one in contents or () if isinstance(one, Mapping))
     return [text for text in found if isinstance(text, str)]
-
-
-def _call(fields: ObjectReader) -> ToolCall:
-    text = dump_compact(fields.mapping("arguments") or {})
-    return ToolCall.from_text(fields.need("id"), fields.need("name"), text)
 
 
 def _result(fields: ObjectReader) -> Message:
