@@ -291,7 +291,7 @@ def test_g11_markup_that_no_dialect_reads(name: str) -> None:
     reply = assert_any_cut(pieces("Sure. ", UNREAD[name]), tools=SEARCH)
     assert (reply.text, reply.tool_calls) == (f"Sure. {UNREAD[name]}", [])
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
-        ("leaked_markup", f"the text contains tool calls in the format of {name} writes them, which no dialect reads")
+        ("leaked_markup", f"the text contains tool calls in the format of {name}, which no dialect reads")
     ]
 
 

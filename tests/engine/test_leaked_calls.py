@@ -67,7 +67,7 @@ def test_a_form_that_no_dialect_reads_names_none() -> None:
     """A mark of a dialect around a form that it doesn't read is not an advice to use it."""
     said = "<tool_call>\n{'name': 'click'}\n</tool_call>"
     [warning] = read(said).warnings
-    assert warning.detail == "the text contains tool calls in the format of hermes writes them, which no dialect reads"
+    assert warning.detail == "the text contains tool calls in the format of hermes, which no dialect reads"
     assert not read(said, "hermes").tool_calls
 
 

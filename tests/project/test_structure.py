@@ -245,6 +245,21 @@ def test_public_modules_list_their_names() -> None:
     assert [name for name, bound in names.items() if any(getattr(each, "id", "") == "__all__" for each in bound)] == []
 
 
+def test_tables_of_modules_are_complete() -> None:
+    """A package whose docstring lists its modules, a row each, lists all of them and no other."""
+    tables = {}
+    for package in PACKAGES:
+        names = re.findall(r"^(\w+)  +\S", ast.get_docstring(_tree(package)) or "", re.M)
+        if names:
+            tables[package] = names
+    assert tables.keys() >= {"requests", "engine", "net", "stores", "limits", "client"}
+    folders = {
+        package: [path for path in (PACKAGE / package).iterdir() if path.name[0] not in "_."] for package in tables
+    }
+    modules = {package: sorted(path.stem for path in paths) for package, paths in folders.items()}
+    assert {package: sorted(names) for package, names in tables.items()} == modules
+
+
 @each_row("module", MODULES)
 def test_every_module_says_why_it_exists(module: str) -> None:
     """Each module opens with a docstring."""

@@ -1,5 +1,17 @@
 """Providers, fallbacks, hooks and batch APIs.
 
+provider          `Provider`, a model at a configured endpoint
+fallback          `Fallback`, several models in order
+endpoint          what the requests of a provider share: connections, limits, settings
+prepared_call     `PreparedCall`, one request in the format of its API; `Preview`
+network_stream    one answer: attempts until its first chunk, then its chunks, reconnections, continuations
+retry_backoff     the loop of attempts, and how long it waits
+rejected_options  sends a request again without the options that the server rejected
+hooks             functions of the program that are called during a request; logging
+costs             the cost of an answer
+api_calls         requests other than chat: token counts, batches, files
+batches           the batch API of a provider
+
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 

@@ -2,9 +2,12 @@
 
 limit_state       computes reservations and charges
 adaptive_rate     finds a rate that isn't configured, and reads those in response headers
-stores            where limits are counted: in memory, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
+stores            where limits are counted: the interface, and in memory
+sqlite            in an SQLite file
+valkey            in Valkey or Redis
 store_connection  sends the operations of a limiter to its store, once; counts locally while the store is down
 rate_limiter      waits for reservations, and charges them
+errors            an exceeded limit or budget, a failed store
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

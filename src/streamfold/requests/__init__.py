@@ -1,4 +1,26 @@
-"""Validation of requests, and their adaptation to an endpoint, with a warning for each change."""
+"""Validation of requests, and their adaptation to an endpoint, with a warning for each change.
+
+request                 `Request`, the parsed request, independent of the API
+options                 the options of a request, and its headers
+option_fitting          adapts options to a model, an endpoint and an API
+endpoint_rules          adapts tool names, schemas and response formats
+schema                  rewrites JSON schemas for providers that support a subset of the standard
+hosted_tools            checks which hosted tools an endpoint supports
+required_capabilities   the capabilities that a request needs, and the error if the model lacks one
+model_facts             the form of the facts about models; `config` finds those of a model
+reasoning_state         whether a model thinks about a request
+message_parsing         converts every accepted format of a message to `Message`
+object_reader           reads an untrusted JSON object, with the path of the field in errors
+history                 adapts a conversation to an endpoint
+added_tools             tools that messages add inside a conversation
+signed_reasoning        finds turns with signed reasoning, and removes their reasoning
+foreign_compactions     compactions that another provider made
+special_token_escaping  escapes special tokens in messages
+stored_conversation     finds the part of a conversation that the provider has stored
+message_digests         digests that identify messages when they are sent again
+prompt_cache            detects misses of the prompt cache
+token_estimates         estimates tokens
+"""
 
 from ..public_names import set_public_module
 from .added_tools import added_tool_key, offer_added_tools

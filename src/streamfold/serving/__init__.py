@@ -1,9 +1,10 @@
 """Converts messages, requests and replies to and from the JSON of each API, for bridges to frameworks and for servers.
 
-    written = serialize_messages(messages, "responses") # {"input": [...]}, and warnings messages =
-    parse_messages({"input": items}, "responses") body = serialize_reply(reply, "chat")                  # a whole
-    answer, as a server of that API sends it reply = parse_reply(body, "chat") async for event in
-    serialize_stream(stream, "responses"): ...
+    written = serialize_messages(messages, "responses")  # {"input": [...]}, and warnings
+    messages = parse_messages({"input": items}, "responses")
+    body = serialize_reply(reply, "chat")                 # a whole answer, as a server of that API sends it
+    reply = parse_reply(body, "chat")
+    async for event in serialize_stream(stream, "responses"): ...
 
 A server parses a request body with `parse_chat_request` or a similar function, which returns a `Request`. It writes the
 answer with a serializer of the client's API, which gets chunks from a `ReplyWriter`. `openai_error_body`,

@@ -1,8 +1,12 @@
 """Stores: values with an owner, an age and a size.
 
-store         the interface, and the limits of a store memory        in this process; `sqlite` in a file, `valkey` on a
-server (`threaded`: calls of both run in threads) persistent    opens a store by its URL, and keeps writes in memory
-while it is down shared_files  locks on files, and checks of which processes run
+store         the interface, and the limits of a store
+memory        in this process
+sqlite        in a file
+valkey        on a server
+threaded      runs the calls of `sqlite` and `valkey` in threads
+persistent    opens a store by its URL, and keeps writes in memory while it is down
+shared_files  locks on files, and checks of which processes run
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -79,7 +79,7 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
     if reader is not None:
         return f"the text contains tool calls that the dialect {reader!r} would read"
     if form is not None:
-        return f"the text contains tool calls in the format of {form} writes them, which no dialect reads"
+        return f"the text contains tool calls in the format of {form}, which no dialect reads"
     return None
 
 
