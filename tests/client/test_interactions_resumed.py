@@ -137,7 +137,7 @@ async def test_another_answer_is_not_joined_to_the_first() -> None:
         return httpx.Response(200, headers=found.headers, content=found.content.replace(b"one ", b"One "))
 
     server.answer = lambda request: answer(request) if server.requests else before(request)  # type: ignore[method-assign]
-    with pytest.raises(ProtocolError, match="another one came"):
+    with pytest.raises(ProtocolError, match="sent a different response"):
         await server.reply()
 
 

@@ -346,6 +346,14 @@ class Adapter(ABC):
         """Returns the path, below the base URL, of a GET request for a complete stored answer, or None."""
         return None
 
+    def is_running(self, body: Any) -> bool:
+        """Returns whether the body of a stored answer is that of an unfinished answer."""
+        return False
+
+    def cancel_path(self, answer_id: str) -> str | None:
+        """Returns the path, below the base URL, of a POST request that cancels an answer, or None."""
+        return None
+
     def runs_on(self, request: Request) -> bool:
         """Returns whether the server completes the answer in the background, so that a failed request is never sent
         again."""

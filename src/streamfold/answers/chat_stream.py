@@ -64,6 +64,7 @@ class ChunkSource(Protocol):
         warnings: the warnings so far.
         partial_tool_calls: the tool calls that the model is writing.
         context_window: the model's context window in tokens, or None if unknown.
+        answer_id: the provider's id of the answer, once it has arrived.
     """
 
     @property
@@ -77,6 +78,9 @@ class ChunkSource(Protocol):
 
     @property
     def context_window(self) -> int | None: ...
+
+    @property
+    def answer_id(self) -> str | None: ...
 
     def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks, grouped by network read. Called once.
@@ -144,6 +148,11 @@ class ChatStream(AsyncIteration, AsyncContext):
     def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far. Warnings about the request are available before the first chunk."""
         return self.source.warnings
+
+    @property
+    def answer_id(self) -> str | None:
+        """The provider's id of the answer, once it has arrived; None before. See `Provider.retrieve`."""
+        return self.source.answer_id
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
@@ -385,6 +394,11 @@ class WrappedAnswer(ABC):
     @property
     def context_window(self) -> int | None:
         return self._source.context_window
+
+    @property
+    def answer_id(self) -> str | None:
+        """The provider's id of the answer, once it has arrived."""
+        return self._source.answer_id
 
     @abstractmethod
     def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:

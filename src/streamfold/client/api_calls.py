@@ -94,6 +94,34 @@ async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
     return Compaction([*opening, *compacted], reply)
 
 
+def retrieve_answer(endpoint: Endpoint, answer_id: str, params: ChatParams) -> ChatStream:
+    """Returns a stored answer as a stream. See `Provider.retrieve`."""
+    _check_answer_id(answer_id)
+    options = params.request.options
+    options = replace(options, extra_body={**options.extra_body, "store": True})
+    params = replace(params, request=replace(params.request, options=options), max_continuations=0, conversation=None)
+    call = PreparedCall.of(endpoint, params).retrieving(answer_id)
+    return ChatStream(NetworkStream(call), yields_call_deltas=params.partial_tool_calls)
+
+
+async def cancel_answer(endpoint: Endpoint, answer_id: str) -> None:
+    """Cancels an answer that runs in the background. See `Provider.cancel`."""
+    _check_answer_id(answer_id)
+    model = endpoint.resolved().model or ""
+    adapter = endpoint.model(model).adapter
+    if (path := adapter.cancel_path(answer_id)) is None:
+        raise ConfigError(f"the API of adapter {adapter.name!r} can't cancel an answer")
+    headers = adapter.headers(Request(model, (), stream=False))
+    headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+    read = json_reader("a cancelled answer", lambda body: None, endpoint.profile.limits)
+    await call_api(endpoint, EndpointRequest("POST", path, headers), read)
+
+
+def _check_answer_id(answer_id: object) -> None:
+    if not isinstance(answer_id, str) or not answer_id:
+        raise ConfigError(f"answer_id must be the id of an answer, such as reply.id, not {answer_id!r:.80}")
+
+
 async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) -> bytes:
     """Returns the bytes of a file. See `Provider.fetch_file`."""
     if file.data is not None:

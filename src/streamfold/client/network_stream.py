@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..answers import ChatParams, ChatStream, ChunkSource, WrappedAnswer
-from ..engine import StreamDecoder
+from ..engine import NonStreamBody, StreamDecoder
 from ..errors import (
     APIConnectionError,
     APIError,
@@ -37,6 +37,9 @@ from .endpoint import Endpoint
 from .hooks import Notifier
 from .prepared_call import PreparedCall
 from .retry_backoff import RetryLoop
+
+_FIRST_POLL = 1.0  # seconds between two looks at an answer that the server has not finished
+_LONGEST_POLL = 15.0
 
 
 class AnswerReader:
@@ -67,6 +70,7 @@ class AnswerReader:
         self._reads_whole = False  # the body has the answer in one piece
         self._has_delivered = False
         self._broke: APIConnectionError | None = None
+        self._finished_body: bytes | None = None  # of an answer that was fetched in one piece, and not read yet
 
     @property
     def reply(self) -> Reply:
@@ -101,7 +105,9 @@ class AnswerReader:
         while not decoder.done:
             exchange = self._exchange
             try:
-                data = await exchange.read(decoder.events)
+                data, self._finished_body = self._finished_body, None
+                if data is None:
+                    data = await exchange.read(decoder.events)
             except APIConnectionError as error:
                 if exchange.closed:
                     return []
@@ -160,9 +166,28 @@ class AnswerReader:
         if exchange is None:
             return False
         self._exchange = exchange
+        if whole:
+            try:
+                await self._fetch_finished(request)
+            except APIError:
+                return False  # the error that broke the stream says more
         self._reads_whole = whole
         self._decoder.resume(whole=whole)
         return True
+
+    async def _fetch_finished(self, request: HTTPRequest) -> None:
+        """Reads a stored answer in one piece, again and again until it is finished. Raises APIError."""
+        pause, most = _FIRST_POLL, self._call.endpoint.profile.limits
+        while True:
+            body, pieces = NonStreamBody("json", most), list[bytes]()
+            while (data := await self._exchange.read()) is not None:
+                body.feed(data)
+                pieces.append(data)
+            if self._exchange.closed or not self._call.adapter.is_running(body.finish(None)):
+                self._finished_body = b"".join(pieces)
+                return
+            self._exchange = await self._attempts.ask_again(request, pause)
+            pause = min(2 * pause, _LONGEST_POLL)
 
     def _rest(self) -> list[StreamChunk]:
         decoder, error = self._decoder, self._broke
@@ -198,7 +223,7 @@ class NetworkStream:
             self._notifier,
             endpoint.connections,
             max_retries=endpoint.profile.max_retries,
-            repeats=not call.adapter.runs_on(call.sent.request),
+            repeats=call.sent.method == "GET" or not call.adapter.runs_on(call.sent.request),
             limiter=limiter,
             reservation=call.params.reservation,
             waits=endpoint.patient and not call.params.fail_fast,
@@ -231,6 +256,11 @@ class NetworkStream:
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         return self._decoder.partial_tool_calls if self._decoder else ()
+
+    @property
+    def answer_id(self) -> str | None:
+        """The provider's id of the answer, once it has arrived."""
+        return self._decoder.answer_id if self._decoder else None
 
     async def aclose(self) -> None:
         if self._over:

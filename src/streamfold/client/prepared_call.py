@@ -169,6 +169,19 @@ class PreparedCall:
         rest = PreparedRequest(request, "GET", path, headers, b"")
         return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
 
+    def retrieving(self, answer_id: str) -> PreparedCall:
+        """Returns the call that reads a stored answer from its start. Raises ConfigError if there are none.
+
+        The call is sent as it is: without what was rejected, it would be a request for a new answer.
+        """
+        request = self.sent.request
+        path = self.adapter.resume_path(request, answer_id, "")
+        if path is None:
+            raise ConfigError(f"the API of adapter {self.adapter.name!r} stores no answers here")
+        headers = {name: value for name, value in self.sent.headers.items() if name.lower() != "content-type"}
+        sent = replace(self.sent, method="GET", path=path, headers=headers, body=b"", warnings=(), prefix=None)
+        return replace(self, sent=sent, prefix_warnings=(), rejections=_MOST_REJECTIONS)
+
     def new_decoder(self, *, partial_tool_calls: bool = False, continues: bool = False) -> StreamDecoder:
         """Returns a decoder for one attempt.
 

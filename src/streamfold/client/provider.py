@@ -19,9 +19,9 @@ from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
 from ..turn_cache import TurnCache, TurnStore, read_turn_cache
-from ..types import Compaction, GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
+from ..types import Compaction, GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike, user
 from ..urls import shown_url
-from .api_calls import compact_history, count_tokens, counts_tokens, fetch_file
+from .api_calls import cancel_answer, compact_history, count_tokens, counts_tokens, fetch_file, retrieve_answer
 from .batches import BatchClient
 from .costs import ModelPrices, ProfilePricing
 from .endpoint import Endpoint
@@ -226,6 +226,40 @@ class Provider(BaseChatModel):
         """
         params = ChatParams.read(messages, tools, "auto", options)
         return await compact_history(self._endpoint, params)
+
+    @scrubs_traceback
+    def retrieve(
+        self, answer_id: str, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
+    ) -> ChatStream:
+        """Returns a stored answer from its start, also one that still runs in the background.
+
+            stream = provider.chat_stream("Write a report.", extra_body={"background": True})
+            ...  # `stream.answer_id` is saved, and the program ends
+            async for chunk in provider.retrieve(answer_id):
+                print(chunk.delta, end="")
+
+        OpenAI's Responses API and Google's Interactions API store answers. An answer that was requested in the
+        background is streamed until its end, and a broken connection is resumed. Nothing is sent to the model.
+
+        Args:
+            answer_id: `stream.answer_id` or `reply.id`.
+            tools: the tools of the request, so that calls are read in the same way.
+            options: `timeouts`, `extra_headers` and others that concern the reading.
+
+        Raises:
+            ConfigError: the provider's API stores no answers. Errors of the request are raised while iterating.
+        """
+        params = ChatParams.read([user(str(answer_id) or "-")], tools, "auto", options)
+        return retrieve_answer(self._endpoint, answer_id, params)
+
+    async def cancel(self, answer_id: str) -> None:
+        """Cancels an answer that runs in the background: closing its stream doesn't.
+
+        Raises:
+            ConfigError: the provider's API can't cancel answers.
+            APIError: the request failed, for example because the answer has ended.
+        """
+        await cancel_answer(self._endpoint, answer_id)
 
     def facts(self) -> ModelInfo:
         """Returns the endpoints of the provider and its fallbacks, without secrets."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import anyio
 
-from ..errors import APIError
+from ..errors import APIError, APITimeoutError
 from ..limits import RateLimiter, Reservation, is_rate_limit
 from ..net import Exchange, HTTPRequest, LoopBoundClient, Redactor, StreamTimeouts, event_loop, redact_error
 from ..types import Attempt, RateLimit, Reply
@@ -258,6 +258,24 @@ class RetryLoop:
             else:
                 return exchange
         return None
+
+    async def ask_again(self, request: HTTPRequest, pause: float) -> Exchange:
+        """Sends a request after a pause, because the answer to the last one wasn't finished yet.
+
+        Raises:
+            APIError: the request failed, or the timeout `total` expires before it is sent.
+        """
+        if self.exchange is not None:
+            await self.exchange.aclose()
+        if self._timeouts is None or self._now() + pause >= self._timeouts.ends:
+            raise APITimeoutError("the answer is still running at the end of the timeout `total`", phase="total")
+        exchange = self.exchange = Exchange(self._connections.client(self._loop), request, self._timeouts, self._loop)
+        if self.closed:
+            await exchange.aclose()
+        await exchange.pause(pause)
+        with self._notifier.sending():
+            await exchange.open()
+        return exchange
 
     async def aclose(self) -> None:
         """Closes the connection and wakes a task that waits for data."""

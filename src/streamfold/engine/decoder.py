@@ -200,6 +200,11 @@ class StreamDecoder:
         return self._accumulator.calls_begun
 
     @property
+    def answer_id(self) -> str | None:
+        """The provider's id of the answer, once it has arrived."""
+        return self._accumulator.meta.id or None
+
+    @property
     def broken_off_at(self) -> tuple[str, int | str] | None:
         """The id of an unfinished response, and the number or id of its last event, if both are known.
 

@@ -233,6 +233,17 @@ class Provider:
         compacted: Compaction = self.thread.run(partial(self._member("compact"), messages, tools, **options))
         return compacted
 
+    @scrubs_traceback
+    def retrieve(
+        self, answer_id: str, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
+    ) -> ChatStream:
+        """Returns a stored answer from its start. See `streamfold.Provider.retrieve`."""
+        return ChatStream(self, self.thread, self._member("retrieve")(answer_id, tools, **options))
+
+    def cancel(self, answer_id: str) -> None:
+        """Cancels an answer that runs in the background. See `streamfold.Provider.cancel`."""
+        self.thread.run(partial(self._member("cancel"), answer_id))
+
     def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
         """Returns the bytes of a file that a tool of the provider made. See `streamfold.Provider.fetch_file`."""
         data: bytes = self.thread.run(partial(self._member("fetch_file"), file, max_bytes=max_bytes))

@@ -125,6 +125,11 @@ class ChatStream(Chunks[AsyncChatStream]):
         """The tool calls that the model is writing. See `streamfold.ChatStream.partial_tool_calls`."""
         return self._source.partial_tool_calls
 
+    @property
+    def answer_id(self) -> str | None:
+        """The provider's id of the answer, once it has arrived. See `streamfold.ChatStream.answer_id`."""
+        return self._source.answer_id
+
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
         """Calls a function for each update of a partial value, in the reading thread. See
         `streamfold.ChatStream.watch`."""

@@ -27,7 +27,7 @@ from ...types import INSTRUCTION_ROLES, Message, ReplyWarning, continuation_toke
 from ..base import Adapter
 from ..encoding_report import EncodingReport
 from ..prepared_request import deep_merged
-from .decode import InteractionsEventReader
+from .decode import UNFINISHED, InteractionsEventReader
 from .encode import encode_steps, report_unsent, system_texts
 from .errors import read_interactions_error
 from .tools import FORMS, response_format, tool_choice, tool_entries
@@ -102,6 +102,14 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
     def answer_path(self, request: Request, answer_id: str) -> str | None:
         """Returns the path of a stored interaction."""
         return f"{self.path}/{quote(answer_id, safe='')}" if _is_stored(request) else None
+
+    def is_running(self, body: Any) -> bool:
+        """Returns whether the body is that of an unfinished interaction."""
+        return isinstance(body, Mapping) and body.get("status") in UNFINISHED
+
+    def cancel_path(self, answer_id: str) -> str | None:
+        """Returns the path of a request that cancels an interaction."""
+        return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def runs_on(self, request: Request) -> bool:
         """Returns whether an interaction runs in the background."""

@@ -21,6 +21,7 @@ from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
 from .decode import ResponsesEventReader
 from .encode import ResponsesQuirks, ResponsesRequestWriter
+from .output_items import UNFINISHED
 
 # What a request for the number of tokens takes: `InputTokenCountParams` of https://github.com/openai/openai-python.
 _COUNTED = (
@@ -83,11 +84,24 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return request, [*changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path for the rest of a stored response, which was requested with `store` or `background`."""
+        """Returns the path of a stored response, as a stream. The request must contain `store` or `background`."""
+        whole = self.answer_path(request, answer_id)
+        last = f"&starting_after={after}" if after != "" else ""
+        return None if whole is None else f"{whole}?stream=true{last}"
+
+    def answer_path(self, request: Request, answer_id: str) -> str | None:
+        """Returns the path of a stored response."""
         body = request.options.extra_body
-        if not (body.get("store") or body.get("background") or self.quirks.store):
-            return None
-        return f"{self.path}/{quote(answer_id, safe='')}?stream=true&starting_after={after}"
+        stored = body.get("store") or body.get("background") or self.quirks.store
+        return f"{self.path}/{quote(answer_id, safe='')}" if stored else None
+
+    def is_running(self, body: Any) -> bool:
+        """Returns whether the body is that of an unfinished response."""
+        return isinstance(body, Mapping) and body.get("status") in UNFINISHED
+
+    def cancel_path(self, answer_id: str) -> str | None:
+        """Returns the path of a request that cancels a response in the background."""
+        return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def request_path(self, request: Request) -> str:
         """Returns the path of this request: https://developers.openai.com/api/docs/guides/compaction is another one."""
