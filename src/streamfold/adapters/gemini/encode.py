@@ -1,20 +1,147 @@
-"""Writes requests: contents, parts, generation config, thinking config."""
+"""Writes requests: the body, contents, parts, tools, generation config, thinking config."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...jsontext import parse_object
-from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64, tool_result_content
+from ...requests import read_response_format, with_raw_tools
+from ...types import (
+    INSTRUCTION_ROLES,
+    AllowedTools,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Message,
+    NamedTool,
+    TextPart,
+    Tool,
+    continuation_token,
+    to_base64,
+    tool_result_content,
+)
 from ..content_blocks import arguments_object, blocks_of, read_foreign_part
 from ..encoding_report import EncodingReport
+from ..prepared_request import deep_merged
 from ..thought_signatures import PLACEHOLDER, SIGNATURE, signature_of
 from .quirks import GeminiQuirks
+from .tools import mixes_tools, tool_entries
 
 if TYPE_CHECKING:
     from ...requests import Request
+
+
+_SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
+_WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
+
+
+def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingReport) -> dict[str, Any]:
+    """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
+    options = request.options
+    continued = continued_turn(request)
+    opening = next((n for n, message in enumerate(request.messages) if message.role not in INSTRUCTION_ROLES), 0)
+    talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
+    for number, (at, message) in enumerate(request.numbered):
+        if message is continued:
+            continue  # the token stands for it
+        report_unsent(message, f"messages[{at}]", request, quirks, report)
+        if message.role not in INSTRUCTION_ROLES:
+            talk.append((at, message))
+            continue
+        system += [part for part in content_parts(message, f"messages[{at}]") if part.get("text") != ""]
+        if number > opening:
+            late.append(f"messages[{at}]")
+    if late:
+        detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
+        report.warn("history_mismatch", detail)
+    contents = encode_contents(talk, request, quirks)
+    if quirks.signatures == "required" and sign_open_calls(contents):
+        report.warn(
+            "lost_reasoning", "calls of this turn lack the thought signature of this model: a placeholder was sent"
+        )
+    body: dict[str, Any] = {"contents": contents}
+    if system and quirks.system_instruction:
+        body["systemInstruction"] = {"parts": system}
+    elif system:
+        contents[0]["parts"] = [*system, *contents[0]["parts"]]
+    if request.tools:
+        body["tools"] = tool_entries(request, partial(_tool, quirks))
+        functions = any(tool.hosted is None for tool in request.tools)
+        if functions and (config := _calling(request, quirks)):
+            body["toolConfig"] = {"functionCallingConfig": config}
+    if mixes_tools(request, quirks):
+        body["toolConfig"] = {**body.get("toolConfig", {}), "includeServerSideToolInvocations": True}
+    if config := _generation(request, quirks):
+        body["generationConfig"] = config
+    body = deep_merged(body, with_raw_tools(body, options.extra_body))
+    if continued is not None:
+        body["continuationToken"] = continuation_token(continued.extras)
+    if "cachedContent" in body and (beside := [name for name in _WITH_CACHE if name in body]):
+        raise ConfigError(f"extra_body.cachedContent can't be sent beside {', '.join(beside)}: put them into the cache")
+    return body
+
+
+def _tool(quirks: GeminiQuirks, tool: Tool) -> dict[str, Any]:
+    if tool.kind != "function":
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+    out: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    says = any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING)
+    if quirks.schemas == "openapi" and says:
+        out["parameters"] = dict(tool.parameters)
+    elif quirks.schemas == "json" and (says or "properties" not in tool.parameters):  # any members
+        out["parametersJsonSchema"] = dict(tool.parameters)
+    return out | dict(tool.extra)
+
+
+def _generation(request: Request, quirks: GeminiQuirks) -> dict[str, Any]:
+    options = request.options
+    config: dict[str, Any] = {
+        "temperature": options.temperature,
+        "topP": options.top_p,
+        "seed": options.seed,
+        "maxOutputTokens": options.max_output_tokens,
+        "stopSequences": options.stop_texts or None,
+        "thinkingConfig": thinking_config(request),
+    }
+    wanted = read_response_format(options.response_format)
+    if wanted is not None:
+        config["responseMimeType"] = "application/json"
+        if wanted.schema is not None:
+            name = "responseSchema" if quirks.schemas == "openapi" else "responseJsonSchema"
+            config[name] = dict(wanted.schema)
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def continued_turn(request: Request) -> Message | None:
+    """Returns the unfinished turn at the end of the conversation, which its token continues; None if there is none.
+
+    https://ai.google.dev/gemini-api/docs/generate-content/long-decode
+    """
+    last = request.messages[-1] if request.messages else None
+    if last is None or not last.paused or not request.came_from_here(last):
+        return None
+    return last if continuation_token(last.extras) is not None else None
+
+
+def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
+    match request.tool_choice:
+        case "none":
+            return {"mode": "NONE"}
+        case "required":
+            return {"mode": "ANY"}
+        case NamedTool(name, hosted=tool) if tool is not None:
+            raise ConfigError(f"tool_choice names {name!r}, a hosted tool: only functions can be chosen")
+        case NamedTool(name):
+            return {"mode": "ANY", "allowedFunctionNames": [name]}
+        case AllowedTools(names):
+            return {"mode": "ANY", "allowedFunctionNames": list(names)}
+        case _ if quirks.validated and any(tool.strict for tool in request.tools):
+            return {"mode": "VALIDATED"}  # as AUTO, with the arguments held to their schemas
+    return None
 
 
 # Thinking as a level (Gemini 3) or as a budget of tokens (Gemini 2.5):
