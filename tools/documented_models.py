@@ -48,7 +48,7 @@ def named_models(text: str) -> set[str]:
 def ending() -> list[str]:
     """Returns a line for each documented model that ends within 90 days, or that may."""
     notices = ((model, retirement_notice(model, find_family(model), DAYS)) for model in read_list()["models"])
-    return [f"the documentation names {notice}" for _, notice in notices if notice is not None]
+    return [f"the documentation names a model: {notice}" for _, notice in notices if notice is not None]
 
 
 def rename(old: str, new: str) -> None:

@@ -55,7 +55,7 @@ def results(body: dict[str, Any]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8765, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=8765, help="0 chooses a free port")
     parser.add_argument("--write", type=Path, help="a file for the requests, one line of JSON for each")
     given = parser.parse_args()
     Handler.written = given.write

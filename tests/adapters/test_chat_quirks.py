@@ -68,13 +68,13 @@ def test_effort(quirks: ChatQuirks, effort: str, members: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("switch", "members", "instead"),
     [
-        ("enable_thinking", {"enable_thinking": True}, "for reasoning_effort='low', thinking is on"),
+        ("enable_thinking", {"enable_thinking": True}, "thinking was turned on for reasoning_effort='low'"),
         (None, {}, "reasoning_effort='low' was not sent"),
     ],
 )
 def test_effort_without_grades(switch: Any, members: dict[str, Any], instead: str) -> None:
     """A grade that can't be said is told; a switch is turned on even so."""
-    detail = f"m has no effort levels: {instead}"
+    detail = f"m doesn't support effort levels: {instead}"
     quirks = ChatQuirks(thinking_switch=switch, effort_grades=False)
     code = "option_changed" if switch else "option_dropped"
     assert sent(quirks, reasoning_effort="low") == (members, [(code, detail)])
@@ -132,7 +132,7 @@ def test_no_forced_choice_while_thinking(choice: Any) -> None:
     assert warnings[0][1] == (
         "m accepts no forced tool choice while it thinks"
         " (reasoning_effort='none', or disable_thinking_for_forced_tools=True):"
-        " auto was sent"
+        " tool_choice='auto' was sent"
     )
     forced = sent(ChatQuirks(), tools=[WEATHER], choice=choice)[0]["tool_choice"]
     for options in (

@@ -118,9 +118,12 @@ def test_an_option_that_an_adapter_does_not_send_is_reported(name: str) -> None:
     """What an adapter doesn't name among the options that it sends is dropped with a warning, or an error."""
     option: dict[str, Any] = {name: HARMLESS[name]}
     (warning,) = prepared(Spare(), **option).warnings
-    assert (warning.code, warning.detail) == ("option_dropped", f"{name}: adapter 'spare' does not send it")
+    assert (warning.code, warning.detail) == (
+        "option_dropped",
+        f"{name} was not sent: the adapter 'spare' doesn't support it",
+    )
     assert prepared(Full(), **option).warnings == ()
-    with pytest.raises(ConfigError, match=f"{name}: adapter 'spare' does not send it"):
+    with pytest.raises(ConfigError, match=f"{name} was not sent: the adapter 'spare'"):
         prepared(Spare(), **option, unsupported_options="strict")
 
 
@@ -128,7 +131,7 @@ def test_an_option_that_an_adapter_does_not_send_is_reported(name: str) -> None:
 def test_what_changes_the_meaning_is_refused(name: str) -> None:
     """A request without its tools, its limit or its form would be another one."""
     option: dict[str, Any] = {name: NEEDED[name]}
-    with pytest.raises(ConfigError, match=f"{name}: adapter 'spare' does not send it, and it can't be left out"):
+    with pytest.raises(ConfigError, match=f"{name} isn't supported by the adapter 'spare', and ignoring it"):
         prepared(Spare(), **option)
     assert prepared(Full(), **option).warnings == ()
 

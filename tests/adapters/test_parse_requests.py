@@ -278,7 +278,10 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
         ({"tool_choice": "required"}, "tool_choice requires a tool call, but there are no tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice requires a tool call"),
         ({"tool_choice": "any"}, "tool_choice must be 'auto', 'none', 'required'"),
-        ({"response_format": {"type": "xml"}}, "response_format.type is 'xml': it is text, json_object or json_schema"),
+        (
+            {"response_format": {"type": "xml"}},
+            "response_format.type must be text, json_object or json_schema, not 'xml'",
+        ),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
             "response_format.json_schema.schema is missing",

@@ -69,7 +69,7 @@ def test_show_one_as_json(folder: Path) -> None:
         "provider": "openai:gpt-5-mini",
         "key": "model",
         "shown": '"gpt-5-mini"',
-        "source": "the name asked for",
+        "source": "the requested name",
     } in (values)
 
 
@@ -113,7 +113,7 @@ def test_check_of_budgets(folder: Path) -> None:
     place = f"budget.toml:{own.count(chr(10))}: providers.priced.max_cost_per_day"
     made = json.loads(done.stdout)
     assert made["problems"] == [
-        f"{place}: what priced costs is unknown: write prices = {{...}} into the provider's table"
+        f"{place}: the prices of priced are unknown: write prices = {{...}} into the provider's table"
     ]
     (folder / "budget.toml").write_text(own + "prices = { input = 1, output = 2 }\n", "utf-8")
     done = run(folder, "config", "check", "--config", "budget.toml", MY_KEY="k")
@@ -121,7 +121,7 @@ def test_check_of_budgets(folder: Path) -> None:
         0,
         [
             "budget.toml: no problems, 3 providers",
-            "these stores lose their content when the process ends: rate_limits.store (sqlite:///PATH keeps it)",
+            "these stores lose their content when the process ends: rate_limits.store (use sqlite:///PATH to keep it)",
         ],
     )
     keys = '[gateway.keys.x]\nkey_env = "MY_KEY"\nmodels = ["quick"]\n' + limited
@@ -131,7 +131,7 @@ def test_check_of_budgets(folder: Path) -> None:
         (folder / "budget.toml").write_text(text.replace("kimi-k2.6", "unpriced"), "utf-8")
         done = run(folder, "config", "check", "--json", "--config", "budget.toml", MY_KEY="k")
         problems = json.loads(done.stdout)["problems"]
-        assert [problem.partition("what ")[2].partition(" costs")[0] for problem in problems] == unpriced
+        assert [problem.partition("prices of ")[2].partition(" are")[0] for problem in problems] == unpriced
 
 
 def test_check_without_a_file(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_providers_tells_what_one_can(folder: Path) -> None:
     assert "local:qwen3" in done.stdout
     rows = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert ["images", "no", "streamfold.toml:12"] in [[cell.strip() for cell in row] for row in rows]
-    assert ["tools", "unknown", "not written down"] in [[cell.strip() for cell in row] for row in rows]
+    assert ["tools", "unknown", "unknown source"] in [[cell.strip() for cell in row] for row in rows]
     (row,) = [json.loads(line) for line in run(folder, "providers", "main:kimi-k3", "--json").stdout.splitlines()]
     assert (row["name"], row["model"], row["capabilities"]["images"]) == ("main", "kimi-k3", "yes")
     rows = [json.loads(line) for line in run(folder, "providers", "deepseek", "--json").stdout.splitlines()]

@@ -204,7 +204,7 @@ def test_as_json() -> None:
     ("make", "problem"),
     [
         (lambda: Message("user", "Hi", tools=(ACT,)), "the role of this message is 'user'"),
-        (lambda: system(tools=[WebSearch()]), "functions, or HostedTool"),
+        (lambda: system(tools=[WebSearch()]), "functions or HostedTool"),
         (lambda: system(tools=ACT), "tools must be a list"),
         (lambda: system(), "needs text or tools"),
     ],

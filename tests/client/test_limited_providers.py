@@ -91,15 +91,15 @@ async def test_a_spent_budget_is_refused_before_anything_is_sent() -> None:
 
 async def test_a_budget_without_prices() -> None:
     """It can't be held: no provider is made, and a request for another model isn't sent."""
-    with pytest.raises(ConfigError, match="custom: max_cost_per_day: what m costs is unknown: set its prices"):
+    with pytest.raises(ConfigError, match="custom: max_cost_per_day: the prices of m are unknown: set prices"):
         Upstream().provider(max_cost_per_day=0.5)
     upstream, table = Upstream(), {"pattern": "m", "prices": PRICES}
     async with upstream.provider(max_cost_per_day=0.5, models=[table]) as provider:
         await provider.chat("Hello")
-        with pytest.raises(ConfigError, match="custom: max_cost_per_day: what other costs is unknown"):
+        with pytest.raises(ConfigError, match="custom: max_cost_per_day: the prices of other are unknown"):
             await provider.chat("Hello", model="other")
         limited = provider.with_limiter(RateLimiter("mine", max_cost_per_day=1, store=MemoryLimitStore()))
-        with pytest.raises(ConfigError, match="mine: max_cost_per_day: what other costs is unknown"):
+        with pytest.raises(ConfigError, match="mine: max_cost_per_day: the prices of other are unknown"):
             await limited.chat("Hello", model="other")
         assert upstream.asked == 1
 

@@ -268,7 +268,7 @@ async def test_a_tool_that_waits_for_something_cancelled() -> None:
 
     script = Script(asks(("fetch", {}), ("pay", {})), says("ok"))
     await run_tools(script.provider(), "x", [fetch, pay])
-    assert script.results() == ["Error: the tool fetch failed: what it waited for was cancelled", "paid"]
+    assert script.results() == ["Error: the tool fetch failed: an awaited operation was cancelled", "paid"]
 
 
 async def test_results_without_an_end_are_told_to_the_model() -> None:

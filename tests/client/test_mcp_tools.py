@@ -249,7 +249,7 @@ async def test_odd_servers(caplog: pytest.LogCaptureFixture) -> None:
         block = {"type": "text", "text": "hunter22222 is wrong"}
         assert (await result_of(tools, content=[block], error=True)).content == "*** is wrong"
         nonsense = await result_of(tools, do="nonsense")
-        assert (nonsense.error, "does not follow the protocol" in nonsense.content) == (True, True)
+        assert (nonsense.error, "violates the protocol" in nonsense.content) == (True, True)
         assert json.loads((await result_of(tools, "typed", n=1)).content) == {"n": 1}
         invalid = await result_of(tools, "typed", n="one")
         assert (invalid.error, "nvalid structured content" in invalid.content) == (True, True)

@@ -192,7 +192,7 @@ async def test_a_store_that_keeps_nothing_runs_nothing() -> None:
             return False
 
     till = Till()
-    with pytest.raises(StoreError, match="can't keep the claim"):
+    with pytest.raises(StoreError, match="can't store the claim"):
         await StoreJournal(Full()).claim("run/call", "a nonce")
     assert till.paid == []
 
@@ -319,7 +319,9 @@ async def test_what_is_deleted_when(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 await resumed(ended, till, journal)
             else:
                 for state in (ended, waiting):
-                    with pytest.raises(ConfigError, match=r"began 5.0 days ago, and its journal keeps .* for 3 days"):
+                    with pytest.raises(
+                        ConfigError, match=r"began 5.0 days ago, and the journal deletes entries after 3 days"
+                    ):
                         resumed(state, till, journal)
             keys = [call_key("", json.loads(state)["run_id"], 2, CALL) for state in (ended, waiting)]
             assert [await journal.result(key) is None for key in keys] == [forgotten, False]

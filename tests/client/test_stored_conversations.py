@@ -321,7 +321,7 @@ async def test_a_server_that_ignores_the_id(stream: bool) -> None:
             codes.append([warning.code for warning in reply.warnings])
             conversation = Conversation.from_json(conversation.to_json())
             assert storing.seen[-1] == shown(history[:-2])
-        with pytest.raises(UpstreamError, match="the model saw nothing of what came before"):
+        with pytest.raises(UpstreamError, match="the model saw only the new messages"):
             await model.chat("five", conversation=reply.id)
     assert (storing.ignored, codes) == (2, [[], ["conversation_restarted"], []])
 
@@ -480,7 +480,7 @@ async def test_an_api_that_stores_nothing() -> None:
         ({"extra_body": {"store": False}}, "remove store=False"),
         ({"extra_body": {"previous_response_id": "resp_1"}}, "pass one of them"),
         ({"conversation": 7}, "not int"),
-        ({"conversation": ""}, "by the id of a response"),
+        ({"conversation": ""}, "needs an id of the provider"),
         ({"previous_response_id": "resp_1"}, "pass conversation="),
     ],
 )

@@ -261,7 +261,7 @@ async def test_bedrock_sends_json(body: bytes) -> None:
     provider = server.provider("anthropic", quirks={"platform": "bedrock"})
     reply = await provider.chat("Hello", stream=False)
     assert (reply.text, reply.usage and reply.usage.total_tokens, reply.warnings) == ("Hi", 4, [])
-    with pytest.raises(StreamError, match=r"in the middle of a JSON answer|a web page"):
+    with pytest.raises(StreamError, match=r"in the middle of a JSON response|a web page"):
         await provider.chat("Hello", stream=False)
 
 

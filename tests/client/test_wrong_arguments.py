@@ -59,7 +59,13 @@ def test_a_synchronous_provider_where_an_asynchronous_model_belongs() -> None:
     """Either kind of provider in the other's function: the error names the module."""
     made: Any = ScriptedProvider("Hi")
     with streamfold.sync.Provider(made) as provider:
-        with pytest.raises(ConfigError, match=r"asynchronous model: for <sync .*, use the one of streamfold\.sync"):
+        with pytest.raises(
+            ConfigError,
+            match=(
+                r"asynchronous model: for <sync .*, use the function in"
+                r" streamfold\.sync"
+            ),
+        ):
             run_tools(provider, "Hi", [])  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=r"takes a provider of streamfold\.sync: write Provider\(model\)"):
             streamfold.sync.run_tools(made, "Hi", [])
@@ -84,7 +90,7 @@ WORDS = {
     "max_steps": "run_tools() has max_turns=",
     "max_concurrency": "batch() has concurrency=",
     "api_base": "Provider.from_config() has base_url=",
-    "api_key": "Provider.from_config() takes it",
+    "api_key": "Provider.from_config() accepts it",
     "user": "pass extra_body={'user': ...}",
 }
 

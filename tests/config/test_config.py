@@ -279,10 +279,16 @@ async def test_references_are_looked_up_when_a_request_is_made(monkeypatch: pyte
         ({"base_url": "${UNFIT}"}, "base_url: with the value of UNFIT, it must begin with http:// or https://"),
         (
             {"base_url": "http://x/v1", "headers": {"X": "${UNFIT}"}},
-            "headers.X: has a character that a header can't carry",
+            "headers.X: contains a character that isn't allowed in a header",
         ),
-        ({"base_url": "http://x/v1", "api_key_env": "UNFIT"}, "UNFIT: has a character that a header can't carry"),
-        ({"base_url": "http://x/v1", "api_key": "${UNFIT}"}, "api_key: has a character that a header can't carry"),
+        (
+            {"base_url": "http://x/v1", "api_key_env": "UNFIT"},
+            "UNFIT: contains a character that isn't allowed in a header",
+        ),
+        (
+            {"base_url": "http://x/v1", "api_key": "${UNFIT}"},
+            "api_key: contains a character that isn't allowed in a header",
+        ),
     ],
 )
 def test_value_that_can_not_be_sent(values: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +330,10 @@ URL = 'base_url = "http://x/v1"\n'
         ('[providers]\na = "kimi"', ":2: providers.a: must be a table"),
         (
             '[providers."a:b"]\nprofile = "kimi"',
-            ':1: providers."a:b": the name of a provider has no spaces and no colon, which separates it from a model',
+            (
+                ':1: providers."a:b": the name of a provider must not contain spaces or colons: a colon separates'
+                " the name from a model"
+            ),
         ),
         (
             PROVIDER + URL + 'modell = "x"',
@@ -396,10 +405,10 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'fallback = [\n  "kimi",\n  "kimmi",\n]',
             (":5: providers.a.fallback[1]: unknown provider 'kimmi' (did you mean 'kimi'?)"),
         ),
-        (PROVIDER + URL + 'fallback = ["a:m"]', ":3: providers.a.fallback[0]: the chain comes to 'a' twice: a -> a"),
+        (PROVIDER + URL + 'fallback = ["a:m"]', ":3: providers.a.fallback[0]: the fallbacks form a cycle: a -> a"),
         (
             PROVIDER + URL + 'fallback = ["b"]\n[providers.b]\nfallback = ["c"]\n[providers.c]\nfallback = ["b"]',
-            ":7: providers.c.fallback[0]: the chain comes to 'b' twice: a -> b -> c -> b",
+            ":7: providers.c.fallback[0]: the fallbacks form a cycle: a -> b -> c -> b",
         ),
     ],
 )
@@ -579,7 +588,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["adapter"] == ('"kimi"', "catalogue kimi.toml:2")
     assert found["base_url"] == ('"${GATEWAY}/v1", set (GATEWAY)', "streamfold.toml:5")
     assert found["api_key"] == ("set (MY_KEY)", "streamfold.toml:6")
-    assert found["model"] == ('"other"', "the name asked for")
+    assert found["model"] == ('"other"', "the requested name")
     assert found["timeouts.read"] == ("5.0", "streamfold.toml:4")
     assert found["timeouts.stall"] == ("300.0", "default of streamfold")
     monkeypatch.delenv("GATEWAY")

@@ -126,7 +126,7 @@ def test_the_users_own_file_wins_key_by_key(tmp_path: Path, monkeypatch: pytest.
     [
         ("[[families]]\nprefix = 'a'\neffort = []", ":3: families[0].effort: unknown key (did you mean 'efforts'?)"),
         ("[[families]]\nprefix = 'a'\nsampling = 'jes'", ":3: families[0].sampling: can't be 'jes'"),
-        ("\n[[families]]\nsampling = 'yes'", ":2: a row has a prefix"),
+        ("\n[[families]]\nsampling = 'yes'", ":2: a row needs a non-empty prefix"),
         ("[[families]]\nprefix = 'a'\nefforts = ['hgih']", ":3: families[0].efforts"),
         ("[[family]]\nprefix = 'a'", ":1: unknown key 'family'"),
         ("families = 1", ":1: families: must be a list"),

@@ -21,7 +21,8 @@ EVERYTHING: dict[str, Any] = {
     "extra_body": {"x_own": 1},
     "timeouts": {"read": 5},
     "repair_history": True, "partial_tool_calls": True, "disable_thinking_for_forced_tools": False,
-    "unsupported_options": "adapt", "max_continuations": 2, "conversation": Conversation(),
+    "unsupported_options": "adapt", "max_continuations": 2, "compact_threshold": 100_000,
+    "conversation": Conversation(),
 }  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 

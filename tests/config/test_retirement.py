@@ -27,9 +27,9 @@ def day(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ("days", "said"),
     [
         (61, None),
-        (60, "switches it off on 2026-12-11"),
-        (0, "switches it off on"),
-        (-1, "switched it off on 2026-12-11"),
+        (60, "retired by its maker on 2026-12-11"),
+        (0, "retired by its maker on"),
+        (-1, "was retired by its maker on 2026-12-11"),
     ],
 )
 def test_the_notice_begins_60_days_before(day: pytest.MonkeyPatch, days: int, said: str | None) -> None:
@@ -43,7 +43,7 @@ def test_the_notice_begins_60_days_before(day: pytest.MonkeyPatch, days: int, sa
 def test_an_earliest_day_is_called_so(day: pytest.MonkeyPatch) -> None:
     """Nobody has said that the model ends then."""
     facts = ModelFacts(retires=END, retires_earliest=True)
-    assert retirement_notice("m", facts) == "m: its maker may switch it off, from 2026-12-11 at the earliest"
+    assert retirement_notice("m", facts) == "m may be retired by its maker from 2026-12-11 on"
 
 
 @each_row(
@@ -81,7 +81,7 @@ def test_the_users_own_day_holds_anywhere(day: pytest.MonkeyPatch, tmp_path: Pat
     of_table = Provider.from_config(spec, models=[{"pattern": "acme*", "retires": date(2026, 12, 24)}])
     for provider in (of_file, of_table):
         assert [each.detail for each in provider.preview("Hello").warnings] == [
-            "acme-1: its maker switches it off on 2026-12-24"
+            "acme-1 will be retired by its maker on 2026-12-24"
         ]
 
 
@@ -101,8 +101,8 @@ def test_config_check_notes_it_90_days_before(day: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "streamfold.toml").write_text(CONFIG, "utf-8")
     shown = run(tmp_path, "config", "check", OPENAI_API_KEY="k")
     assert shown.returncode == 0
-    assert "main: gpt-5-mini: its maker switches it off on 2026-12-11" in shown.stdout
-    assert "openai:gpt-4.1: gpt-4.1: its maker switches it off on 2027-01-14" in shown.stdout
+    assert "main: gpt-5-mini will be retired by its maker on 2026-12-11" in shown.stdout
+    assert "openai:gpt-4.1: gpt-4.1 will be retired by its maker on 2027-01-14" in shown.stdout
     assert "gpt-6-luna" not in shown.stdout
     day.setattr(model_facts, "today", lambda: END - timedelta(91))
     assert "switches" not in run(tmp_path, "config", "check", OPENAI_API_KEY="k").stdout

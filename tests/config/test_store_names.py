@@ -45,7 +45,7 @@ def test_a_password_is_not_shown(file: Path) -> None:
     ("written", "message"),
     [
         ('"sqllite:///x"', "must be memory, sqlite:///PATH or valkey://HOST:PORT (did you mean 'sqlite'?)"),
-        ("3", "must be true, false, or where it is kept"),
+        ("3", "must be true, false or a store"),
         ('"valkey://"', "must name a server"),
         ('"sqlite:///${"', 'a reference is written "${NAME}"'),
     ],

@@ -211,10 +211,10 @@ async def test_n1_no_connection(key: str, logs: io.StringIO) -> None:
 @each_row(
     ("config", "message"),
     [
-        ({"headers": {"api-key": f"{CANARY}\n"}}, r"headers\.api-key: has a character"),
-        ({"extra_headers": {"api-key": f"{CANARY}é"}}, r"extra_headers\.api-key: has a character"),
+        ({"headers": {"api-key": f"{CANARY}\n"}}, r"headers\.api-key: contains a character"),
+        ({"extra_headers": {"api-key": f"{CANARY}é"}}, r"extra_headers\.api-key: contains a character"),
         ({"extra_headers": {"api-key": CANARY.encode()}}, r"extra_headers\.api-key: must be a string, not bytes"),
-        ({"api_key": f"{CANARY}\x00"}, "api_key: has a character"),
+        ({"api_key": f"{CANARY}\x00"}, "api_key: contains a character"),
         ({"headers": {"api-key": CANARY, "X-A": "${UNSET_VARIABLE}"}}, r"headers\.X-A: UNSET_VARIABLE is not set"),
     ],
 )

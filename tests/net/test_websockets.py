@@ -847,7 +847,7 @@ async def tunnelling() -> AsyncIterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(
     ("config", "says"),
-    [({"adapter": "chat"}, 'set adapter = "responses"'), ({"auth": "sigv4"}, "AWS signs each request")],
+    [({"adapter": "chat"}, 'set adapter = "responses"'), ({"auth": "sigv4"}, "requires a signature for each request")],
 )
 def test_what_has_no_websockets_is_refused(config: dict[str, Any], says: str) -> None:
     """A wrong combination is an error of the configuration, before anything is sent."""

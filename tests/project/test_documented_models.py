@@ -42,7 +42,7 @@ def test_one_that_ends_soon_is_told(tool: Any, monkeypatch: pytest.MonkeyPatch) 
     """90 days before its day, for `nox -s facts`."""
     monkeypatch.setattr(tool, "read_list", lambda: {"models": ["gpt-5-mini", "gpt-6-luna"]})
     monkeypatch.setattr(model_facts, "today", lambda: date(2026, 9, 12))
-    assert tool.ending() == ["the documentation names gpt-5-mini: its maker switches it off on 2026-12-11"]
+    assert tool.ending() == ["the documentation names a model: gpt-5-mini will be retired by its maker on 2026-12-11"]
     monkeypatch.setattr(model_facts, "today", lambda: date(2026, 9, 11))
     assert tool.ending() == []
 

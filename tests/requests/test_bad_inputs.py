@@ -44,8 +44,8 @@ KEYS = ", ".join(name for name in Profile.model_fields if name not in Profile.un
 NAMES = ", ".join(provider_files())
 CHOICES = "tool_choice must be 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict, not"
 MEMBERS = (
-    "known are name, description, parameters, strict, async; what only one provider has goes into extra_body['tools'],"
-    " with all the tools"
+    "Allowed: name, description, parameters, strict, async. For a provider's own fields, put all tools into"
+    " extra_body['tools']"
 )
 DIALECTS = (
     "Allowed: cohere, deepseek, dsml, functiongemma, gemma4, glm, harmony, hermes, kimi, kimi3, lfm2, llama3, minimax,"
@@ -117,7 +117,7 @@ MESSAGES: list[Row] = [
             " (did you mean 'user'?)"
         ),
     ),
-    (lambda: system(5), "the content of a message is text or a list of parts, not int: 5"),  # type: ignore[arg-type]
+    (lambda: system(5), "the content of a message must be text or a list of parts, not int: 5"),  # type: ignore[arg-type]
     (
         lambda: assistant(tool_calls=CALL),  # type: ignore[arg-type]
         "assistant(): tool_calls must be a list of tool calls, not a single tool call",
@@ -142,15 +142,15 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: ask(tools=[{"name": "look_up", "input_schema": {}}]),
-        f"the tool 'look_up' has the member 'input_schema' (did you mean 'parameters'?): {MEMBERS}",
+        f"the tool 'look_up' has the unknown field 'input_schema' (did you mean 'parameters'?). {MEMBERS}",
     ),
     (
         lambda: ask(tools=[{"type": "function", "function": {"name": "look_up", "paramters": {}}}]),
-        f"the tool 'look_up' has the member 'paramters' (did you mean 'parameters'?): {MEMBERS}",
+        f"the tool 'look_up' has the unknown field 'paramters' (did you mean 'parameters'?). {MEMBERS}",
     ),
     (
         lambda: ask(tools=[{**TOOL, "defer_loading": True}]),
-        f"the tool 'look_up' has the member 'defer_loading': {MEMBERS}",
+        f"the tool 'look_up' has the unknown field 'defer_loading'. {MEMBERS}",
     ),
     (
         lambda: ask(tools=[{**TOOL, "cache_control": {}}]),
@@ -159,7 +159,7 @@ TOOLS: list[Row] = [
     (
         lambda: ask(tools=[{"type": "function", "function": {}}]),
         (
-            'a tool needs the form {"type": "function", "function": {"name": ...}}, not'
+            'a tool must have the form {"type": "function", "function": {"name": ...}}, not'
             " {'type': 'function', 'function': {}}"
         ),
     ),
@@ -210,11 +210,11 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: ask(tool_choice="required"),
-        "tool_choice is 'required', and there are no tools: pass tools=, or leave it out",
+        "tool_choice is 'required', but there are no tools: pass tools=, or remove tool_choice",
     ),
     (
         lambda: ask(tool_choice="required", extra_body={"tools": [{"type": "web_search"}]}),
-        "tool_choice is 'required', and there are no tools but those in extra_body: write it there too",
+        "tool_choice is 'required', but there are only tools in extra_body: put it into extra_body too",
     ),
     (
         lambda: ask(tools=[TOOL], tool_choice=AllowedTools("look_up")),  # type: ignore[arg-type]
@@ -231,7 +231,7 @@ OPTIONS: list[Row] = [
     (lambda: ask(max_tokens=5), "unknown option 'max_tokens': pass max_output_tokens="),
     (
         lambda: ask(stream=True),
-        "unknown option 'stream': only chat(), which returns the whole answer, takes it",
+        "unknown option 'stream': only chat() accepts it, because it returns the whole answer",
     ),
     (lambda: ask(functions=[]), "unknown option 'functions': pass tools="),
     (lambda: ask(timeout=5), "unknown option 'timeout': pass timeouts="),
@@ -300,13 +300,16 @@ OPTIONS: list[Row] = [
     (lambda: ask(temperature=float("nan")), "the request can't be written as JSON: temperature is nan"),
     (lambda: ask(extra_headers={"X-Team": 5}), "extra_headers.X-Team: must be a string, not int"),
     (lambda: ask(extra_headers={"X Team": "a"}), "extra_headers: 'X Team' can't be the name of a header"),
-    (lambda: ask(extra_headers={"X-Team": "ü"}), "extra_headers.X-Team: has a character that a header can't carry"),
+    (
+        lambda: ask(extra_headers={"X-Team": "ü"}),
+        ("extra_headers.X-Team: contains a character that isn't allowed in a header"),
+    ),
     (lambda: ask(timeouts={"raed": 5}), f"timeouts.raed: unknown key (did you mean 'read'?). Allowed: {CLOCKS}"),
     (lambda: ask(timeouts=5), 'timeouts must be a Timeouts or a mapping such as {"read": 5}, not int'),
     (lambda: ask(model=5), "model must be the name of a model, not int"),
     (
         lambda: ask(seed=1, to="responses", unsupported_options="strict"),
-        'm is served without a seed: seed=1 was not sent (it is an error because unsupported_options is "strict")',
+        'm doesn\'t support a seed: seed=1 was not sent (an error, because unsupported_options is "strict")',
     ),
     (lambda: ask(unsupported_options="maybe"), 'unsupported_options must be "adapt" or "strict", not \'maybe\''),
 ]
@@ -378,10 +381,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: configured(headers={"Content-Length": "3"}),
-        (
-            "provider 'custom': headers: Content-Length can't be set: it frames the message, and the HTTP library"
-            " writes it"
-        ),
+        ("provider 'custom': headers: Content-Length can't be set: the HTTP library sets this header"),
     ),
     (
         lambda: configured(base_url="https://a.test/v1/chat/completions"),
@@ -535,11 +535,14 @@ FILES = [
     (OWN + "[providers.own.quirks]\nhosted = 1.5", "FILE:5: providers.own.quirks.hosted: must be true or false"),
     (
         OWN + 'fallback = ["own"]',
-        "FILE:4: providers.own.fallback[0]: the chain comes to 'own' twice: own -> own",
+        "FILE:4: providers.own.fallback[0]: the fallbacks form a cycle: own -> own",
     ),
     (
         'default = "a:b"\n[providers."a:b"]\nprofile = "kimi"',
-        'FILE:2: providers."a:b": the name of a provider has no spaces and no colon, which separates it from a model',
+        (
+            'FILE:2: providers."a:b": the name of a provider must not contain spaces or colons: a colon separates'
+            " the name from a model"
+        ),
     ),
 ]
 
@@ -566,8 +569,8 @@ COMMANDS: list[tuple[str, str]] = [
     (
         "chat Hi -p ollama:m --tool-choice look_up",
         (
-            "tool_choice is {'type': 'function', 'name': 'look_up'}, and there are no tools: pass tools=, or leave it"
-            " out"
+            "tool_choice is {'type': 'function', 'name': 'look_up'}, but there are no tools: pass tools=, or remove"
+            " tool_choice"
         ),
     ),
     (

@@ -209,7 +209,7 @@ models = [{ pattern = "a*", tools = "no" }, { pattern = "*", images = "no" }]
     assert found["audio"] == ("yes", f"{path}:8")
     assert found["images"] == ("no", f"{path}:11")
     assert found["files"] == ("unknown", f"{path}:12")
-    assert found["forced_choice"] == ("unknown", "not written down")
+    assert found["forced_choice"] == ("unknown", "unknown source")
     of_another = {name: source for name, _, source in capability_values(config, "main", "kimi-k3")}
     assert of_another["images"].startswith("families.toml:")
     inline = {name: (support, source) for name, support, source in capability_values(config, "other:abc")}
@@ -223,7 +223,7 @@ def test_a_model_from_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("SOME_MODEL", raising=False)
     path = tmp_path / "streamfold.toml"
     path.write_text('[providers.main]\nprofile = "kimi"\nmodel = "${SOME_MODEL}"\n', "utf-8")
-    assert ("images", "unknown", "not written down") in capability_values(read_config(path), "main")
+    assert ("images", "unknown", "unknown source") in capability_values(read_config(path), "main")
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_unknown_is_not_missing() -> None:
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
-AFTER_ALL = '. If that is not so, write capabilities = {{ {} = "yes" }} for this provider'
+AFTER_ALL = '. If this is wrong, set capabilities = {{ {} = "yes" }} for this provider'
 
 
 @each_row(
@@ -368,7 +368,7 @@ AFTER_ALL = '. If that is not so, write capabilities = {{ {} = "yes" }} for this
             "structured_output",
             {"response_format": Answer},
             (
-                "hold its answer to a schema, which response_format= needs: set the quirk response_format to "
+                "enforce a schema on its answer, which response_format= needs: set the quirk response_format to "
                 '"json_object" (JSON mode and an instruction) or "tool"'
             ),
         ),
@@ -378,7 +378,7 @@ def test_refused_before_anything_is_sent(name: str, asked: dict[str, Any], messa
     """The need, its place, provider and model, and what to do."""
     asked = {"messages": "Hello", **asked}
     assert refusal({"capabilities": {name: "no"}}, **asked) == (
-        f'provider "custom": m can\'t {message}, or ask a model that can{AFTER_ALL.format(name)}'
+        f'provider "custom": m can\'t {message}, or use a model that can{AFTER_ALL.format(name)}'
     )
     Provider.from_config(ENDPOINT).chat_stream(**asked)  # unknown is sent
     Provider.from_config({**ENDPOINT, "capabilities": {name: "yes"}}).chat_stream(**asked)
@@ -390,16 +390,16 @@ def test_refusal_names_models_that_can() -> None:
     text = refusal({"profile": "kimi", "model": "kimi-k2-0905-preview"}, [picture] * 5)
     assert text == (
         'provider "kimi": kimi-k2-0905-preview can\'t see images, which messages[0].content[1], '
-        "messages[1].content[1], messages[2].content[1] and 2 more need: leave it out, or ask a model that can "
+        "messages[1].content[1], messages[2].content[1] and 2 more need: leave it out, or use a model that can "
         "(kimi-k2.5, kimi-k2.6, kimi-k3, moonshot-v1-8k-vision-preview)"
         f"{AFTER_ALL.format('images')}"
     )
     text = refusal({"profile": "kimi", "model": "kimi-k2.6", "name": "main"}, [picture, user(SOUND), user(PDF)])
     assert text == (
         'provider "main": '
-        "kimi-k2.6 can't hear audio, which messages[1].content[0] needs: leave it out, or ask a model that can; "
-        "kimi-k2.6 can't read files, which messages[2].content[0] needs: leave it out, or ask a model that can. "
-        'If that is not so, write capabilities = { audio = "yes", files = "yes" } for this provider'
+        "kimi-k2.6 can't hear audio, which messages[1].content[0] needs: leave it out, or use a model that can; "
+        "kimi-k2.6 can't read files, which messages[2].content[0] needs: leave it out, or use a model that can. "
+        'If this is wrong, set capabilities = { audio = "yes", files = "yes" } for this provider'
     )
 
 
@@ -419,7 +419,9 @@ async def test_force_that_is_not_to_be_had(choice: Any) -> None:
     """The choice is left to the model, and the reply says so."""
     sent, warnings = await Endpoint(capabilities={"forced_choice": "no"}).chat("Hello", [TOOL], tool_choice=choice)
     assert sent["tool_choice"] == "auto"
-    assert warnings == [("forced_choice_dropped", "m takes no forced tool choice: auto was sent")]
+    assert warnings == [
+        ("forced_choice_dropped", "m doesn't support a forced tool choice: tool_choice='auto' was sent")
+    ]
 
 
 async def test_force_among_some_tools() -> None:
@@ -442,7 +444,7 @@ async def test_calls_that_come_one_at_a_time(wanted: bool) -> None:
 async def test_no_effort_of_a_model_that_never_reasons() -> None:
     sent, warnings = await Endpoint(capabilities={"reasoning": "no"}).chat("Hello", reasoning_effort="none")
     assert "reasoning_effort" not in sent
-    assert warnings == [("option_dropped", "m does not reason: reasoning_effort was not sent")]
+    assert warnings == [("option_dropped", "m doesn't support reasoning: reasoning_effort was not sent")]
     kimi = Endpoint(profile="kimi", api_key="x", model="moonshot-v1-8k")
     sent, warnings = await kimi.chat("Hello", reasoning_effort="none")
     assert "thinking" not in sent
@@ -468,7 +470,7 @@ async def test_schema_as_the_quirk_says() -> None:
 def test_schema_by_a_tool_needs_tools() -> None:
     config = {"capabilities": {"structured_output": "no", "tools": "no"}, "quirks": {"response_format": "tool"}}
     assert refusal(config, "Hello", response_format=Answer).startswith(
-        'provider "custom": m can\'t hold its answer to a schema'
+        'provider "custom": m can\'t enforce a schema on its answer'
     )
 
 
@@ -507,8 +509,8 @@ def test_adapter_that_makes_up_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
     config = {"adapter": "plain", "capabilities": {"forced_choice": "no"}}
     assert refusal(config, "Hello", [TOOL], tool_choice="required") == (
-        'provider "custom": m can\'t be made to call a tool, which tool_choice= needs: pass tool_choice="auto", or '
-        f"ask a model that can{AFTER_ALL.format('forced_choice')}"
+        'provider "custom": m can\'t be forced to call a tool, which tool_choice= needs: pass tool_choice="auto", or '
+        f"use a model that can{AFTER_ALL.format('forced_choice')}"
     )
 
 

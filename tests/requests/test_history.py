@@ -101,7 +101,7 @@ MEND = "; pass repair_history=True to repair the conversation"
          "messages[1] calls 'get_weather' (id 'a'), and no tool message answers it; messages[1] calls 'get_time' (id"
          " 'b'), and no tool message answers it" + MEND),
         ([user("Hi"), TURN, *RESULTS, tool_result(A, "19")],
-         "messages[4] answers the call 'a' again, otherwise than messages[2]" + MEND),
+         "messages[4] answers the call 'a' again, with another result than messages[2]" + MEND),
     ],
 )  # fmt: skip
 def test_what_every_api_refuses(api: str, messages: Any, wanted: str) -> None:
@@ -193,12 +193,12 @@ TWICE = [
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_an_id_twice_in_one_turn(api: str) -> None:
     """Fresh ids for the later call and its result, which come in the calls' order."""
-    why = "messages[1] has a call with the id 'a', which another call of it has too"
+    why = "messages[1] has a call with the id 'a', which another call of it also has"
     assert refused(api, TWICE) == why + MEND
     sent, said = mended(api, TWICE)
     assert [call.id for call in sent[1].tool_calls] == ["a", "call_1_1"]
     assert [(result.tool_call_id, result.content) for result in sent[2:]] == [("a", "18"), ("call_1_1", "noon")]
-    assert said == [f"history_repaired: {why}: it was given a new one"]
+    assert said == [f"history_repaired: {why}: the repeated id was replaced"]
     assert TWICE[1].tool_calls[1].id == "a"
 
 
@@ -215,12 +215,12 @@ AGAIN = [
 def test_an_id_again_in_a_later_turn() -> None:
     """Local servers count from 0 in each turn, which strict ones refuse:
     https://github.com/agno-agi/agno/issues/5116."""
-    why = "messages[3] has a call with the id 'a', which another call of messages[1] has too"
+    why = "messages[3] has a call with the id 'a', which another call of messages[1] also has"
     assert refused("chat", AGAIN) == f"(history_mismatch) {why}"
     renamed = "tool call ids were changed to a format that the provider accepts: 'a' as 'call_3_0'"
     assert refused("responses", AGAIN) == f"(ids_renumbered) {renamed}"
     assert refused("kimi", AGAIN) is None
-    said = {"chat": f"history_repaired: {why}: it was given a new one", "responses": f"ids_renumbered: {renamed}"}
+    said = {"chat": f"history_repaired: {why}: the repeated id was replaced", "responses": f"ids_renumbered: {renamed}"}
     for api in ("chat", "responses"):
         sent, told = mended(api, AGAIN)
         assert [message.tool_call_id for message in sent if message.role == "tool"] == ["a", "call_3_0"]
@@ -322,7 +322,7 @@ NOTHING: list[Any] = [
 def test_a_message_without_content_is_left_out(api: str, nothing: Any) -> None:
     """A user or a system that says nothing is left out, with a warning; something must be left that is asked."""
     role = getattr(nothing, "role", "user")
-    left_out = f"a message of the {role} without text was left out"
+    left_out = f"an empty {role} message was left out"
     assert refused(api, [user("Hi"), nothing]) == f"(history_repaired) messages[1]: {left_out}"
     assert mended(api, [user("Hi"), nothing])[0] == [user("Hi")]
     if role == "user":
@@ -399,7 +399,7 @@ def test_lost_reasoning() -> None:
     turns = [user("Hi"), assistant(tool_calls=[A]), RESULTS[0], assistant(tool_calls=[B]), RESULTS[1]]
     why = (
         "(lost_reasoning) messages[1], messages[3]: the reasoning before these tool calls is missing, which the"
-        " model requires; an empty one was sent"
+        " model requires; empty reasoning was sent"
     )
     assert refused("kimi", turns) == why
     assert refused("kimi", turns, reasoning_effort="none") is None
@@ -498,9 +498,9 @@ def test_arguments_that_are_no_object() -> None:
 def test_equal_results_of_a_call_are_one() -> None:
     """Different ones are an error."""
     assert refused("chat", [*CALLED, CALLED[2]]) == (
-        "(history_repaired) messages[3]: the same result of a call as in messages[2] was left out"
+        "(history_repaired) messages[3]: a duplicate of the result in messages[2] was left out"
     )
-    assert "otherwise than" in (refused("chat", [*CALLED, tool_result(C, "19")]) or "")
+    assert "with another result than" in (refused("chat", [*CALLED, tool_result(C, "19")]) or "")
 
 
 def test_ids_that_are_missing_are_made() -> None:

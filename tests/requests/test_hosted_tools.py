@@ -132,7 +132,7 @@ def test_each_kind_on_each_api() -> None:
 
 REFUSED: list[tuple[str, Any, str]] = [
     ("openai-responses", UrlContext(), "UrlContext: provider \"openai-responses\" (adapter 'responses') does not run"),
-    ("openai-responses", WebSearch(max_uses=3), "WebSearch(max_uses=...): provider \"openai-responses\" has no such"),
+    ("openai-responses", WebSearch(max_uses=3), "WebSearch(max_uses=...): provider \"openai-responses\" doesn't"),
     ("openai-responses", WebSearch(blocked_domains=["a"]), "WebSearch(blocked_domains=...)"),
     ("anthropic", FileSearch(["a"]), "It has: code_execution, mcp, web_fetch, web_search"),
     ("anthropic", CustomTool("sql"), "CustomTool: provider \"anthropic\""),
@@ -176,7 +176,7 @@ def test_the_api_that_is_called_decides() -> None:
     sent = Provider.from_config("openai:gpt-5.4", api_key="x").preview("Hi", [F, WebSearch()])
     assert sent.url.endswith("/responses")
     assert sent.json()["tools"][1] == {"type": "web_search"}
-    with pytest.raises(ConfigError, match=r'Its other API does: api = "responses"'):
+    with pytest.raises(ConfigError, match=r'Its other API runs it: set api = "responses"'):
         Provider.from_config("openai:gpt-4o", api_key="x").preview("Hi", [WebSearch()])
 
 
@@ -191,7 +191,7 @@ def test_compatible_servers_have_none() -> None:
     """A server that speaks the same wire format does not run its maker's tools, unless its file says so."""
     for profile in ("deepseek-anthropic", "kimi", "ollama", "vllm-anthropic"):
         provider = Provider.from_config(profile, api_key="x", model="m")
-        with pytest.raises(ConfigError, match="It runs no tools itself"):
+        with pytest.raises(ConfigError, match="It runs no hosted tools"):
             provider.preview("Hi", [WebSearch()])
         assert provider.preview("Hi", [HostedTool({"type": "anything"})]).json()["tools"] == [{"type": "anything"}]
 
@@ -210,7 +210,10 @@ def test_an_argument_that_limits_nothing_is_dropped_with_a_warning() -> None:
     sent = preview("gemini", WebSearch(user_location=OSLO, context_size="low"))
     assert sent.json()["tools"] == [{"googleSearch": {}}]
     assert [(warning.code, warning.detail) for warning in sent.warnings] == [
-        ("option_dropped", 'WebSearch: user_location, context_size not sent, provider "gemini" has no such argument')
+        (
+            "option_dropped",
+            ('WebSearch: user_location, context_size not sent, because provider "gemini" doesn\'t support it'),
+        )
     ]
 
 

@@ -56,10 +56,10 @@ def test_references_are_written_out() -> None:
         c={"not": TEXT},
     )
     assert changes == [
-        "parameters.properties.a: #/$defs/A is written out (because)",
-        "parameters.properties.a.properties.b: #/definitions/B is written out (because)",
-        "parameters.properties.b.items: #/definitions/B is written out (because)",
-        "parameters.properties.c.not: #/definitions/B is written out (because)",
+        "parameters.properties.a: #/$defs/A was inlined (because)",
+        "parameters.properties.a.properties.b: #/definitions/B was inlined (because)",
+        "parameters.properties.b.items: #/definitions/B was inlined (because)",
+        "parameters.properties.c.not: #/definitions/B was inlined (because)",
     ]
 
 
@@ -69,12 +69,12 @@ def test_recursion_is_reported() -> None:
     node = TREE["$defs"]["Node"]  # type: ignore[index]
     assert made == {**node, "$defs": {"Node": node}}
     assert changes == [
-        "parameters: #/$defs/Node is written out",
-        "parameters.properties.kids.items: #/$defs/Node stays (it is recursive)",
-        "parameters.$defs.Node.properties.kids.items: #/$defs/Node stays (it is recursive)",
+        "parameters: #/$defs/Node was inlined",
+        "parameters.properties.kids.items: #/$defs/Node was kept (it is recursive)",
+        "parameters.$defs.Node.properties.kids.items: #/$defs/Node was kept (it is recursive)",
     ]
     assert inline_refs(of(me={"$ref": "#"})) == (
-        of(me={"$ref": "#"}), ["parameters.properties.me: # stays (it is recursive)"],
+        of(me={"$ref": "#"}), ["parameters.properties.me: # was kept (it is recursive)"],
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_references_that_lead_out(ref: str) -> None:
     schema = of(a={"$ref": ref})
     assert inline_refs(schema) == (
         schema,
-        [f"parameters.properties.a: {ref} stays (it leads to nothing in this schema)"],
+        [f"parameters.properties.a: {ref} was kept (its target isn't in this schema)"],
     )
 
 
@@ -122,8 +122,8 @@ def test_keywords_are_dropped_and_names_are_not() -> None:
     assert drop_keywords(schema, {"minLength"}) == (
         of(minLength=TEXT, b={"if": {}}),
         [
-            "parameters.properties.minLength: minLength removed (the provider does not take it)",
-            "parameters.properties.b.if: minLength removed (the provider does not take it)",
+            "parameters.properties.minLength: minLength removed (the provider doesn't support it)",
+            "parameters.properties.b.if: minLength removed (the provider doesn't support it)",
         ],
     )
 
@@ -218,20 +218,24 @@ def clean(fitted: Fitted) -> dict[str, Any]:
             {"type": "string", "description": 'Must also fit this JSON schema: {"not": {"const": "x"}}'},
             ["not moved into the description"],
         ),
-        (True, {"anyOf": _ANY}, ["true became a schema of anything"]),
+        (True, {"anyOf": _ANY}, ["true became a schema for any value"]),
         (
             {"$ref": "#/$defs/N", "default": 3, "title": "A"},
             {"$ref": "#/$defs/N"},
-            ["title removed (nothing may stand beside $ref)"],
+            ["title removed (not allowed next to $ref)"],
         ),
         (
             {"$ref": "#/$defs/N", "description": "How many."},
             {"type": "number", "description": "How many."},
-            ["#/$defs/N is written out"],
+            ["#/$defs/N was inlined"],
         ),
-        ({"$ref": "#/properties/other"}, {"type": "null"}, ["#/properties/other is written out"]),
+        ({"$ref": "#/properties/other"}, {"type": "null"}, ["#/properties/other was inlined"]),
         ({"$ref": "#"}, {"$ref": "#"}, []),
-        ({"$ref": "https://example.com/x"}, {"anyOf": _ANY}, ["https://example.com/x left open (it leads to nothing)"]),
+        (
+            {"$ref": "https://example.com/x"},
+            {"anyOf": _ANY},
+            [("https://example.com/x became a schema for any value (its target is missing)")],
+        ),
     ],
 )
 def test_what_kimi_accepts(given: Any, made: dict[str, Any], said: list[str]) -> None:
@@ -287,7 +291,7 @@ def test_a_tool_without_an_object() -> None:
     for adapter in (KimiAdapter, ChatAdapter, ResponsesAdapter, AnthropicAdapter):
         for schema in (TEXT, {"type": "array", "items": TEXT}):
             with pytest.raises(
-                ConfigError, match='\'pick\' would be refused: parameters: the root has "type": "object"'
+                ConfigError, match='schema of the tool \'pick\': parameters: the root has "type": "object"'
             ):
                 adapter().rewrite(Request.read("kimi-k2", "x", [Tool("pick", parameters=schema)], "auto", {}))
 
@@ -505,7 +509,7 @@ def test_strict() -> None:
     assert "parameters.properties.pet: oneOf became anyOf" in fitted.changes
     assert "parameters.properties.pet: discriminator removed" in fitted.changes
     assert "parameters.$defs.Dog.properties.name: minLength moved into the description" in fitted.changes
-    assert "parameters: other, tags may be null and must be there" in fitted.routine
+    assert "parameters: other, tags became required and nullable" in fitted.routine
     # What comes back of it fits the model again.
     said = {"pet": {"kind": "cat", "lives": None}, "other": None, "first": {"kind": "cat", "lives": 3}, "tags": None}
     assert read_as(Home, said) == Home(pet=Cat(kind="cat"), first=Cat(kind="cat", lives=3))
@@ -541,9 +545,9 @@ def test_strict_optional(given: dict[str, Any], made: dict[str, Any]) -> None:
     ("schema", "problem"),
     [
         (TEXT, 'parameters: the root has "type": "object"'),
-        ({"type": "object", "additionalProperties": TEXT}, "parameters: an object whose members"),
-        (of(a={"type": "object", "additionalProperties": TEXT}), "parameters.properties.a: an object whose members"),
-        ({**of(a=TEXT), "additionalProperties": TEXT}, "parameters: members beside the listed ones"),
+        ({"type": "object", "additionalProperties": TEXT}, "parameters: an object without listed"),
+        (of(a={"type": "object", "additionalProperties": TEXT}), "parameters.properties.a: an object without listed"),
+        ({**of(a=TEXT), "additionalProperties": TEXT}, "parameters: additional properties"),
         ({**of(a=TEXT), "required": ["b"]}, 'parameters: "required" names b'),
         (of(a={}), "parameters.properties.a.anyOf[0]: a value of any type"),
         (of(a={"type": "array"}), "parameters.properties.a.items: a value of any type"),
@@ -581,7 +585,7 @@ def test_strict_tools(adapter: type[ChatAdapter]) -> None:
     request, warnings = adapter().rewrite(Request.read("m", "x", [loose], "auto", {}))
     assert (request.tools[0].strict, request.tools[0].parameters) == (None, loose.parameters)
     assert [warning.code for warning in warnings] == ["option_dropped"]
-    assert warnings[0].detail.startswith("strict was not sent for tools[0] (parameters.properties.x: an object whose")
+    assert warnings[0].detail.startswith("strict was not sent for tools[0] (parameters.properties.x: an object without")
 
 
 def test_passes_by_quirk() -> None:
@@ -593,7 +597,7 @@ def test_passes_by_quirk() -> None:
     assert ("$ref" in body, "'title'" in body, "'default'" in body, "$defs" in body) == (False,) * 4
     assert [warning.code for warning in warnings] == ["schema_changed", "schema_changed"]
     assert (
-        "parameters.properties.pet.oneOf[0]: #/$defs/Cat is written out (the provider doesn't support $ref)"
+        "parameters.properties.pet.oneOf[0]: #/$defs/Cat was inlined (the provider doesn't support $ref)"
         in warnings[0].detail
     )
 

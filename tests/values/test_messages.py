@@ -166,7 +166,7 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
         (lambda: Message("human", "Hi"),  # type: ignore[arg-type]
          "the role of a message must be one of system, developer, user, assistant, tool, function, not 'human'"),
         (lambda: Message("user", 5),  # type: ignore[arg-type]
-         "the content of a message is text or a list of parts, not int: 5"),
+         "the content of a message must be text or a list of parts, not int: 5"),
         (lambda: user(),
          "user() needs text or parts"),
         (lambda: user("Look:", PNG),  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
         (lambda: AudioPart(WAV),
          "audio with data needs media_type; image(), file() and audio() detect the media type"),
         (lambda: ImagePart(url=b"https://x.test"),  # type: ignore[arg-type]
-         "the url of an image is a string, not bytes"),
+         "the url of an image must be a string, not bytes"),
         (lambda: tool_result(CALL, {1, 2}),
          "the result of 'plot' is neither text, nor parts, nor JSON data: Object of type set is not JSON serializable"),
     ],
@@ -216,7 +216,7 @@ def test_what_is_no_message(make: Any, wanted: str) -> None:
         ({"role": "user", "content": {"type": "text", "text": "Hi"}},
          "messages[1].content must be a string, a list of parts or null, not an object"),
         ({"role": "user", "content": ["Hi"]},
-         "messages[1].content[0] is a content part: an object with a type, not a string: 'Hi'"),
+         "messages[1].content[0] must be a content part (an object with a type), not a string: 'Hi'"),
         ({"role": "user", "content": [{"text": "Hi"}]},
          "messages[1].content[0].type is missing. Allowed: text, image_url, input_audio, file, refusal, video_url"),
         ({"role": "user", "content": [{"type": 1}]},
@@ -368,20 +368,23 @@ def test_what_json_looks_like() -> None:
     ("data", "wanted"),
     [
         ([], "message must be an object, not list"),
-        ({}, "message.role is None: it is one of system, developer, user, assistant, tool, function"),
-        ({"role": "human"}, "message.role is 'human': it is one of system, developer, user, assistant, tool, function"),
+        ({}, "message.role must be one of system, developer, user, assistant, tool, function, not None"),
+        ({"role": "human"}, (
+            "message.role must be one of system, developer, user, assistant, tool, function, not"
+            " 'human'"
+        )),
         ({"role": "user", "text": "Hi"},
-         ("message.text is unknown: there are role, content, tool_calls, tool_call_id, name, reasoning, refusal,"
+         ("message.text is unknown. Allowed: role, content, tool_calls, tool_call_id, name, reasoning, refusal,"
          " origin, prefix, extras, partial, error, cache, tools")),
         ({"role": "user", "content": 5}, "message.content must be a string or a list, not int"),
         ({"role": "user", "partial": "yes"}, "message.partial must be true or false, not str"),
         ({"role": "user", "content": ["Hi"]}, "message.content[0] must be an object, not str"),
         ({"role": "user", "content": [{"part": "video"}]},
-         'message.content[0].part is \'video\'; it is "text", "image", "file", "audio" or "dict"'),
+         'message.content[0].part must be "text", "image", "file", "audio" or "dict", not \'video\''),
         ({"role": "user", "content": [{"part": "text"}]},
-         'message.content[0].part is \'text\'; it is "text", "image", "file", "audio" or "dict"'),
+         'message.content[0].part must be "text", "image", "file", "audio" or "dict", not \'text\''),
         ({"role": "user", "content": [{"part": "image", "media": "image/png"}]},
-         "message.content[0].media is unknown: image has data, url, file_id, media_type, detail, cache"),
+         "message.content[0].media is unknown. Allowed: data, url, file_id, media_type, detail, cache"),
         ({"role": "user", "content": [{"part": "image", "data": "?"}]},
          "message.content[0].data is not base64: Only base64 data is allowed"),
         ({"role": "user", "content": [{"part": "image"}]},

@@ -334,7 +334,7 @@ def test_types_that_are_no_schemas() -> None:
         """Has a type that nobody defined."""
 
     for function in (opaque, unknown):
-        with pytest.raises(ConfigError, match=f"{function.__name__}: there is no JSON schema for its parameters"):
+        with pytest.raises(ConfigError, match=f"{function.__name__}: its parameters have no JSON schema"):
             tool(function)
 
 

@@ -42,7 +42,7 @@ def test_both_forms_of_a_conversation_are_read() -> None:
         ({"messages": [], "options": []}, "the conversation: options must be an object"),
         ([], "messages is empty: add a message"),
         ([{"role": "user", "content": [{"part": "text"}]}],
-         'messages[0].content[0].part is \'text\'; it is "text", "image", "file", "audio" or "dict"'),
+         'messages[0].content[0].part must be "text", "image", "file", "audio" or "dict", not \'text\''),
         ([{"role": "usr", "content": "Hi"}],
          ("messages[0].role: unknown role 'usr' (did you mean 'user'?). Allowed: system, developer, user,"
           " assistant, tool, function")),

@@ -163,6 +163,6 @@ def check_model(model: object, function: str) -> None:
     if isinstance(model, Mapping):
         raise ConfigError(f"{function} needs a model, not settings: write Provider.from_config({{...}})")
     if hasattr(model, "chat_stream") and not isinstance(model, type):
-        raise ConfigError(f"{function} needs an asynchronous model: for {model!r}, use the one of streamfold.sync")
+        raise ConfigError(f"{function} needs an asynchronous model: for {model!r}, use the function in streamfold.sync")
     kind = model.__name__ if isinstance(model, type) else type(model).__name__
     raise ConfigError(f"{function} needs a model, not {kind}: create a model with Provider.from_config(...)")

@@ -87,7 +87,10 @@ def check(
         problems = [*config_problems(config), *_unpriced_budgets(config)]
         if stores := stores_in_process(config):
             notes = [
-                f"these stores lose their content when the process ends: {', '.join(stores)} (sqlite:///PATH keeps it)"
+                (
+                    f"these stores lose their content when the process ends: {', '.join(stores)} (use"
+                    " sqlite:///PATH to keep it)"
+                )
             ]
         notes += retiring_models(config, _RETIREMENT_DAYS)
     except ConfigError as error:
@@ -143,7 +146,7 @@ def _unpriced_budgets(config: Config) -> list[str]:
     for budget in configured_budgets(config):
         unpriced = [name for name in budget.providers if _lacks_prices(config, name)]
         if unpriced:
-            what = f"what {', '.join(unpriced)} costs is unknown"
+            what = f"the prices of {', '.join(unpriced)} are unknown"
             problems.append(f"{budget.place}: {what}: write prices = {{...}} into the provider's table")
     return problems
 

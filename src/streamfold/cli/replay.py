@@ -52,7 +52,7 @@ def serve_replay(
             help="Recordings, folders of recordings, and names of bundled recordings, in the order of their answers."
         ),
     ],
-    port: Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 chooses a free port.", min=0, max=65535)] = 0,
     speed: Pace = "recorded",
     cuts: Cuts = "recorded",
     match: Annotated[

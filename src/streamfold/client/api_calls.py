@@ -64,7 +64,9 @@ def _counting_api(endpoint: Endpoint, model: str) -> str | None:
 async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
     """Returns the number of tokens of a prompt. See `Provider.count_tokens`."""
     if params.conversation is not None and params.conversation.after is not None:
-        raise ConfigError("conversation: what came before an id can't be counted: pass all messages")
+        raise ConfigError(
+            "the tokens of a stored conversation can't be counted: pass all messages, without conversation="
+        )
     request = endpoint.request(params.request)
     api = _counting_api(endpoint, request.model)
     adapter = endpoint.model(request.model, api).adapter
@@ -79,7 +81,7 @@ async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
 async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
     """Returns the conversation as compacted by the provider. See `Provider.compact`."""
     if params.conversation is not None:
-        raise ConfigError("conversation: a request for a compaction has all of its messages: leave it out")
+        raise ConfigError("conversation= isn't supported by compact(): pass all messages")
     options = replace(params.request.options, response_format=None, stop=None, compact_threshold=None)
     request = replace(params.request, options=options, compact=True)  # those options belong to answers
     call = PreparedCall.of(endpoint, replace(params, request=request))

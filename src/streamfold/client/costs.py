@@ -68,7 +68,7 @@ class ModelPrices:
     def check_budget(self, provider: str) -> None:
         """Raises ConfigError if a budget is configured but the prices are unknown."""
         if not self.known:
-            what = f"what {self.model or 'the model'} costs is unknown: set its prices in the configuration"
+            what = f"the prices of {self.model or 'the model'} are unknown: set prices in the configuration"
             raise ConfigError(f"{provider}: max_cost_per_day: {what}")
 
     def of_step(self, model: str | None) -> ModelPrices:

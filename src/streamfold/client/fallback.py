@@ -223,7 +223,7 @@ class _FallbackAnswer(WrappedAnswer):
             return
         if position > 0:
             raise ConfigError(
-                f"conversation: only the first model can continue {conversation.after!r}: pass all messages"
+                f"only the first model can continue the conversation {conversation.after!r}: pass all messages"
             )
 
     def _skip(self, position: int, problem: ConfigError) -> None:

@@ -355,7 +355,7 @@ class NetworkStream:
             problem = f"the answer was continued {most} times (max_continuations)"
         if following is None or problem:
             decoder.give_up()
-            what = f"the answer continues in the response to another request, and {problem}"
+            what = f"the answer continues in the response to another request, but {problem}"
             unfinished = IncompleteStreamError(what, partial=decoder.partial())
             unfinished.partial_tool_calls = decoder.partial_tool_calls
             raise unfinished

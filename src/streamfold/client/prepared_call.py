@@ -40,7 +40,7 @@ _MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another f
 NOT_CONTINUED = "previous_response_ignored"  # the code of our error about a server that ignores the id
 _OTHER_CALLS = ("calls_dropped", "markup_dropped", "missing_id", "changed_id", "duplicate_id", "repaired_arguments")
 _LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
-_UNMET = "several tool calls came despite parallel_tool_calls=False: run_tools() runs them one by one"
+_UNMET = "the model made several tool calls despite parallel_tool_calls=False: run_tools() runs them one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PreparedCall:
         pricing = replace(ProfilePricing.of(endpoint.model(sent.request.model).prices), batched=batched)
         changed: list[ReplyWarning] = []
         if batched and params.conversation is not None:
-            raise ConfigError("conversation: a request of a batch has all of its messages: leave it out")
+            raise ConfigError("conversation= isn't supported in batches: pass all messages")
         if not params.many_conversations and has_cache_marks(request):
             changed = endpoint.prompt_cache.changed(request)
         return cls(endpoint, params, request, owner, known, adapter, sent, pricing, tuple(changed))
@@ -240,7 +240,7 @@ class PreparedCall:
         stored = self.sent.request.conversation
         if previous != "" or stored is None or stored.id is None or self.adapter.grows(stored.id):
             return
-        what = f"the server did not continue {stored.id!r}: the model saw nothing of what came before"
+        what = f"the server did not continue {stored.id!r}: the model saw only the new messages"
         raise UpstreamError(what, code=NOT_CONTINUED, partial=Reply())
 
     def accepted(self) -> None:

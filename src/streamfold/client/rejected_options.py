@@ -483,7 +483,7 @@ def _refused_turns(
 
 def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWarning]:
     """Returns the request without the field that requests usage in a stream, and a warning."""
-    detail = f"the server refuses stream_options, so no usage was requested: set stream_usage = false ({why})"
+    detail = "the server refuses stream_options, so no usage was requested: set stream_usage = false"
     renames = {**request.renames, _STREAM_OPTIONS: None}
     return replace(request, renames=renames), ReplyWarning("option_dropped", f"{detail} ({why})")
 

@@ -38,7 +38,9 @@ _SHARED_KEYS = ("rate_limits", "families")
 
 def _name(name: str) -> None:
     if not re.fullmatch(r"[^\s:]+", name):
-        raise ValueError("the name of a provider has no spaces and no colon, which separates it from a model")
+        raise ValueError(
+            "the name of a provider must not contain spaces or colons: a colon separates the name from a model"
+        )
 
 
 class FileSettings(Table):
@@ -129,7 +131,7 @@ class Config:
                 self._settings()
             name, _, model = spec.partition(":")
             own = self._own_layers(name)
-            asked = [Layer({"model": model}, "the name asked for")] if model else []
+            asked = [Layer({"model": model}, "the requested name")] if model else []
         else:
             name = spec.get("name") or spec.get("profile") or "custom"
             own, asked = [Layer(spec, f"provider {name!r}")], []
@@ -211,7 +213,7 @@ class Config:
                 explored.add(owner)
                 del chain[owner]
             elif other in chain:
-                yield owner, index, spec, f"the chain comes to {other!r} twice: {' -> '.join([*chain, other])}"
+                yield owner, index, spec, f"the fallbacks form a cycle: {' -> '.join([*chain, other])}"
             else:
                 yield owner, index, spec, self.unknown(spec)
                 if other not in explored:

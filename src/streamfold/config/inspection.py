@@ -114,7 +114,7 @@ def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -
     for family in profile.families_of(model):
         if getattr(family, fact) is not None:
             return f"{family.place}, checked {family.checked}" if family.checked else family.place
-    return "not written down"
+    return "unknown source"
 
 
 def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:

@@ -135,7 +135,7 @@ def _checked(file: TomlFile, at: int, row: Any) -> Family:
         given = dict(row)
         given["prefix"] = _listed(given.get("prefix", ()))
         if "place" in given or not given["prefix"] or not all(given["prefix"]):
-            raise ConfigError(f"{place}: a row has a prefix, which is not empty, and no place")
+            raise ConfigError(f"{place}: a row needs a non-empty prefix, and must not set place")
         family: Family = read_table(Family, given)
     except ValidationError as exc:
         path, text = validation_errors(exc)[0]

@@ -379,9 +379,12 @@ class Profile(EndpointModels, Table):
     @classmethod
     def _has_websockets(cls, transport: str, info: ValidationInfo) -> str:
         if transport == "websocket" and info.data.get("adapter", "responses") != "responses":
-            raise ValueError('only the Responses API has WebSockets: set adapter = "responses"')
+            raise ValueError('only the Responses API supports WebSockets: set adapter = "responses"')
         if transport == "websocket" and info.data.get("auth") == "sigv4":
-            raise ValueError("AWS signs each request, and a WebSocket has many: use another transport")
+            raise ValueError(
+                "WebSocket isn't supported with AWS authentication, which requires a signature for each"
+                " request: use another transport"
+            )
         return transport
 
     @field_validator("models")

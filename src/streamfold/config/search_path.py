@@ -30,7 +30,7 @@ def trust_file(path: Path) -> Path:
         raise ConfigError(f"{path}: can't be read: {exc.strerror}") from exc
     record = _trust_record()
     if record is None:
-        raise ConfigError("there is no user's configuration directory: name the file with STREAMFOLD_CONFIG")
+        raise ConfigError("this user has no configuration directory: set STREAMFOLD_CONFIG to the path of the file")
     trusted = {**_trusted_digests(record), os.path.realpath(path): digest}
     temporary = record.with_name(f"{record.name}.{os.getpid()}")
     try:

@@ -54,7 +54,7 @@ def _read(value: Any) -> Any:
     if isinstance(value, str):
         check_store(value)
     elif not isinstance(value, bool):
-        raise ValueError('must be true, false, or where it is kept: "memory", "sqlite:///PATH", "valkey://HOST:PORT"')
+        raise ValueError('must be true, false or a store: "memory", "sqlite:///PATH", "valkey://HOST:PORT"')
     return value
 
 

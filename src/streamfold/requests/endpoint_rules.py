@@ -116,10 +116,10 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
     if wanted is not None and wanted.schema is None:
         request = _any_json(request, rules, warnings)
     if request.capabilities.forced_choice == "no":
-        request = drop_forced_tool_choice(request, "takes no forced tool choice", warnings)
+        request = drop_forced_tool_choice(request, "doesn't support a forced tool choice", warnings)
     if request.tool_choice == "none" and request.tools and not rules.tool_choice_none:
         names = ", ".join(tool.name for tool in request.tools)
-        detail = f"this provider can't be told that no tool may be called: {names} left out"
+        detail = f"tool_choice='none' isn't supported: the tools were not sent ({names})"
         warnings.append(ReplyWarning("tool_choice_changed", detail))
         request = replace(request, tools=())
     return request, warnings
@@ -143,7 +143,7 @@ def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarn
         return request
     choice = request.tool_choice
     free: ReadToolChoice = AllowedTools(choice.names) if isinstance(choice, AllowedTools) else "auto"
-    dropped = ReplyWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent")
+    dropped = ReplyWarning("forced_choice_dropped", f"{request.model} {why}: tool_choice='auto' was sent")
     refuse_if_strict(request.options, [dropped])
     warnings.append(dropped)
     return replace(request, tool_choice=free)
@@ -177,7 +177,7 @@ def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> 
             strict = rules.schemas.strict
             if refused and tool.strict:
                 made = replace(made, strict=None)
-                loose.append(f"tools[{at}] (its schema was refused)")
+                loose.append(f"tools[{at}] (the server refused its schema)")
             elif tool.strict and strict is not None:
                 held, why = _fit_strict(made, tool, strict, used, changes)
                 if why:
@@ -206,8 +206,8 @@ def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[st
     fitted = fit_schema(schema, subset)
     if subset.root_object and fitted.schema.get("type") != "object":
         raise ConfigError(
-            f"the schema of the tool {tool.name!r} would be refused: {'; '.join(fitted.problems)}. The arguments of a"
-            " tool are an object"
+            f"the provider would refuse the schema of the tool {tool.name!r}: {'; '.join(fitted.problems)}. The"
+            " arguments of a tool must be an object"
         )
     if fitted.schema == tool.parameters:
         return tool, changes
@@ -390,7 +390,7 @@ def _sent_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
     for candidate in candidates:
         if rule.fullmatch(candidate) and candidate not in taken:
             return candidate
-    raise ConfigError(f"no tool can be called {name!r} with this provider: choose another name")
+    raise ConfigError(f"this provider doesn't accept the tool name {name!r}: choose another name")
 
 
 def _renamed_choice(choice: ReadToolChoice, sent: Mapping[str, str]) -> ReadToolChoice:

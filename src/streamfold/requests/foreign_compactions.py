@@ -30,10 +30,10 @@ def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarni
             continue
         summary = found.get("content")
         if not isinstance(summary, str) or not summary:
-            why = f"only the provider that made it can read it ({message.origin})"
-            raise ConfigError(f"messages[{at}] is a compaction of the conversation, and {why}")
+            why = f"only its own provider can read it ({message.origin})"
+            raise ConfigError(f"messages[{at}] is a compaction, and {why}: pass the earlier messages instead")
         messages[number] = user(f"{_SUMMARY}{summary}")
-        detail = f"messages[{at}]: the compaction of another provider was sent as the text of its summary"
+        detail = f"messages[{at}]: the summary of another provider's compaction was sent as text"
         warnings.append(ReplyWarning("provider_data_dropped", detail))
     return (replace(request, messages=tuple(messages)), warnings) if warnings else (request, warnings)
 

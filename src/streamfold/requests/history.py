@@ -332,7 +332,7 @@ class _Fitting:
                 self._wrong(f"{turn.name} has {problem}", "")
             elif not (items or message.extras or (rules.empty_others and rules.blanks == "sent")):
                 turn.dropped = True
-                self._change(turn.at, f"a message of the {message.role} without text was left out")
+                self._change(turn.at, f"an empty {message.role} message was left out")
 
     # --- calls and results --------------------------------------------------------------------------------------------
 
@@ -377,9 +377,9 @@ class _Fitting:
                 if before is not None:
                     in_turn = before.turn is turn
                     where = "of it" if in_turn else f"of {first[call.id].turn.name}"
-                    problem = f"{turn.name} has a call with the id {call.id!r}, which another call {where} has too"
+                    problem = f"{turn.name} has a call with the id {call.id!r}, which another call {where} also has"
                     if in_turn or (self._repair and rules.unique_ids == "turn"):
-                        if self._wrong(problem, "it was given a new one"):
+                        if self._wrong(problem, "the repeated id was replaced"):
                             call.new_id = self._made_id(call, taken)
                         continue
                     if rules.unique_ids == "conversation":
@@ -424,7 +424,7 @@ class _Fitting:
             first = turn.repeats.result if turn.repeats else None
             if first and (first.message.content, first.message.error) == (turn.message.content, turn.message.error):
                 turn.dropped = True
-                self._change(turn.at, f"the same result of a call as in {first.name} was left out")
+                self._change(turn.at, f"a duplicate of the result in {first.name} was left out")
             else:
                 turn.dropped = self._wrong(_orphan(turn), "it was left out")
         others = self._others()
@@ -469,7 +469,7 @@ class _Fitting:
         bare = [turn.name for turn in self._turns if turn.calls and turn.message.reasoning is None]
         if bare:
             detail = f"{', '.join(bare)}: the reasoning before these tool calls is missing, which the model requires"
-            self._warnings.append(ReplyWarning("lost_reasoning", f"{detail}; an empty one was sent"))
+            self._warnings.append(ReplyWarning("lost_reasoning", f"{detail}; empty reasoning was sent"))
 
     # --- the order of messages ----------------------------------------------------------------------------------------
 
@@ -564,7 +564,9 @@ class _Fitting:
                 continue
             if before and before.role == "tool" and message.role == "user" and not self._rules.user_behind_result:
                 sent.append((at, Message("assistant", _PAUSE)))
-                self._change(at, f'"{_PAUSE}" of the assistant was added between a result and this message of the user')
+                self._change(
+                    at, f'an assistant message "{_PAUSE}" was added between a tool result and this user message'
+                )
             sent.append((at, message))
         self._sent = sent
 
@@ -577,21 +579,21 @@ class _Fitting:
         ends = last is not None and last.role == "assistant" and not last.tool_calls and not last.partial
         if (silent and not talk) or (ends and (rules.ends_with_user or silent)):
             self._sent.append((end, GO_ON_MESSAGE))
-            self._change(end, f'"{CONTINUE_PROMPT}" of the user was added behind it')
+            self._change(end, f'a user message "{CONTINUE_PROMPT}" was added after it')
         roles = [message.role for _, message in self._sent]
         begins = bool(talk) and talk[0].role != "user" and rules.begins_with_user
         if begins or (rules.needs_user and "user" not in roles):
             start = next((number for number, role in enumerate(roles) if role not in INSTRUCTION_ROLES), len(roles))
             at = self._sent[start][0] if start < len(roles) else end
             self._sent.insert(start, (at, GO_ON_MESSAGE))
-            self._change(at, f'"{CONTINUE_PROMPT}" of the user was added before it')
+            self._change(at, f'a user message "{CONTINUE_PROMPT}" was added before it')
 
     # --- members of messages ------------------------------------------------------------------------------------------
 
     def _fit_members(self, at: int, message: Message) -> Message:
         rules = self._rules
         if rules.plain_names and message.name and not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", message.name):
-            self._change(at, "other characters of a name became _")
+            self._change(at, "unsupported characters in a name were replaced by _")
             message = replace(message, name=re.sub(r"[^a-zA-Z0-9_-]", "_", message.name)[:64])
         if rules.object_arguments and any(call.error and not is_custom(call) for call in message.tool_calls):
             self._change(at, 'arguments other than a JSON object were sent as {"_raw": ...}')
@@ -686,7 +688,7 @@ def _orphan(turn: _Turn) -> str:
     if call_id is None:
         return f"{turn.name} has no tool_call_id: add the id of the tool call"
     if turn.repeats is not None and turn.repeats.result is not None:
-        return f"{turn.name} answers the call {call_id!r} again, otherwise than {turn.repeats.result.name}"
+        return f"{turn.name} answers the call {call_id!r} again, with another result than {turn.repeats.result.name}"
     return f"{turn.name} answers the call {call_id!r}, which no earlier message has"
 
 

@@ -61,9 +61,11 @@ def check_hosted(
         lost = [name for name, given in value.given().items() if given is not None and name not in takes]
         what, where = type(value).__name__, f'provider "{endpoint.name}"' if endpoint else f"adapter {adapter!r}"
         if limiting := [name for name in lost if name in value.limits]:
-            raise ConfigError(f"{what}({', '.join(f'{name}=...' for name in limiting)}): {where} has no such limit")
+            raise ConfigError(
+                f"{what}({', '.join(f'{name}=...' for name in limiting)}): {where} doesn't support this limit"
+            )
         if lost:
-            detail = f"{what}: {', '.join(lost)} not sent, {where} has no such argument"
+            detail = f"{what}: {', '.join(lost)} not sent, because {where} doesn't support it"
             warnings.append(ReplyWarning("option_dropped", detail))
     return warnings
 
@@ -77,9 +79,9 @@ def _check_offered(
         offered = sorted(set(offered) & set(endpoint.hosted))
         where = f'provider "{endpoint.name}" (adapter {adapter!r})'
     if value.kind not in offered:
-        has = f"It has: {', '.join(offered)}" if offered else "It runs no tools itself"
+        has = f"It has: {', '.join(offered)}" if offered else "It runs no hosted tools"
         if endpoint is not None and (api := endpoint.api_with_tool(value.kind)) is not None:
-            has = f'Its other API does: api = "{api}"'
+            has = f'Its other API runs it: set api = "{api}"'
         raise ConfigError(
             f"{type(value).__name__}: {where} does not run the tool {value.kind!r}. {has}. A tool in the provider's own"
             " format is sent unchanged: HostedTool({...})"

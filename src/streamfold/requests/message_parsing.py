@@ -69,7 +69,7 @@ def read_part(part: Any, where: str) -> ReadPart:
     if isinstance(part, ContentPart):
         return part
     if not isinstance(part, Mapping):
-        raise ConfigError(f"{where} is a content part: an object with a type, not {kind_of(part)}: {part!r:.80}")
+        raise ConfigError(f"{where} must be a content part (an object with a type), not {kind_of(part)}: {part!r:.80}")
     kind = _kind_of_part(part, where)
     fields = ObjectReader({name: value for name, value in part.items() if name != "type"}, where)
     read: ContentPart | None = None

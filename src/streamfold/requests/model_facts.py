@@ -255,8 +255,8 @@ def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTI
         return None
     day = facts.retires.isoformat()
     if facts.retires_earliest:
-        return f"{model}: its maker may switch it off, from {day} at the earliest"
-    return f"{model}: its maker {'switches' if left >= 0 else 'switched'} it off on {day}"
+        return f"{model} may be retired by its maker from {day} on"
+    return f"{model} {'will be' if left >= 0 else 'was'} retired by its maker on {day}"
 
 
 NO_FAMILY = Family()

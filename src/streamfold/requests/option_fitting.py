@@ -129,24 +129,29 @@ def report_unsent_options(request: Request, sends: Collection[str], adapter: str
             continue  # it means nothing then
         if name in _ESSENTIAL:
             raise _not_sent(name, adapter)
-        warnings.append(ReplyWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
+        warnings.append(
+            ReplyWarning("option_dropped", (f"{name} was not sent: the adapter {adapter!r} doesn't support it"))
+        )
     if request.tools and "tools" not in sends:
         raise _not_sent("tools", adapter)
     if request.tools and "tool_choice" not in sends and request.tool_choice not in ("auto", "none"):
-        detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
+        detail = f"tool_choice was not sent: the adapter {adapter!r} doesn't support it, so the server uses 'auto'"
         warnings.append(ReplyWarning("forced_choice_dropped", detail))
     refuse_if_strict(request.options, warnings)
     return warnings
 
 
 def _not_sent(name: str, adapter: str) -> ConfigError:
-    return ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
+    return ConfigError(
+        f"{name} isn't supported by the adapter {adapter!r}, and ignoring it would change the result: remove {name}"
+        " or use another adapter"
+    )
 
 
 def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
     """Raises ConfigError for the first changed option if the policy is "strict"."""
     if changes and options.unsupported_options == "strict":
-        raise ConfigError(f'{changes[0].detail} (it is an error because unsupported_options is "strict")')
+        raise ConfigError(f'{changes[0].detail} (an error, because unsupported_options is "strict")')
 
 
 def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
@@ -179,7 +184,9 @@ def _check_tools_with_reasoning(options: Options, fitting: _FitContext) -> Optio
         )
     if family.default_effort == "none":
         return options
-    fitting.say("option_changed", "takes tools on Chat Completions only without thinking: reasoning_effort='none' sent")
+    fitting.say(
+        "option_changed", ("supports tools on Chat Completions only without thinking: reasoning_effort='none' was sent")
+    )
     return replace(options, reasoning_effort="none")
 
 
@@ -188,7 +195,7 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
     if wanted is None:
         return options
     if family.capabilities.reasoning == "no":
-        fitting.say("option_dropped", "does not reason: reasoning_effort was not sent")
+        fitting.say("option_dropped", "doesn't support reasoning: reasoning_effort was not sent")
         return replace(options, reasoning_effort=None)
     if family.budget is not None:
         if fitting.rules.budgets and options.reasoning_effort == "none" and fitting.family.thinking == "always":
@@ -205,9 +212,11 @@ def _effort(options: Options, fitting: _FitContext) -> Options:
     if levels:
         return _with_level(options, nearest_effort(wanted, levels), fitting)
     if rules.switch:
-        fitting.say("option_changed", f"has no effort levels: for reasoning_effort={wanted!r}, thinking is on")
+        fitting.say(
+            "option_changed", (f"doesn't support effort levels: thinking was turned on for reasoning_effort={wanted!r}")
+        )
         return options
-    fitting.say("option_dropped", f"has no effort levels: reasoning_effort={wanted!r} was not sent")
+    fitting.say("option_dropped", f"doesn't support effort levels: reasoning_effort={wanted!r} was not sent")
     return replace(options, reasoning_effort=None)
 
 
@@ -225,7 +234,7 @@ def _with_level(options: Options, level: ReasoningEffort, fitting: _FitContext) 
     wanted = options.reasoning_effort
     if level == wanted:
         return options
-    why = "always thinks" if wanted == "none" else "does not have the level"
+    why = "always thinks" if wanted == "none" else "doesn't support the level"
     fitting.say("option_changed", f"{why}: for reasoning_effort={wanted!r}, {level!r} was sent")
     return replace(options, reasoning_effort=level)
 
@@ -251,7 +260,7 @@ def _sampling(options: Options, fitting: _FitContext) -> Options:
     if most is None or temperature is None or not (temperature < 0 or temperature > most):
         return options
     sent = most if temperature > most else 0.0
-    said = f"takes a temperature of 0 to {most:g}: for temperature={temperature}, {sent:g} was sent"
+    said = f"supports temperatures from 0 to {most:g}: for temperature={temperature}, {sent:g} was sent"
     fitting.say("option_changed", said)
     return replace(options, temperature=sent)
 
@@ -259,17 +268,21 @@ def _sampling(options: Options, fitting: _FitContext) -> Options:
 def _fixed(options: Options, fitting: _FitContext) -> str | None:
     family = fitting.family
     if family.sampling in ("no", "default") or not fitting.rules.sampling:
-        return "fixes its sampling"
+        return "doesn't support sampling options"
     if family.sampling == "ignored":
         return "ignores sampling options"
     thinking = family.samples_while_thinking is False and is_reasoning_enabled(options, family) is not False
-    return "fixes its sampling while it thinks (reasoning_effort='none' stops that)" if thinking else None
+    return (
+        ("doesn't support sampling options while it thinks (reasoning_effort='none' turns thinking off)")
+        if thinking
+        else None
+    )
 
 
 def _seed(options: Options, fitting: _FitContext) -> Options:
     if options.seed is None or fitting.rules.seed:
         return options
-    fitting.say("option_dropped", f"is served without a seed: seed={options.seed} was not sent")
+    fitting.say("option_dropped", f"doesn't support a seed: seed={options.seed} was not sent")
     return replace(options, seed=None)
 
 
@@ -285,7 +298,7 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
     if sent == asked:
         return options
     bound = "at least" if sent > asked else "at most"
-    fitting.say("option_changed", f"takes {bound} {sent} max_output_tokens: for {asked}, {sent} was sent")
+    fitting.say("option_changed", f"supports {bound} {sent} max_output_tokens: for {asked}, {sent} was sent")
     return replace(options, max_output_tokens=sent)
 
 
@@ -300,7 +313,7 @@ def _stop(options: Options, fitting: _FitContext) -> Options:
     cut = tuple(text for text in texts if text and text not in sent)
     if cut:
         where = ", ".join(map(repr, cut))
-        fitting.say("option_emulated", f"is not told to stop at {where}: streamfold ends the answer there")
+        fitting.say("option_emulated", f"doesn't support the stop texts {where}: streamfold ends the answer there")
     if len(sent) == len(texts):
         return options
     if "" in texts:

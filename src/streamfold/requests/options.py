@@ -28,7 +28,7 @@ def header_name_problem(name: Any) -> str | None:
     if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         return f"{name!r} can't be the name of a header"
     if name.lower() in _FRAMING:
-        return f"{name} can't be set: it frames the message, and the HTTP library writes it"
+        return f"{name} can't be set: the HTTP library sets this header"
     return None
 
 
@@ -37,7 +37,9 @@ def header_problem(value: Any) -> str | None:
     if not isinstance(value, str):
         return f"must be a string, not {type(value).__name__}"
     return (
-        None if not value or (value.isascii() and value.isprintable()) else "has a character that a header can't carry"
+        None
+        if not value or (value.isascii() and value.isprintable())
+        else "contains a character that isn't allowed in a header"
     )
 
 
@@ -102,9 +104,10 @@ class ChatOptions(TypedDict, total=False):
     """
 
     compact_threshold: int | None
-    """Number of input tokens from which the provider compacts the conversation before it answers: Anthropic (50,000 at
-    least) and OpenAI's Responses API. The compaction is in `Reply.hosted` and goes back with `Reply.message`. See also
-    `Provider.compact`."""
+    """The number of input tokens above which the provider compacts the conversation before it answers. Supported by
+    Anthropic (at least 50,000) and OpenAI's Responses API. The compaction is in `Reply.hosted`, and is sent again with
+    `Reply.message`. See also `Provider.compact`.
+    """
 
     response_format: type[object] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
     """The type of the answer: a pydantic model, another type that pydantic validates (a dataclass, `list[Item]`, a
@@ -125,8 +128,8 @@ class ChatOptions(TypedDict, total=False):
     """
 
     extra_body: Mapping[str, Any] | None
-    """Additional members of the JSON body, for other parameters (`{"top_k": 40}`). They replace members of the same
-    name.
+    """Additional fields of the JSON body, for other parameters (`{"top_k": 40}`). They replace fields with the
+    same name.
     """
 
     extra_headers: Mapping[str, str] | None
@@ -153,9 +156,10 @@ class ChatOptions(TypedDict, total=False):
     """
 
     conversation: str | Conversation | None
-    """The provider stores the conversation, and only the messages that it doesn't have yet are sent: see
-    `Conversation`. Pass all messages, as ever. An id of the provider continues what it names; the messages are then
-    those after it. An API that stores nothing gets all messages, with the warning `option_dropped`."""
+    """A conversation that the provider stores, so that only new messages are sent: see `Conversation`. With a
+    `Conversation`, pass all messages. With the id of a stored response or conversation, pass only the messages after
+    it. If the API doesn't store conversations, all messages are sent, with the warning `option_dropped`.
+    """
 
     max_continuations: int | None
     """The maximum number of additional requests for one answer. Gemini 4 and Claude may end a response before the
@@ -295,22 +299,22 @@ OPTION_SYNONYMS = {
 """Names that other libraries have for an option."""
 # What is written elsewhere, by its names here and in other libraries.
 _ELSEWHERE = {
-    "stream": "only chat(), which returns the whole answer, takes it",
+    "stream": "only chat() accepts it, because it returns the whole answer",
     "functions": "pass tools=",
     "function_call": "pass tool_choice=",
     "system system_prompt system_message instructions": "put system(...) at the start of the messages",
     "prompt input contents": "pass messages=",
     "max_steps max_iterations max_tool_rounds max_rounds recursion_limit": "run_tools() has max_turns=",
-    "max_turns external on_tool_error approve journal owner": "only run_tools() takes it",
+    "max_turns external on_tool_error approve journal owner": "only run_tools() accepts it",
     "output_type result_type": "run_tools() has output_type=; elsewhere pass response_format=, or call extract()",
     "max_concurrency max_workers parallelism": "batch() has concurrency=",
-    "concurrency tries max_cost check ledger": "only batch() takes it",
-    "attempts": "only extract() takes it",
+    "concurrency tries max_cost check ledger": "only batch() accepts it",
+    "attempts": "only extract() accepts it",
     "api_base api_url endpoint azure_endpoint": "Provider.from_config() has base_url=",
     "num_retries retries max_attempts": "Provider.from_config() has max_retries=",
     "callbacks": "Provider.from_config() has hooks=",
     "api_key base_url adapter dialect max_retries http_client hooks fallback prices rpm tpm turn_cache": (
-        "Provider.from_config() takes it"
+        "Provider.from_config() accepts it"
     ),
 }
 # Parameters of providers that are no options here and look like ones that are.
@@ -411,7 +415,7 @@ def read_format(fields: ObjectReader) -> ResponseFormat | None:
     if kind == "text":
         return None
     if kind not in ("json_object", "json_schema"):
-        raise ConfigError(f"{fields.at('type')} is {kind!r}: it is text, json_object or json_schema")
+        raise ConfigError(f"{fields.at('type')} must be text, json_object or json_schema, not {kind!r}")
     inner = fields.object("json_schema") or fields
     schema = inner.mapping("schema")
     if schema is None and kind == "json_schema":

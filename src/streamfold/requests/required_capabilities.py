@@ -38,10 +38,10 @@ _PARTS: dict[type, str] = {ImagePart: "images", FilePart: "files", AudioPart: "a
 # What a model can't, and what to do about it.
 _WORDS = {
     "tools": ("call tools", "leave the tools out"),
-    "forced_choice": ("be made to call a tool", 'pass tool_choice="auto"'),
+    "forced_choice": ("be forced to call a tool", 'pass tool_choice="auto"'),
     "images": ("see images", "leave it out"),
     "structured_output": (
-        "hold its answer to a schema",
+        "enforce a schema on its answer",
         'set the quirk response_format to "json_object" (JSON mode and an instruction) or "tool"',
     ),
     "reasoning": ("reason", "leave reasoning_effort out"),
@@ -88,7 +88,7 @@ def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[s
         places.setdefault(need.capability, []).append(need.place if "[" in need.place else f"{need.place}=")
     described = "; ".join(_described(name, at, model, list(others.get(name, ()))) for name, at in places.items())
     after_all = ", ".join(f'{name} = "yes"' for name in places)
-    return f"{described}. If that is not so, write capabilities = {{ {after_all} }} for this provider"
+    return f"{described}. If this is wrong, set capabilities = {{ {after_all} }} for this provider"
 
 
 def _described(name: str, places: list[str], model: str, others: list[str]) -> str:
@@ -97,7 +97,7 @@ def _described(name: str, places: list[str], model: str, others: list[str]) -> s
     *first, last = places[:_MOST_PLACES] + more
     where = f"{', '.join(first)} and {last}" if first else last
     known = f" ({', '.join(others[:_MOST_MODELS])})" if others else ""
-    return f"{model} can't {cannot}, which {where} need{'s' * (not first)}: {remedy}, or ask a model that can{known}"
+    return f"{model} can't {cannot}, which {where} need{'s' * (not first)}: {remedy}, or use a model that can{known}"
 
 
 def _needs(request: Request) -> Iterator[Requirement]:

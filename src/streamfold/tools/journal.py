@@ -202,14 +202,14 @@ class StoreJournal:
             return True
         found = (await self.store.get(self._owner, [record])).get(record)
         if found is None:
-            raise StoreError(f"{self.store!r} can't keep the claim of a call")
+            raise StoreError(f"{self.store!r} can't store the claim of a tool call")
         return found == name.encode("utf-8", "surrogatepass")
 
     async def finish(self, key: str, result: str) -> None:
         """Stores the result of a claimed tool call. Raises StoreError or ConfigError."""
         value = result.encode("utf-8", "surrogatepass")
         if not await self.store.put(self._owner, {self._record(key, "result"): value}):
-            raise StoreError(f"{self.store!r} can't keep the result of a call")
+            raise StoreError(f"{self.store!r} can't store the result of a tool call")
 
     async def result(self, key: str) -> str | None:
         """Returns the stored result, or None. Raises StoreError."""
@@ -388,8 +388,8 @@ def check_age(journal: CallJournal | None, began: float) -> None:
     days: float | None = getattr(journal, "keep_days", None)
     if days is not None and time() - began > days * _DAY:
         raise ConfigError(
-            f"the state is too old to be resumed: its run began {(time() - began) / _DAY:.1f} days ago, and its journal"
-            f" keeps what was run for {days:g} days (keep_days), so that a call could run again. Ask the model anew"
+            f"the state is too old to be resumed: the run began {(time() - began) / _DAY:.1f} days ago, and the journal"
+            f" deletes entries after {days:g} days (keep_days), so a tool call could run twice. Start a new run"
         )
 
 

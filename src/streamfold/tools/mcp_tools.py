@@ -324,7 +324,7 @@ class McpTools:
             try:
                 tool = Tool.from_mcp(description, function=self._function(name), needs_approval=approval)
                 if not _NAME.fullmatch(name) or name in tools:
-                    raise ConfigError("its name is not valid, or another tool has it")
+                    raise ConfigError("its name is invalid, or another tool has the same name")
             except ConfigError as error:
                 _logger.warning("%r: the tool %s is left out: %s", self, ascii(name[:200]), _plain_text(str(error)))
                 continue
@@ -367,7 +367,7 @@ class McpTools:
         if (answered := getattr(error, "error", None)) is not None:
             text = str(answered.message)
         elif hasattr(error, "error_count"):  # pydantic's errors quote the answer
-            text = "its answer does not follow the protocol"
+            text = "its response violates the protocol"
         else:
             text = str(error) or type(error).__name__
         return _plain_text(self._redactor.text(text))

@@ -47,9 +47,9 @@ def read_state(text: str) -> RunState:
     try:
         data = json.loads(text)
     except ValueError as exc:
-        raise ConfigError(f"state is not what ToolRun.dump returned: {exc}") from exc
+        raise ConfigError(f"the state wasn't created by ToolRun.dump: {exc}") from exc
     if not isinstance(data, dict) or data.get("version") != _VERSION:
-        raise ConfigError("state is not what ToolRun.dump of this version returned")
+        raise ConfigError("the state wasn't created by ToolRun.dump of this version")
     try:
         messages = tuple(
             Message.from_dict(item, where=f"state.messages[{at}]") for at, item in enumerate(data["messages"])

@@ -659,8 +659,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         known = await load_approval(required_journal(self._settings.journal), place)
         if known is None or known.nonce != nonce:
             raise ConfigError(
-                f"the decision about the call {call.id!r} of {call.name} is not for the approval that was requested"
-                " last; the run that asks for an approval and the run that uses it need the same journal and owner"
+                f"the decision about the call {call.id!r} of {call.name} isn't for the latest approval request:"
+                " the run that requests an approval and the run that uses it need the same journal and owner"
             )
         self._continued |= {place, known.key}
         return known.key

@@ -86,7 +86,7 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
         # This task isn't cancelled: the tool awaited another one that was.
         stopped = RuntimeError("an operation in the tool was cancelled")
         stopped.__cause__ = exc
-        return _error(call, await _explain(call, stopped, on_tool_error, "what it waited for was cancelled"))
+        return _error(call, await _explain(call, stopped, on_tool_error, "an awaited operation was cancelled"))
     except Exception as exc:
         if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is written for the model
             return _error(call, str(exc))

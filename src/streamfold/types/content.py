@@ -101,14 +101,14 @@ class _Media(_Part):
         kind = bytes if given == ["data"] else str
         if not isinstance(getattr(self, given[0]), kind):
             found = type(getattr(self, given[0])).__name__
-            raise ConfigError(f"the {given[0]} of {what} is {_A[kind]}, not {found}")
+            raise ConfigError(f"the {given[0]} of {what} must be {_A[kind]}, not {found}")
         if self.data is not None and not self.media_type:
             raise ConfigError(f"{what} with data needs media_type; image(), file() and audio() detect the media type")
         for name in ("media_type", "name"):
             if not isinstance(getattr(self, name, None), str | None):
-                raise ConfigError(f"the {name} of {what} is a string, not {type(getattr(self, name)).__name__}")
+                raise ConfigError(f"the {name} of {what} must be a string, not {type(getattr(self, name)).__name__}")
         if (detail := getattr(self, "detail", None)) is not None and detail not in get_args(Detail):
-            raise ConfigError(f"the detail of {what} is one of {', '.join(get_args(Detail))}, not {detail!r}")
+            raise ConfigError(f"the detail of {what} must be one of {', '.join(get_args(Detail))}, not {detail!r}")
 
     @property
     def data_url(self) -> str:
@@ -259,7 +259,7 @@ def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
         case {"part": str(kind), **members} if kind in _FIELDS:
             return _read_media(kind, {str(name): member for name, member in members.items()}, where)
         case {"part": kind}:
-            raise ConfigError(f'{where}.part is {kind!r}; it is "text", "image", "file", "audio" or "dict"')
+            raise ConfigError(f'{where}.part must be "text", "image", "file", "audio" or "dict", not {kind!r}')
         case dict():
             return value
     raise ConfigError(f"{where} must be an object, not {type(value).__name__}")
@@ -269,7 +269,7 @@ def _read_media(kind: str, members: dict[str, Any], where: str) -> MediaPart:
     cls, known = _FIELDS[kind]
     for name in members:
         if name not in (*known, "data"):
-            raise ConfigError(f"{where}.{name} is unknown: {kind} has {', '.join(('data', *known))}")
+            raise ConfigError(f"{where}.{name} is unknown. Allowed: {', '.join(('data', *known))}")
     try:
         if isinstance(members.get("data"), str):
             members = {**members, "data": from_base64(members["data"])}

@@ -40,7 +40,7 @@ class Conversation:
     def __init__(self, after: str | None = None) -> None:
         given: object = after
         if given is not None and not (isinstance(given, str) and given):
-            raise ConfigError(f"a conversation is continued by the id of a response, not {after!r:.80}")
+            raise ConfigError(f"Conversation(after=...) needs an id of the provider, not {after!r:.80}")
         self._after = after
         self._account: str | None = None  # to which that id belongs, once it was accepted there
         self._given_up: frozenset[str] = frozenset()  # accounts that don't continue what they have stored
@@ -106,14 +106,14 @@ class Conversation:
         try:
             data = json.loads(text)
         except ValueError as exc:
-            raise ConfigError(f"a conversation in JSON was expected: {exc}") from exc
+            raise ConfigError(f"the saved conversation isn't valid JSON: {exc}") from exc
         if not isinstance(data, dict) or data.get("version") != _VERSION:
-            raise ConfigError("this is not what Conversation.to_json of this version returned")
+            raise ConfigError("the saved conversation wasn't created by Conversation.to_json of this version")
         made, account = cls(data.get("after")), data.get("account")
         turns: Any = data.get("turns")
         given_up = data.get("given_up", [])
         if not (isinstance(account, str | None) and isinstance(given_up, list) and _are_turns(turns)):
-            raise ConfigError("this is not what Conversation.to_json returned: account, given_up or turns are damaged")
+            raise ConfigError("the saved conversation is damaged: account, given_up or turns is invalid")
         made._account, made._given_up, made._turns = account, frozenset(map(str, given_up)), turns
         return made
 
@@ -123,12 +123,12 @@ class Conversation:
 
 
 def read_conversation(given: Any) -> Conversation | None:
-    """Validates the argument `conversation`. Raises ConfigError if it isn't a `Conversation`."""
+    """Parses the argument `conversation`, which may be a provider's id. Raises ConfigError for other types."""
     if isinstance(given, Conversation | None):
         return given
     if isinstance(given, str):
         return Conversation(given)
-    raise ConfigError(f"conversation is a Conversation or an id of the provider, not {type(given).__name__}")
+    raise ConfigError(f"conversation must be a Conversation or an id of the provider, not {type(given).__name__}")
 
 
 def _are_turns(value: Any) -> bool:

@@ -96,7 +96,9 @@ class Prices:
             _check_price(name, getattr(self, name))
         for number, tier in enumerate(self.tiers):
             if "above" not in tier:
-                raise ValueError(f"tiers[{number}]: above is missing: the tokens of input from which it counts")
+                raise ValueError(
+                    f"tiers[{number}]: above is missing: set the number of input tokens above which the tier applies"
+                )
             for name, value in tier.items():
                 if name not in (*_PRICES, "above"):
                     raise ValueError(f"tiers[{number}]: unknown key {name!r}. Allowed: above, {', '.join(_PRICES)}")

@@ -35,7 +35,7 @@ def _check_strings(value: Any, where: str) -> None:
     if value is None:
         return
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
-        raise ConfigError(f"{where} is a list of strings, not {value!r:.80}")
+        raise ConfigError(f"{where} must be a list of strings, not {value!r:.80}")
 
 
 def _check_limits(tool: WebSearch | UrlContext) -> None:

@@ -144,7 +144,7 @@ class Message:
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
         if (role := data.get("role")) not in get_args(Role):
-            raise ConfigError(f"{where}.role is {role!r}: it is one of {', '.join(get_args(Role))}")
+            raise ConfigError(f"{where}.role must be one of {', '.join(get_args(Role))}, not {role!r}")
         content, calls = data.get("content"), data.get("tool_calls", [])
         if isinstance(content, list):
             content = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
@@ -320,7 +320,7 @@ def _text_of(part: Part) -> str:
 
 def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
     if not isinstance(given, list | tuple):
-        raise ConfigError(f"{where} is text or a list of parts, not {type(given).__name__}: {given!r:.80}")
+        raise ConfigError(f"{where} must be text or a list of parts, not {type(given).__name__}: {given!r:.80}")
     for at, part in enumerate(given):
         if not isinstance(part, (str, Mapping, *_PARTS)):
             raise ConfigError(
@@ -336,7 +336,7 @@ def _added_tools(given: Iterable[ToolLike], role: str) -> tuple[Tool, ...]:
     tools = as_tools(given)
     for tool in tools:
         if tool.kind != "function" and not isinstance(tool.hosted, HostedTool):
-            raise ConfigError(f"the tools of a message are functions, or HostedTool(...): {tool.name!r} is neither")
+            raise ConfigError(f"the tools of a message must be functions or HostedTool(...): {tool.name!r} is neither")
     return tools
 
 
@@ -378,7 +378,7 @@ def _read_call(data: Any, where: str) -> ToolCall:
 def _check(data: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], where: str) -> None:
     for name, value in data.items():
         if name not in known:
-            raise ConfigError(f"{where}.{name} is unknown: there are {', '.join(known)}")
+            raise ConfigError(f"{where}.{name} is unknown. Allowed: {', '.join(known)}")
         if not isinstance(value, known[name]):
             allowed = " or ".join(_NAMES[kind] for kind in known[name])
             raise ConfigError(f"{where}.{name} must be {allowed}, not {type(value).__name__}")

@@ -114,7 +114,7 @@ def require_json(value: Any, where: str) -> None:
         case Mapping():
             for name, inner in value.items():
                 if not isinstance(name, str):
-                    raise ValueError(f"{where} has the key {name!r}: the keys of a JSON object are strings")
+                    raise ValueError(f"{where} has the key {name!r}: the keys of a JSON object must be strings")
                 require_json(inner, f"{where}.{name}")
         case _:
             shown = repr(value) if isinstance(value, float) else type(value).__name__

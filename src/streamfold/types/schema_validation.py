@@ -162,7 +162,7 @@ class _Validation:
             if all(refused):
                 yield from min(refused, key=lambda problems: (-max(len(each.path) for each in problems), len(problems)))
             elif sum(not problems for problems in refused) > 1:
-                yield SchemaProblem(path, "fits more than one of the forms, of which it must be exactly one", value)
+                yield SchemaProblem(path, "matches more than one schema in `oneOf`, but must match exactly one", value)
         if "not" in schema and self._fits(value, schema["not"], path, refs):
             yield SchemaProblem(path, "matches the schema of `not`", value)
         if "if" in schema:
@@ -183,7 +183,9 @@ class _Validation:
             found = sum(self._fits(each, schema["contains"], (*path, at), frozenset()) for at, each in enumerate(value))
             least, most = schema.get("minContains", 1), schema.get("maxContains")
             if found < least or (most is not None and found > most):
-                yield SchemaProblem(path, f"has {found} items of a form of which it must have another number", value)
+                yield SchemaProblem(
+                    path, f"has {found} items that match `contains`, which is too few or too many", value
+                )
 
     def _of_object(
         self, value: Mapping[str, Any], schema: Mapping[str, Any], path: Path, refs: frozenset[str]

@@ -298,7 +298,7 @@ def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
         raise ConfigError(f"the tool {dict(tool)!r:.120} has the type {kind!r}{did_you_mean(str(kind), ('function',))}")
     if not isinstance(function, Mapping) or not function.get("name"):
         raise ConfigError(
-            f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
+            f'a tool must have the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
         )
     _check_members(tool, function)
     mark = tool.get("cache_control", function.get("cache_control"))
@@ -330,8 +330,8 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
         if name not in _MEMBERS or name in outer:
             hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else did_you_mean(name, _MEMBERS)
             raise ConfigError(
-                f"{where} has the member {name!r}{hint}: known are {', '.join(_MEMBERS)}; what only one provider has"
-                " goes into extra_body['tools'], with all the tools"
+                f"{where} has the unknown field {name!r}{hint}. Allowed: {', '.join(_MEMBERS)}. For a provider's own"
+                " fields, put all tools into extra_body['tools']"
             )
         kind, word = _MEMBERS[name]
         if not isinstance(function[name], kind) and (function[name] is not None or name == "name"):
@@ -479,14 +479,14 @@ def tool(
 
     chosen = name or getattr(function.func if isinstance(function, partial) else function, "__name__", None)
     if not chosen:
-        raise ConfigError(f"a tool needs a name: pass name=, because {function!r} has none")
+        raise ConfigError(f"a tool needs a name: pass name=, because {function!r} has no name")
     about, of_parameters = _descriptions(function)
     try:
         model = _arguments(function, chosen)
         made = Tool.from_model(model, name=chosen, strict=strict, function=function)
     except (TypeError, NameError, PydanticUserError) as exc:
         why = str(exc).partition(". Set ")[0]  # pydantic's advice is not for the caller
-        raise ConfigError(f"{chosen}: there is no JSON schema for its parameters: {why}") from exc
+        raise ConfigError(f"{chosen}: its parameters have no JSON schema: {why}") from exc
     for parameter, text in of_parameters.items():
         if parameter in made.parameters["properties"]:
             made.parameters["properties"][parameter].setdefault("description", text)

@@ -159,7 +159,13 @@ class _Fitter:
         looped = not subset.recursion and ref in self._recursive
         if leads_nowhere or looped or subset.references == "none":
             kinds = types_of(target) if isinstance(target, Mapping) else []
-            self._changed(path, f"{ref} left open ({'it leads to nothing' if leads_nowhere else 'it is recursive'})")
+            self._changed(
+                path,
+                (
+                    f"{ref} became a schema for any value"
+                    f" ({'its target is missing' if leads_nowhere else 'it is recursive'})"
+                ),
+            )
             about = "" if leads_nowhere else f"In the form of {ref.rpartition('/')[2]}."
             kind = {"type": kinds[0]} if len(kinds) == 1 else {}
             return {**kind, **({"description": about} if about else {})}
@@ -167,7 +173,7 @@ class _Fitter:
         for keyword in () if allowed is None else [*node.keys() - {"$ref", *allowed}]:
             if not (path == self._at and keyword in _DEFINITIONS):
                 del node[keyword]
-                self._noted(keyword, path, "removed (nothing may stand beside $ref)")
+                self._noted(keyword, path, "removed (not allowed next to $ref)")
         return node
 
     def _noted(self, keyword: str, path: str, what: str) -> None:
@@ -178,7 +184,7 @@ class _Fitter:
 
     def _node(self, node: Any, path: str) -> Any:
         if isinstance(node, bool) and not self._subset.booleans:
-            self._changed(path, f"{str(node).lower()} became a schema of anything")
+            self._changed(path, f"{str(node).lower()} became a schema for any value")
             node = {} if node else {"description": "Must not be given."}
         if not isinstance(node, Mapping):
             return node
@@ -247,7 +253,7 @@ class _Fitter:
         if apart:
             moved["allOf"] = apart
             if self._subset.closed:
-                self._problem(path, "allOf can't be said as one schema")
+                self._problem(path, "allOf can't be merged into one schema")
         return self._conjunction(made, path, moved) if "allOf" in made else made
 
     def _unions(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +287,7 @@ class _Fitter:
             node = merged
             self._changed(path, f"{keyword} became one schema")
         elif self._subset.closed:
-            self._problem(path, f"{keyword} can't be said as one schema")
+            self._problem(path, f"{keyword} can't be merged into one schema")
         if not (flat and flat[1] and isinstance(merged, dict)):
             moved[keyword] = alternatives
         return node
@@ -297,7 +303,7 @@ class _Fitter:
         if self._subset.beside_any_of is not None:
             for keyword in [*(node.keys() & _SILENT) - kept]:
                 del node[keyword]
-                self._noted(keyword, path, "removed (it may not stand beside anyOf)")
+                self._noted(keyword, path, "removed (not allowed next to anyOf)")
         base = {keyword: value for keyword, value in node.items() if keyword not in kept and keyword not in _SILENT}
         if not base:
             return node
@@ -306,7 +312,7 @@ class _Fitter:
         if not made or None in made:
             moved["anyOf"] = node.pop("anyOf")
             if self._subset.closed:
-                self._problem(path, "anyOf can't be said with what stands beside it")
+                self._problem(path, "anyOf can't be combined with the keywords next to it")
             return node
         self._changed(path, f"{', '.join(base)} moved into the alternatives of anyOf")
         return {keyword: value for keyword, value in node.items() if keyword not in base} | {"anyOf": made}
@@ -332,7 +338,7 @@ class _Fitter:
                 fitting = [
                     value for value in values if _kind(value) == kind or (kind, _kind(value)) == ("number", "integer")
                 ]
-                self._changed(path, f"{keyword} without values of other types")
+                self._changed(path, f"values of other types removed from {keyword}")
                 return {**node, keyword: fitting}
             if "type" not in node or len(kinds - {"null"}) > 1:
                 self._changed(path, f"{keyword} became anyOf, one for each type")
@@ -383,7 +389,7 @@ class _Fitter:
             limits = [*more, *([] if others is False else [others])]
             node["additionalProperties"] = one_of(limits) or True
             if subset.closed:
-                self._problem(path, "members whose names aren't listed can't be said")
+                self._problem(path, "properties without listed names aren't supported")
 
     def _refuses_name(self, name: str) -> bool:
         pattern = self._subset.property_names
@@ -412,7 +418,7 @@ class _Fitter:
                     moved[keyword] = node.pop(keyword)
                 elif fitting != value:
                     node[keyword] = fitting
-                    self._changed(path, "pattern written for the whole text")
+                    self._changed(path, "pattern anchored with ^ and $")
 
     # --- types and objects --------------------------------------------------------------------------------------------
 
@@ -451,7 +457,7 @@ class _Fitter:
             self._changed(path, f'"type": "{kind}" added')
             return {"type": kind, **node}
         if subset.closed:
-            self._problem(path, "a value of any type can't be said: name one")
+            self._problem(path, "a value of any type isn't supported: add a type")
             return node
         self._changed(path, "anyOf of all types added")
         return {**node, "anyOf": [{"type": kind} for kind in _ANY]}
@@ -475,7 +481,7 @@ class _Fitter:
         if "object" not in types_of(node) and not isinstance(properties, Mapping):
             return node
         if subset.needs_properties and not isinstance(properties, Mapping):
-            self._problem(path, "an object whose members are not listed can't be said")
+            self._problem(path, "an object without listed properties isn't supported")
         others = node.get("additionalProperties")
         names = properties if isinstance(properties, Mapping) else {}
         unlisted = [name for name in node.get("required") or () if name not in names]
@@ -494,9 +500,9 @@ class _Fitter:
         if not subset.closed:
             return node
         if not isinstance(properties, Mapping) and others is not False:
-            self._problem(path, "an object whose members are not listed can't be said")
+            self._problem(path, "an object without listed properties isn't supported")
         elif others is not None and others is not False:
-            self._problem(path, "members beside the listed ones can't be said")
+            self._problem(path, "additional properties aren't supported")
         elif others is None:
             node["additionalProperties"] = False
             self._out.routine.append(f"{path}: additionalProperties set to false")
@@ -507,7 +513,7 @@ class _Fitter:
                 node["properties"] = {
                     name: _or_null(inner) if name in optional else inner for name, inner in names.items()
                 }
-                self._out.routine.append(f"{path}: {', '.join(optional)} may be null and must be there")
+                self._out.routine.append(f"{path}: {', '.join(optional)} became required and nullable")
         return node
 
 

@@ -67,13 +67,13 @@ def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: s
     """Removes keywords. The provider no longer enforces their constraints, so validate the answer.
 
     >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
-    ({'type': 'string'}, ['parameters: minLength removed (the provider does not take it)'])
+    ({'type': 'string'}, ['parameters: minLength removed (the provider doesn't support it)'])
     """
     changes: list[str] = []
 
     def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
         gone = [keyword for keyword in node if keyword in keywords]
-        changes.extend(f"{path}: {keyword} removed (the provider does not take it)" for keyword in gone)
+        changes.extend(f"{path}: {keyword} removed (the provider doesn't support it)" for keyword in gone)
         return {keyword: value for keyword, value in node.items() if keyword not in gone}
 
     return map_subschemas(schema, at, visit, conditions=True), changes
@@ -181,7 +181,7 @@ class _Inliner:
                 beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
                 return self.expand(_merged(target, beside), path, inside | {ref})
         if self._wanted is None and "discriminator" in node:  # OpenAPI's word, which leads to definitions
-            self.changes.append(f"{path}: discriminator removed (what it leads to is written out)")
+            self.changes.append(f"{path}: discriminator removed (its targets were inlined)")
             node = {keyword: value for keyword, value in node.items() if keyword != "discriminator"}
         return {keyword: self._value(keyword, value, f"{path}.{keyword}", inside) for keyword, value in node.items()}
 
@@ -189,16 +189,16 @@ class _Inliner:
         """Returns the target of a reference, or None if the reference is kept. Both cases are reported."""
         target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):
-            reason = "it leads to nothing in this schema"
+            reason = "its target isn't in this schema"
         elif ref in inside:
             reason = "it is recursive"
         elif self.inlined >= _MOST_INLINED:
-            reason = f"more than {_MOST_INLINED} were written out already"
+            reason = f"more than {_MOST_INLINED} references were inlined"
         else:
             self.inlined += 1
-            self.changes.append(f"{path}: {ref} is written out{self._because}")
+            self.changes.append(f"{path}: {ref} was inlined{self._because}")
             return target
-        self.changes.append(f"{path}: {ref} stays ({reason})")
+        self.changes.append(f"{path}: {ref} was kept ({reason})")
         return None
 
     def _value(self, keyword: str, value: Any, path: str, inside: frozenset[str]) -> Any:

@@ -22,7 +22,7 @@ _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 
 def openapi_subset(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
     """Returns the converted schema and the removed constraints."""
-    inlined, _ = inline_refs(schema, why="this endpoint takes no $ref", at=at)
+    inlined, _ = inline_refs(schema, why="this endpoint doesn't support $ref", at=at)
     changes: list[str] = []
     return _node(inlined, at, changes), changes
 
@@ -76,7 +76,9 @@ def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) 
         if kind == "string" and all(isinstance(value, str) for value in enum):
             out["enum"] = enum
         else:
-            changes.append(f"{at}.enum: dropped, only strings may be listed: {json.dumps(enum, default=str)[:80]}")
+            changes.append(
+                f"{at}.enum: dropped, because only strings are supported: {json.dumps(enum, default=str)[:80]}"
+            )
     if kind == "array":
         out["items"] = _node(node.get("items", {"type": "string"}), f"{at}.items", changes)
     properties = node.get("properties")
@@ -85,7 +87,7 @@ def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) 
         if required := [name for name in node.get("required") or () if name in properties]:
             out["required"] = required
     known = {*_KEPT, *_SILENT, "type", "format", "enum", "items", "properties", "required"}
-    changes += [f"{at}.{name}: dropped, the provider does not know it" for name in node if name not in known]
+    changes += [f"{at}.{name}: dropped, because the provider doesn't support it" for name in node if name not in known]
     return out
 
 
