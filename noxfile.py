@@ -556,14 +556,10 @@ def agents(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def integrations(session: nox.Session) -> None:
     """streamfold under LangChain and pydantic-ai, with LangChain's own standard tests, and in a Jupyter kernel."""
-    session.install(
-        *DEV,
-        "-e",
-        "./packages/integrations[langchain,pydantic-ai]",
-        "langchain-tests>=1.1",
-        "ipykernel>=6.29",
-        "jupyter-client>=8",
-    )
+    session.install(*DEV)
+    # Together with these, pip doesn't find the streamfold that it was told to install editable.
+    frameworks = ["-e", "./packages/integrations[langchain,pydantic-ai]", "langchain-tests>=1.1"]
+    session.install(*frameworks, "ipykernel>=6.29", "jupyter-client>=8")
     session.run("mypy", "packages/integrations/src")
     session.run("pytest", *ALL, "packages/integrations/tests", "tests/client/test_jupyter.py", *session.posargs)
 
@@ -651,7 +647,8 @@ def fixtures(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def judges(session: nox.Session) -> None:
     """Other people's compliance tests against the gateway, and LangChain's against its model; offline."""
-    session.install(*DEV, "-e", "./packages/integrations[langchain]", "llm-comply==0.5.0", "langchain-tests")
+    session.install(*DEV)
+    session.install("-e", "./packages/integrations[langchain]", "llm-comply==0.5.0", "langchain-tests")
     session.run(
         "pytest",
         "-n",

@@ -25,7 +25,7 @@ from anyio.streams.tls import TLSStream
 from folding import DONE, fin, text
 from scale import pick
 from servers import Connection, Server, answer, certificate, framed, sends_each, serving
-from streamfold import APIError, Provider
+from streamfold import APIError, ConfigError, Provider
 from streamfold.net import connection_reuse, http_client_and_proxies
 from tables import each_row
 
@@ -459,6 +459,18 @@ class Bytes(httpx.AsyncByteStream):
 
 
 CHAIN = ["_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"]
+
+
+def test_a_client_library_without_a_known_pool() -> None:
+    """If httpx keeps its pool elsewhere, providers can't be made, rather than made without checked connections."""
+
+    class AsyncHTTPTransport:
+        pass
+
+    with pytest.raises(ConfigError, match="connections can't be checked with this version of"):
+        connection_reuse.guard_connections(
+            AsyncHTTPTransport(), httpcore, ssl.create_default_context(), http2=False, proxy=None
+        )
 
 
 @each_row("name", ["nothing", "_protocol", "read_queue", *CHAIN])

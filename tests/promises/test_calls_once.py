@@ -1,5 +1,6 @@
 """A tool call is delivered once and complete, on the last chunk, after the server has finished its answer. A stream
-that breaks off, is cancelled, fails, or reaches its token limit delivers no tool calls.
+that breaks off, is cancelled, fails, or reaches its token limit delivers no tool calls. If a server sends [DONE] but no
+finish reason, only tool calls with complete arguments are delivered, with a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import httpx
 import pytest
 
 from answers_by_api import APIS, Answer, Stream, error_event, random_answer, told
-from folding import random_cut
+from folding import DONE, call, entry, random_cut
 from scale import pick, some
 from servers import STREAM, Connection, framed, serving
 from streamfold import (
@@ -128,6 +129,18 @@ def test_truncated_delivers_none(api: str, seed: int) -> None:
     assert (reply.finish_reason, reply.text) == ("length", "".join(answer.text))
     said = " ".join(warning.detail for warning in reply.warnings)
     assert all(re.search(rf"\b{name}\b", said) for _, name, _ in answer.calls), said
+
+
+@each_row("arguments", ['{"x": 1}', "{}", '{"x": 1', "", "1", '{"x": 1}}'])
+def test_done_without_a_reason_delivers_what_is_complete(arguments: str) -> None:
+    """A call whose arguments are an object is delivered with a warning; of the others only their names are reported."""
+    fed = [call(entry(0, "a", "f", arguments)), DONE]
+    chunks, reply = outcome("chat", fed)
+    assert isinstance(reply, Reply)
+    assert reply.finish_reason == "unknown"
+    delivered = [made.raw_arguments for chunk in chunks for made in chunk.tool_calls or ()]
+    assert delivered == ([arguments] if arguments in ('{"x": 1}', "{}") else [])
+    assert [warning.code for warning in reply.warnings]
 
 
 @each_row("name", some(NAMES, 50))

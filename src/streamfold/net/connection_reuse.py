@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx
 
+from ..errors import ConfigError
 from .timeouts_and_cancellation import event_loop, shut_down
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
@@ -232,6 +233,10 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
     Args:
         httpcore: the package: httpcore, or httpcore2, whose interface is the same.
     """
+    # What tests put in the place of the class has no connections.
+    if type(transport).__name__ == "AsyncHTTPTransport" and not hasattr(transport, "_pool"):
+        name = type(transport).__module__.partition(".")[0]
+        raise ConfigError(f"connections can't be checked with this version of {name}: install an older version of it")
     options: dict[str, Any] = {"ssl_context": verify, "http2": http2, "keepalive_expiry": KEEPALIVE_EXPIRY}
     options["max_connections"] = options["max_keepalive_connections"] = None
     pool, begins_with_http = httpcore.AsyncConnectionPool, True
