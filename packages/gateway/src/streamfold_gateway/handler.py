@@ -257,14 +257,14 @@ class RequestHandler:
         return ClientRequest(
             value,
             parsed,
-            route or self._models.resolve(parsed.model, client),
-            streams,
-            log.id,
-            int(time()),
-            headers,
-            params,
-            dropped,
-            user,
+            route=route or self._models.resolve(parsed.model, client),
+            stream=streams,
+            id=log.id,
+            created=int(time()),
+            headers=headers,
+            params=params,
+            dropped=dropped,
+            end_user=user,
         )
 
     def route(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
