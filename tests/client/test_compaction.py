@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corpus
 import streamfold.sync
 from scale import examples
 from streamfold import (
@@ -22,6 +23,7 @@ from streamfold import (
     Message,
     Provider,
     Reply,
+    StreamDecoder,
     Tool,
     ToolCall,
     UpstreamError,
@@ -344,6 +346,26 @@ async def test_a_compaction_inside_an_answer() -> None:
     assert [message["role"] for message in sent.json()["messages"]] == ["user", "assistant"] * 3 + ["user"]
     assert sent.json()["messages"][-2]["content"] == [block, {"type": "text", "text": "Yes."}]
     assert sent.headers["anthropic-beta"] == "compact-2026-01-12"  # or the API would not know the block
+
+
+@each_row("name", corpus.names("corpus/*/*compact*.sse"))
+def test_recorded_compactions(name: str) -> None:
+    """Each stream of a provider that compacted: a step of the reply, its tokens counted, and sent back unchanged."""
+    api = "anthropic" if "anthropic" in name.split("/")[1] else "responses"
+    decoder = StreamDecoder(api)
+    decoder.feed(corpus.body(name))
+    decoder.close()
+    reply = decoder.reply
+    found = [part.raw for part in reply.hosted if part.kind == "compaction"]
+    assert len(found) == 1
+    assert reply.usage is not None
+    assert reply.usage.input_tokens
+    sent = Provider.from_config(SPECS[api], api_key="k").preview([user("Hi"), reply.message, user("And now?")])
+    assert sent.warnings == ()
+    listed = sent.json()["messages"][1]["content"] if api == "anthropic" else sent.json()["input"]
+    back = [each for each in listed if each["type"] == "compaction"]
+    output_only = ("status", "created_by")  # which the Responses API refuses in its input
+    assert back == [{name: value for name, value in each.items() if name not in output_only} for each in found]
 
 
 async def test_a_server_that_refuses_a_threshold() -> None:
