@@ -9,7 +9,7 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
-from gateways import RESPONSES, behind, client_of
+from gateways import MESSAGES, RESPONSES, behind, client_of
 from streamfold import Provider
 from streamfold.testing import ScriptedProvider
 from streamfold_gateway import gateway
@@ -137,3 +137,34 @@ async def test_a_model_without_endpoints() -> None:
     async with client_of(gateway({"main": ScriptedProvider("Hi")})) as client:
         refused = await client.post(f"{RESPONSES}/compact", json={"model": "main", "input": "Hi"})
     assert refused.status_code == 404
+
+
+async def test_a_client_of_claude() -> None:
+    """Claude's own parameter reaches Claude, and its signed block the client, in a stream and whole."""
+    block = {"type": "compaction", "content": "A cat was seen.", "signature": "EuYB"}
+    usage = {"input_tokens": 0, "output_tokens": 0}
+    step = {"type": "compaction", "input_tokens": 1000, "output_tokens": 100}
+    begun = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "c", "usage": usage}
+    events: list[Any] = [
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "compaction"}, "usage": {**usage, "iterations": [step]}},
+        {"type": "message_stop"},
+    ]
+    body = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events).encode()
+    turns = [{"role": "user", "content": "Look."}, {"role": "assistant", "content": "A cat. "}]
+    ask = {"model": "main", "max_tokens": 4096, "messages": turns, "compaction": {"type": "summarize"}}
+    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "compact-2026-09-04"}
+    async with behind(body, body, adapter="anthropic") as client:
+        whole = (await client.post(MESSAGES, json=ask, headers=headers)).json()
+        streamed = await client.post(MESSAGES, json={**ask, "stream": True}, headers=headers)
+        requests = client.upstream.requests  # type: ignore[attr-defined]
+    assert (whole["content"], whole["stop_reason"]) == ([block], "compaction")
+    assert whole["usage"]["iterations"] == [step]
+    assert f'"content_block":{json.dumps(block, separators=(",", ":"))}' in streamed.text
+    for request in requests:
+        sent = json.loads(request.content)
+        assert request.headers["anthropic-beta"] == "compact-2026-09-04"
+        assert sent["compaction"] == {"type": "summarize"}
+        assert [turn["content"][0]["text"] for turn in sent["messages"]] == ["Look.", "A cat. "]

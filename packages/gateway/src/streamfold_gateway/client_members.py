@@ -85,7 +85,8 @@ RESPONSES_MEMBERS: Known = {
 MESSAGES_MEMBERS: Known = {
     **_names(
         """
-        betas cache_control container context_management max_tokens mcp_servers messages metadata model output_format
+        betas cache_control compaction container context_management max_tokens mcp_servers messages metadata model
+        output_format
         stop_sequences stream system temperature tool_choice tools top_k top_p
         """
     ),

@@ -31,7 +31,7 @@ from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import encode_utf8, required_count, write_body
 from .aws_event_stream import AWSEventStream
-from .compaction import is_signed_compaction
+from .compaction import asks_for_compaction, is_signed_compaction
 from .decode import AnthropicEventReader
 from .encode import encode_request, requested_betas
 from .prompt_caching import limit_cache_breakpoints
@@ -79,7 +79,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
             (message for message in request.messages if message.role not in INSTRUCTION_ROLES), request.messages[0]
         )
         last = request.messages[-1]
-        continued = request.compact or (bool(last.extras) and last.paused)
+        continued = asks_for_compaction(request) or (bool(last.extras) and last.paused)
         return HistoryRules(
             HistoryRules().roles - {"function"},
             unique_ids="conversation",

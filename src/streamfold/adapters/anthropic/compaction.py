@@ -34,6 +34,11 @@ def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
             yield block
 
 
+def asks_for_compaction(request: Request) -> bool:
+    """Returns whether a request is one for a compaction: by `Request.compact`, or by the parameter of the API."""
+    return request.compact or bool(request.options.extra_body.get("compaction"))
+
+
 def is_signed_compaction(message: Message, request: Request) -> bool:
     """Returns whether a message stands for all that came before it."""
     return any(block.get("signature") for block in _blocks(message, request))
@@ -45,7 +50,7 @@ def compaction_betas(request: Request) -> list[str]:
     managed = request.options.extra_body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, Mapping) else None
     kinds = [edit.get("type") for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list) else []
-    on_demand = request.compact or True in signed
+    on_demand = asks_for_compaction(request) or True in signed
     at_threshold = False in signed or _EDIT in kinds or (request.options.compact_threshold and not on_demand)
     return [*([_ON_DEMAND] if on_demand else []), *([_AT_THRESHOLD] if at_threshold else [])]
 
@@ -53,7 +58,7 @@ def compaction_betas(request: Request) -> list[str]:
 def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any]:
     """Returns the members that ask for a compaction from a number of tokens on."""
     threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
-    if threshold is None or request.compact:
+    if threshold is None or asks_for_compaction(request):
         return {}
     if any(is_signed_compaction(message, request) for message in request.messages):
         detail = "compact_threshold: not beside a compaction that was requested: call Provider.compact() again"

@@ -28,7 +28,13 @@ from ...types import (
 from ..content_blocks import arguments_object, blocks_of, read_foreign_part
 from ..encoding_report import EncodingReport
 from .bound_thinking import BINDING_BETA, SentTurn, bind_thinking, drop_mismatched, leave_out_thinking
-from .compaction import ask_for_compaction, compaction_betas, is_signed_compaction, threshold_members
+from .compaction import (
+    ask_for_compaction,
+    asks_for_compaction,
+    compaction_betas,
+    is_signed_compaction,
+    threshold_members,
+)
 from .quirks import AnthropicQuirks
 from .tools import MCP_BETA, hosted_forms, hosted_members
 
@@ -78,7 +84,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         body |= threshold_members(request, report)
     if options.extra_body:
         _add_extra_body(body, options.extra_body)
-    if request.compact:
+    compacts = asks_for_compaction(request)
+    if compacts:
         ask_for_compaction(body)
     if "messages" not in options.extra_body:
         binds, thinking = request.family.binds_thinking, body.get("thinking")
@@ -88,7 +95,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         if request.drop_bound_thinking and not decided and not drop_mismatched(body):
             leave_out_thinking(body)
         last = request.messages[-1]
-        if body["messages"][-1]["role"] == "assistant" and not last.paused and not request.compact:
+        if body["messages"][-1]["role"] == "assistant" and not last.paused and not compacts:
             _check_prefill(body)
     return body if quirks.platform == "anthropic" else _for_platform(body, request, quirks)
 
@@ -390,7 +397,7 @@ def encode_turns(
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
     last = turns[-1]["content"][-1]
     is_text = turns[-1]["role"] == "assistant" and last.get("type") == "text"
-    if is_text and not (messages[-1][1].paused or request.compact):
+    if is_text and not (messages[-1][1].paused or asks_for_compaction(request)):
         last["text"] = last["text"].rstrip()  # "final assistant content cannot end with trailing whitespace"
     return turns
 
