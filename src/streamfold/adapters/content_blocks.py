@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 from ..requests import read_part
-from ..types import ContentPart, Message, ToolCall, read_cache_control
+from ..types import ContentPart, Message, TextPart, ToolCall, read_cache_control
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -48,3 +48,12 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
     if isinstance(read, Mapping) and read.get("type") in _FOREIGN:
         raise ConfigError(f"{where} is {dict(part)!r:.120}, a part of another API that this one can't carry")
     return read
+
+
+def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
+    """Yields the parts of a message's content, each with its place. Text that isn't in parts is one part."""
+    content = message.content
+    parts = (TextPart(content),) if isinstance(content, str) else content or ()
+    for at, part in enumerate(parts):
+        place = f"{where}.content[{at}]"
+        yield place, read_foreign_part(part, place) if isinstance(part, Mapping) else part

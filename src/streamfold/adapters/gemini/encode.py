@@ -24,7 +24,7 @@ from ...types import (
     to_base64,
     tool_result_content,
 )
-from ..content_blocks import arguments_object, blocks_of, read_foreign_part
+from ..content_blocks import arguments_object, blocks_of, read_parts
 from ..encoding_report import EncodingReport
 from ..prepared_request import deep_merged
 from ..thought_signatures import PLACEHOLDER, SIGNATURE, signature_of
@@ -348,21 +348,17 @@ def _response(message: Message) -> dict[str, Any]:
 
 def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
     """Yields the parts of a message's content. Raises ConfigError for content that Gemini doesn't support."""
-    content = message.content
-    parts = (TextPart(content),) if isinstance(content, str) else content or ()
-    for at, part in enumerate(parts):
-        if isinstance(part, Mapping):
-            part = read_foreign_part(part, f"{where}.content[{at}]")
+    for place, part in read_parts(message, where):
         match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:
                 yield {"text": text}
             case ImagePart() | FilePart() | AudioPart():
-                yield _media(part, f"{where}.content[{at}]")
+                yield _media(part)
             case _:
-                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that Gemini can't carry")
+                raise ConfigError(f"{place} is {part!r:.120}, a part that Gemini can't carry")
 
 
-def _media(part: MediaPart, where: str) -> dict[str, Any]:
+def _media(part: MediaPart) -> dict[str, Any]:
     if part.data is not None:
         return {"inlineData": {"mimeType": part.media_type, "data": to_base64(part.data)}}
     uri = part.url if part.url is not None else part.file_id

@@ -17,7 +17,7 @@ from ...types import (
     step_text,
     to_base64,
 )
-from ..content_blocks import arguments_object, read_foreign_part
+from ..content_blocks import arguments_object, read_parts
 from ..encoding_report import EncodingReport
 
 if TYPE_CHECKING:
@@ -94,18 +94,14 @@ def system_texts(message: Message, at: int) -> Iterator[str]:
 
 def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
     """Yields the contents of a message. Raises ConfigError for unsupported content."""
-    content = message.content
-    parts = (TextPart(content),) if isinstance(content, str) else content or ()
-    for at, part in enumerate(parts):
-        if isinstance(part, Mapping):
-            part = read_foreign_part(part, f"{where}.content[{at}]")
+    for place, part in read_parts(message, where):
         match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:
                 yield {"type": "text", "text": text}
             case ImagePart() | FilePart() | AudioPart():
                 yield _media(part)
             case _:
-                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that this API doesn't support")
+                raise ConfigError(f"{place} is {part!r:.120}, a part that this API doesn't support")
 
 
 def _media(part: MediaPart) -> dict[str, Any]:
