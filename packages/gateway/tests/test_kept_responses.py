@@ -342,7 +342,7 @@ async def test_refusals_are_those_of_the_gateway() -> None:
             wrong = await client.post(RESPONSES, json={**asked(), "tools": 3, **members})
             assert wrong.status_code == 400
         both = await client.post(RESPONSES, json=asked(background=True, store=False))
-        assert "background needs store" in both.text
+        assert "can't be combined with store: false" in both.text
         assert (await client.post(RESPONSES, content=b"{")).status_code == 400
         assert (await client.get(f"{RESPONSES}/resp_unknown")).json()["error"]["message"].startswith("there is no")
     assert upstream.bodies == []

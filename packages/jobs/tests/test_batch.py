@@ -525,7 +525,7 @@ async def test_a_prompt_that_is_refused_with_403() -> None:
         found = await finished(batch(server.provider(), rows(20), concurrency=concurrency))
         assert [name for name, said in found if said is None] == ["r0", "r7", "r19"]
         server = Server({f"p{at}": [refused(403, "no access")] for at in range(4, 100)})
-        with pytest.raises(JobPausedError, match="nothing more would be answered: custom: no access") as caught:
+        with pytest.raises(JobPausedError, match="no further row can be answered: custom: no access") as caught:
             await finished(batch(server.provider(), rows(100), concurrency=concurrency))
         assert isinstance(caught.value.__cause__, PermissionDeniedError)
         assert len(server.asked) <= 4 + 2 * concurrency + 1

@@ -136,7 +136,7 @@ def test_a_refused_key_ends_the_job(folder: Path, server: Server) -> None:
     with started(folder) as job:
         output = job.communicate(timeout=240)[0]
     assert job.returncode not in (0, None)
-    assert "nothing more would be answered" in output
+    assert "no further row can be answered" in output
     assert "Incorrect API key provided" in output
     assert "sk-job-secret" not in output
     assert server.count()["key"] < 5
