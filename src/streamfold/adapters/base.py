@@ -104,7 +104,7 @@ class Adapter(ABC):
         compacts: whether the API compacts a conversation on request (`Request.compact`); see `compacted`.
         drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
         keeps_conversations: whether `encode` continues a conversation that the endpoint stores: `Request.conversation`.
-        conversation_members: members of the request body that name the stored conversation to continue.
+        conversation_members: fields of the request body that name the stored conversation to continue.
         kind_follows_text: whether an event has the kind of its text (text or reasoning) only after the text.
         blocks_name: the name of the extra with the original blocks of an answer, which are sent back.
     """
@@ -415,10 +415,10 @@ class Adapter(ABC):
         raise ValueError("this wire format has no answers that are not streamed")
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the messages that stand for a conversation, from the answer to a request with `Request.compact`.
+        """Returns the messages that replace a conversation, from the answer to a request with `Request.compact`.
 
         Raises:
-            ValueError: there is no compaction in it; the message says why.
+            ValueError: the answer has no compaction; the message has the reason.
         """
         raise ValueError("this wire format has no compactions")
 

@@ -38,7 +38,7 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
     """Converts a dict, a content part of another API, to a part of streamfold with its cache mark.
 
     Raises:
-        ConfigError: the dict is a part of another API with unsupported members.
+        ConfigError: the dict is a part of another API with unsupported fields.
     """
     read: ContentPart | Mapping[str, Any] = part
     if "cache_control" in part and part.get("type") in ("text", *_FOREIGN):

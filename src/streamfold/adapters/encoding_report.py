@@ -30,7 +30,7 @@ class EncodingReport:
 
     Attributes:
         reasoning: positions of messages whose reasoning isn't sent.
-        members: positions of unsent members of messages, tool calls, parts and tools.
+        members: positions of unsent fields of messages, tool calls, parts and tools.
         ids: ids of tool calls, and the ids that were sent instead.
         changes: other changes.
         prefix: the prefix of the answer's reasoning; see `Message.prefix`.
@@ -47,7 +47,7 @@ class EncodingReport:
         self.changes.append(ReplyWarning(code, detail))
 
     def warnings(self) -> list[ReplyWarning]:
-        """Returns the changes, and one warning each for reasoning, members and ids, with their positions."""
+        """Returns the changes, and one warning each for reasoning, fields and ids, with their positions."""
         found = []
         if self.reasoning:
             detail = (
@@ -70,7 +70,7 @@ class EncodingReport:
         """Adds the unsent parts of a message that is written as new blocks.
 
         Args:
-            call_extras: whether the extras of a tool call are members of this API.
+            call_extras: whether the extras of a tool call are fields of this API.
         """
         if message.reasoning:
             self.reasoning.append(where)

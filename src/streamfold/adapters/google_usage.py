@@ -1,4 +1,4 @@
-"""Token counts of Google's two APIs, which differ only in the names of the members."""
+"""Token counts of Google's two APIs, which differ only in the names of the fields."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class UsageNames:
         )
 
     def write(self, usage: Usage) -> dict[str, Any]:
-        """Returns the counts under these names; all that was sent, if it came from this API."""
+        """Returns the counts under these names, or the server's original counts if it has the same API."""
         if self.prompt in usage.raw:
             return dict(usage.raw)
         thoughts = usage.reasoning_tokens or 0

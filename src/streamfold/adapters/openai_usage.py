@@ -91,7 +91,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
     """Returns the counts that `Usage` has no field for.
 
     https://platform.openai.com/docs/api-reference/chat/object: audio and predictions are parts of the sums, and so are
-    xAI's texts and images. DeepSeek and Perplexity have further members beside the sums.
+    xAI's texts and images. DeepSeek and Perplexity have further fields next to the sums.
     """
     found = list(usage.items())
     for member, side in _SIDES.items():
@@ -103,7 +103,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the members of a usage object; members of its details override them."""
+    """Returns the fields of a usage object; fields of its details override them."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

@@ -39,7 +39,7 @@ class PreparedRequest:
 
 
 def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Renames members of a body without changing their order. None: the member is left out."""
+    """Renames fields of a body without changing their order. None: the field is left out."""
     renamed = ((names.get(name, name), value) for name, value in body.items())
     return {name: value for name, value in renamed if name is not None} if names else body
 
@@ -81,7 +81,7 @@ def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
 
 
 def required_count(body: Any, name: str) -> int:
-    """Returns the count in a member of a JSON object. Raises ValueError if the member isn't a count."""
+    """Returns the count in a field of a JSON object. Raises ValueError if the field isn't a count."""
     found = as_count(body.get(name)) if isinstance(body, Mapping) else None
     if found is None:
         raise ValueError(f"it has no number {name!r}")

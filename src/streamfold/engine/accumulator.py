@@ -138,7 +138,7 @@ class UsageAccumulator:
         self._members, self._unread = members, update.read
 
     def read(self) -> tuple[Usage | None, list[str]]:
-        """Returns the usage so far, and the members that aren't a count or a cost."""
+        """Returns the usage so far, and the fields that aren't a count or a cost."""
         if self._unread is not None:
             self._usage, self._unread = self._unread(dict(self._members)), None
         if (usage := self._usage) is None:
@@ -480,7 +480,7 @@ class StreamAccumulator:
         return self._continues and self._finish is not None and self._finish.continues
 
     def stop_continuing(self) -> None:
-        """Notes that the next part isn't requested, so the response ends here."""
+        """Records that the next part isn't requested, so the response ends here."""
         self._continues = self.part_ended = False
 
     def next_part(self) -> None:

@@ -27,10 +27,10 @@ class _BlockState:
     """A block that may still grow.
 
     Attributes:
-        value: the members of the block, except growing texts. The object is replaced, never modified.
-        pieces: the growing texts, by member; the texts in `json` are JSON.
+        value: the fields of the block, except growing texts. The object is replaced, never modified.
+        pieces: the growing texts, by field; the texts in `json` are JSON.
         values: the arguments of a tool call, if they arrive as values at paths.
-        lists: the growing lists, by member.
+        lists: the growing lists, by field.
         waiting: text that is held back until earlier blocks of its kind are closed.
         next: the next block of the same kind (text and reasoning only).
         counted: true if the arguments in its first event have been counted.
@@ -92,7 +92,7 @@ class _ExpectedAgain:
 
     Attributes:
         blocks: numbers of repeated blocks.
-        texts, others: text, and the number of other deltas, by block number and member.
+        texts, others: text, and the number of other deltas, by block number and field.
         skipped: true if a repetition was skipped.
     """
 
@@ -178,7 +178,7 @@ class BlockAssembler:
         return []
 
     def confirm(self, *, stopped: bool) -> None:
-        """Notes a finish reason; `stopped` is true if the model completed its response."""
+        """Records a finish reason; `stopped` is true if the model completed its response."""
         self._behind_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
@@ -246,7 +246,7 @@ class BlockAssembler:
         return index in self._by_index
 
     def passed_id(self) -> None:
-        """Notes an event with an id: a server repeats only later events."""
+        """Records an event with an id. After a reconnect, a server repeats only later events."""
         self._recent.clear()
 
     def expect_again(self, *, whole: bool) -> None:

@@ -29,7 +29,7 @@ class _Shown:
     Attributes:
         place: its position in the response, if known.
         ended: true if its complete text has arrived.
-        ahead: text from the complete version whose deltas may still follow.
+        ahead: text that arrived complete, and whose deltas may still follow.
         waiting: text that is held back until earlier parts are complete.
     """
 

@@ -39,9 +39,9 @@ class _Item:
     """An item that has begun.
 
     Attributes:
-        begun: its first version.
+        begun: the item as it was first sent.
         pieces, whole: its streamed input, and its complete input.
-        done: true if its complete input or its final version has arrived.
+        done: true if its complete input or the final item has arrived.
     """
 
     place: int | None
@@ -52,7 +52,7 @@ class _Item:
 
     @property
     def member(self) -> str:
-        """The member that grows; `""` if no member does."""
+        """The field that grows; `""` if no field does."""
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:

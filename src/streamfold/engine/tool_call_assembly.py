@@ -408,12 +408,12 @@ class ToolCallAssembler:
         return placed
 
     def confirm(self) -> None:
-        """Notes a finish reason: the tool calls so far aren't late."""
+        """Records a finish reason: the tool calls so far aren't late."""
         for call in self._opened:
             call.late = False
 
     def mark_gap(self) -> None:
-        """Notes that events are missing here: unfinished tool calls may have lost arguments."""
+        """Records that events are missing here: unfinished tool calls may have lost arguments."""
         for call in self._opened:
             if not call.wholes and not call.done:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
@@ -451,7 +451,7 @@ class ToolCallAssembler:
             self._opened.remove(call)
 
     def take_from_client(self, index: int) -> None:
-        """Notes that the server has run the tool call at an index itself."""
+        """Records that the server itself has run the tool call at an index."""
         if (call := self._by_index.get(index)) is not None:
             call.ran_on_server = True
 

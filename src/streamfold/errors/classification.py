@@ -45,8 +45,8 @@ class ErrorClassification:
     Attributes:
         tokens, limit: the size of the prompt and of the context window.
         categories: the filter's findings.
-        param: the path of the member, with underscores.
-        instead: the name that the server expects.
+        param: the path of the field, with underscores.
+        instead: the option name that the server expects.
         least, most, allowed: the accepted values.
     """
 
@@ -71,7 +71,6 @@ class _Row:
     param: str | None
 
     def fits(self, message: str, body: Any) -> re.Match[str] | bool | None:
-        """Returns whether the message or the body matches."""
         if self.has is not None:
             return any(path == self.has or path.endswith(f".{self.has}") for path, _ in _members(body))
         if self.says is None:
@@ -90,7 +89,7 @@ def classify_error(
 
     Args:
         words: the error's code and type, in this order.
-        param: the member of the request that the server names.
+        param: the field of the request that the server names.
         body: the whole error body.
 
     >>> classify_error([], "prompt is too long: 210000 tokens > 200000 maximum").limit
@@ -152,7 +151,7 @@ def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
 
 
 def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
-    """Yields the invalid members of a pydantic error list (Mistral, FastAPI)."""
+    """Yields the invalid fields of a pydantic error list (Mistral, FastAPI)."""
     for _, value in _members(body):
         if not isinstance(value, Mapping) or not isinstance(place := value.get("loc"), list):
             continue
@@ -176,7 +175,6 @@ def _categories(body: Any) -> Iterator[str]:
 
 
 def _members(body: Any) -> Iterator[tuple[str, Any]]:
-    """Yields all members of a body, with their paths."""
     waiting: list[tuple[str, Any]] = [("", body)]
     while waiting:
         path, value = waiting.pop(0)
@@ -258,7 +256,7 @@ class ErrorInfo:
 
     Attributes:
         type, code: the server's classification of the error.
-        param: the member of the request that caused the error.
+        param: the field of the request that caused the error.
         retry: whether a retry may help, if the server reported that separately.
         retry_after: seconds to wait before a retry.
     """
@@ -272,8 +270,9 @@ class ErrorInfo:
     retry_after: float | None = None
 
     def meaning(self, body: Any = None) -> ErrorClassification | None:
-        """Classifies the error; None if the error isn't a rejection. Some servers give more details in the whole error
-        `body`."""
+        """Classifies the error. Returns None if it isn't a rejection. `body` is the whole error body, which may have
+        more details.
+        """
         if self.status == 402:
             return ErrorClassification("quota")
         found = classify_error(self._words(), self.message, param=self.param, status=self.status, body=body)
@@ -351,7 +350,7 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
 def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns an error object that isn't under `error`.
 
-    MiniMax sends a status in `base_resp` beside the choices, which is 0 for success
+    MiniMax sends a status in `base_resp`, next to the choices, which is 0 for success
     (https://platform.minimax.io/docs/api-reference/errorcode), Tencent Cloud has `Response.Error`
     (https://cloud.tencent.com/document/api/1729/101843).
     """

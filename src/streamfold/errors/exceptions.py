@@ -61,7 +61,7 @@ class StreamfoldError(PicklableError, Exception):
 
 
 class ConfigError(StreamfoldError):
-    """A setting or an argument is wrong. The message names the setting, its place and the allowed values.
+    """A setting or an argument is wrong. The message names the setting, its position and the allowed values.
 
     Attributes:
         hint: what to change in the program; it is the end of the message.
@@ -323,7 +323,7 @@ class UnsupportedOptionError(APIError):
     """The model does not accept an option, or not with this value.
 
     Attributes:
-        param: the member of the request, with underscores, if the server named it.
+        param: the field of the request, with underscores, if the server named it.
     """
 
     def __init__(self, message: str, *, param: str | None = None, **details: Unpack[APIErrorDetails]) -> None:
@@ -365,14 +365,14 @@ class RejectedRequest:
         """The model doesn't accept an option or its value."""
 
     class ModelNotFoundError(ModelNotFoundError, NotFoundError):
-        """There is no such model."""
+        """The model doesn't exist."""
 
 
 class RejectedPermission:
     """Errors of requests that were refused with status 403, by cause."""
 
     class ContentFilterError(ContentFilterError, PermissionDeniedError):
-        """A filter stopped the prompt: the key is not the problem."""
+        """A filter stopped the prompt. The API key isn't the cause."""
 
 
 class RejectedInStream:
@@ -388,10 +388,10 @@ class RejectedInStream:
         """The model doesn't accept an option or its value."""
 
     class ModelNotFoundError(ModelNotFoundError, UpstreamError):
-        """There is no such model."""
+        """The model doesn't exist."""
 
     class QuotaExceededError(QuotaExceededError, UpstreamError):  # type: ignore[misc]  # its status is never None
-        """The account has no credit or quota left. Without a status it counts as 402."""
+        """The account has no credit or quota left. An error without a status counts as 402."""
 
         def __init__(
             self,

@@ -64,7 +64,6 @@ class PicklableError(Exception):
 
 
 def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
-    """Makes an exception without `__init__`."""
     error = kind.__new__(kind, *args)
     error.args = args
     return error

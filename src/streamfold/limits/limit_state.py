@@ -146,7 +146,7 @@ class Batch:
     leaves: bool = False
 
     def to_json(self) -> str:
-        """Returns the batch as JSON for the script in `valkey.py`, where a missing member means 0."""
+        """Returns the batch as JSON for the script in `valkey.py`, where a missing field means 0."""
         operations = [{"kind": type(operation).__name__, **_members(operation)} for operation in self.operations]
         return json.dumps({**_members(self), "holder": self.holder, "operations": operations})
 

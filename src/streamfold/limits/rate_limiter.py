@@ -337,7 +337,7 @@ class RateLimiter:
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Notes the currency of a cost; None: the cost of an answer is unknown."""
+        """Records the currency of a cost; None: the cost of an answer is unknown."""
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
         elif self._currency not in (None, currency):
@@ -438,7 +438,7 @@ class Reservation:
         self._tokens, self._cost, self._nothing = 0.0, 0, True
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
-        """Notes that the server accepted the request, and the limits in its headers."""
+        """Records that the server accepted the request, and the limits in its headers."""
         self._limiter.note_accepted(rate_limit, first=not self._answered)
         self._answered = True
 
@@ -452,7 +452,7 @@ class Reservation:
         self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
 
     def note_error(self, error: APIError) -> None:
-        """Notes that there is no answer: the server refused the request (429), or the model can't have run."""
+        """Records that there is no answer: the server refused the request (429), or the model can't have run."""
         if is_rate_limit(error):
             self.refused(error.retry_after, error.rate_limit)
         elif failed_before_answer(error):

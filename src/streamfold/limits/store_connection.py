@@ -58,7 +58,7 @@ class LimitSession(Protocol):
         """Applies an operation; a charge is queued while the store is down.
 
         Args:
-            local: the store that counted the reservation in its place.
+            local: the local store that counted the reservation, if the shared store was down.
         """
         ...
 
@@ -71,7 +71,7 @@ class LocalSession:
     """The session of a limiter whose store is in this process: no call blocks, and no answer is lost.
 
     Args:
-        leased: whether something is held until it is released.
+        leased: whether requests hold slots or money until they are released.
         budgeted: whether money is limited.
     """
 
@@ -212,7 +212,7 @@ class SharedSession:
     """The session of a limiter whose store is outside of this process.
 
     Args:
-        leased: whether something is held until it is released.
+        leased: whether requests hold slots or money until they are released.
         budgeted: whether money is limited.
     """
 

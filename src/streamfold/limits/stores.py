@@ -58,7 +58,7 @@ class MemoryLimitStore(LimitStore):
     """Counts in this process.
 
     Args:
-        clock: seconds since 1970. Default: a clock that is never set.
+        clock: seconds since 1970. Default: a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:

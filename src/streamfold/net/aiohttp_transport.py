@@ -99,7 +99,6 @@ class _Transport(httpx.AsyncBaseTransport):
             await self._session.close()
 
     def _open(self) -> aiohttp.ClientSession:
-        """Makes the aiohttp session on the running event loop."""
         connector = _Connector(
             limit=0, ssl=self._verify, keepalive_timeout=KEEPALIVE_EXPIRY, resolver=aiohttp.ThreadedResolver()
         )
@@ -159,12 +158,10 @@ class _GuardedProtocol(asyncio.Protocol):
         self._unused = True
 
     def is_silent(self) -> bool:
-        """Returns whether the idle connection has no bytes to read."""
         tls = self._transport.get_extra_info("ssl_object")
         return not (tls and has_decrypted(tls)) and not is_readable(self._transport.get_extra_info("socket"))
 
     def begin(self, connection: Any) -> None:
-        """Expects a response, until the connection is released."""
         self._unused = False
         self._framing.begin()
         connection.add_callback(self._released)

@@ -227,7 +227,7 @@ _GOOGLE: Any = _google_request  # google-auth declares a class, but only calls i
 
 
 class EntraSigner(_ThreadedSigner):
-    """Adds an access token of Microsoft Entra ID, by the chain of credentials of Azure's tools.
+    """Adds an access token of Microsoft Entra ID, found by Azure's `DefaultAzureCredential`.
 
     https://learn.microsoft.com/azure/developer/python/sdk/authentication/credential-chains#defaultazurecredential-overview
     """

@@ -47,7 +47,7 @@ class MalformedHead(ValueError):
 class ResponseFraming:
     """Finds the ends of responses in the bytes of one connection (RFC 9112, 6).
 
-    A head with contradicting lengths is read, or refused, as in h11, which httpx and httpx2 use.
+    Contradictory lengths in a head are handled as in h11, which httpx and httpx2 use.
 
     Attributes:
         ended: whether the last response has ended, and no response is expected.
@@ -231,7 +231,7 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
     The pool has no limit on its connections.
 
     Args:
-        httpcore: the package: httpcore, or httpcore2, whose interface is the same.
+        httpcore: the package `httpcore` or `httpcore2`, which have the same interface.
     """
     # What tests put in the place of the class has no connections.
     if type(transport).__name__ == "AsyncHTTPTransport" and not hasattr(transport, "_pool"):
@@ -272,9 +272,9 @@ class GuardedStream:
     """An `AsyncNetworkStream` of httpcore that knows whether it is silent.
 
     Args:
-        stream: httpcore's own.
+        stream: httpcore's stream.
         outside: the stream below TLS.
-        follows: whether all that is sent and received is HTTP/1.1.
+        follows: whether the connection carries only HTTP/1.1.
     """
 
     def __init__(
@@ -339,9 +339,8 @@ class GuardedStream:
 def end_unless_silent(response: httpx.Response) -> None:
     """Ends the connection of a finished response, unless it is certain that no bytes followed the response.
 
-    Must be called before the response is closed: its pool then finds the connection readable and closes it. Does
-    nothing for a response without a connection (in-memory transports), for one of aiohttp, over HTTP/2, and where the
-    connection is guarded.
+    Must be called before the response is closed: its pool then finds the connection readable and closes it. Has no
+    effect on responses of in-memory transports, of aiohttp and over HTTP/2, and on guarded connections.
     """
     network = response.extensions.get("network_stream")
     if network is None or isinstance(network, GuardedStream) or not response.http_version.startswith("HTTP/1"):
@@ -354,7 +353,7 @@ def end_unless_silent(response: httpx.Response) -> None:
 def _is_silent(response: httpx.Response, network: Any) -> bool:
     """Returns whether h11, TLS, anyio's stream and the socket of an httpx connection have no bytes left.
 
-    False if unknown, and with TLS on trio, where TLS inside TLS looks like a single one.
+    False if unknown, and for TLS on trio, where nested TLS looks like a single layer.
     """
     try:
         tls = network.get_extra_info("ssl_object")
@@ -372,7 +371,7 @@ def _has_queued(network: Any) -> bool:
     """Returns whether a connection of httpcore has read ahead, as anyio does on asyncio.
 
     Raises:
-        AttributeError: with TLS inside TLS, where only one can be looked into.
+        AttributeError: the connection has nested TLS, which can't be inspected.
     """
     if event_loop() is None:
         return False

@@ -58,8 +58,8 @@ def clear_frames(error: BaseException) -> None:
 
     Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
 
-    Frames of other libraries, and ours in an error of the network, are left out instead of cleared: httpcore raises one
-    error in several tasks, so that its traceback may have frames of suspended coroutines, which clearing would end.
+    Frames of other libraries, and streamfold's frames in network errors, are removed instead of cleared. httpcore
+    raises one error in several tasks, so a traceback may have frames of suspended coroutines, which clearing would end.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:

@@ -92,7 +92,7 @@ class Exchange:
         self.redactor = request.redactor
 
     async def pause(self, seconds: float) -> None:
-        """Sleeps before the request is sent; `aclose` ends it."""
+        """Sleeps before the request is sent. `aclose` interrupts the sleep."""
         if seconds and not self.closed:
             await self.wait_for(partial(anyio.sleep, seconds))
 
@@ -215,7 +215,7 @@ class Exchange:
         response.stream = httpx.ByteStream(b"")  # httpx's two refer to each other: that ends here
 
     async def _abandon(self, response: httpx.Response) -> None:
-        """Closes a response before its end, and ends the generators through which its body is read."""
+        """Closes an unfinished response and the generators that read its body."""
         await aclose_generators(self._raw)
         await response.aclose()
 
@@ -238,7 +238,9 @@ class Exchange:
                     await handshake.aclose()
 
     def discard_credentials(self, error: APIError) -> bool:
-        """Returns whether the server refused credentials that the next attempt can replace."""
+        """Discards credentials that the server refused because they may have expired. Returns whether it discarded
+        any.
+        """
         signer, signature = self._request.signer, self._signature
         if signer is None or signature is None or not may_be_expired(error):
             return False
@@ -270,7 +272,7 @@ class Exchange:
             shut_down(self._socket)
 
     async def _run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float = inf) -> T | None:
-        """Runs a step before the first bytes of the body; None if `aclose` ended it."""
+        """Runs a step up to the first bytes of the body. Returns None if `aclose` interrupted it."""
         try:
             result = await self._steps.run(step, min(due, self._timeouts.due()))
             return None if self.closed else result

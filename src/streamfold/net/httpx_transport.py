@@ -94,7 +94,7 @@ def _parsed_url(text: str) -> httpx.URL | None:
 
 
 def sent_url(url: httpx.URL) -> str:
-    """Returns the URL as it is sent, rather than its safe text."""
+    """Returns the URL as sent, including its secrets."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"
 
 
@@ -176,7 +176,7 @@ class ConnectCleanup:
         self._extensions["trace"] = self._trace
 
     def end(self, response: httpx.Response | None) -> None:
-        """Must be called when the head of the response has arrived, or has failed (None)."""
+        """Must be called with the response when its head has arrived, or with None if the request failed."""
         if self._extensions.get("trace") == self._trace:
             del self._extensions["trace"]
         if not self._is_sent:

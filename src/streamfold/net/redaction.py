@@ -33,7 +33,7 @@ _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionar
 
 
 def is_placeholder(secret: str) -> bool:
-    """Returns whether a text is a short plain word, which isn't a real secret and occurs in other texts."""
+    """Returns whether a text is a short plain word. Such a text isn't a real secret, and occurs in other texts."""
     return len(secret) <= _WORD and (secret.isalpha() or secret.isdigit())
 
 
@@ -64,7 +64,7 @@ def secrets_in_url(url: str) -> list[str]:
 
 
 def secrets_in_json(value: Any) -> list[str]:
-    """Returns the strings of a JSON value in members with the name of a secret, such as `api_key`."""
+    """Returns the strings of a JSON value in fields with the name of a secret, such as `api_key`."""
     match value:
         case list():
             return [secret for item in value for secret in secrets_in_json(item)]
@@ -82,7 +82,7 @@ def secrets_in_json(value: Any) -> list[str]:
 
 
 def holds_secret(name: str, value: Any) -> bool:
-    """Returns whether a member of a JSON object holds a secret, by its name, such as `api_key` or `headers`."""
+    """Returns whether a field of a JSON object holds a secret, by its name, such as `api_key` or `headers`."""
     if name == "headers" and isinstance(value, dict):
         return all(isinstance(item, str) for item in value.values())
     plain = re.sub("[-_ ]", "", name)
@@ -100,8 +100,8 @@ def _patterns() -> Iterator[tuple[str, str]]:
     """Yields prefixes of API keys with their patterns: vendors' keys, bearer tokens, JSON web tokens, cloud
     credentials.
 
-    A pattern begins with plain letters, looks back from there, and has bounded lookaheads: other ways to write it take
-    a hundred times as long.
+    For speed, a pattern begins with plain letters, followed by a lookbehind and bounded lookaheads; other forms are a
+    hundred times slower.
     """
     for start in [start + end for start in _STARTS.split() for end in "-_"]:
         yield start, _beginning(start) + r"(?=[\w-]{0,200}\d)[\w-]{16,}"
@@ -122,7 +122,7 @@ KEY_PATTERNS = dict(_patterns())
 
 @cache
 def key_pattern(start: str) -> re.Pattern[str]:
-    """Returns the pattern of API keys with this prefix. Patterns are compiled lazily, because that takes long."""
+    """Returns the pattern of API keys with this prefix. Patterns are compiled lazily, because compilation is slow."""
     return re.compile(KEY_PATTERNS[start], re.ASCII)
 
 
@@ -142,7 +142,7 @@ class Redactor:
     Args:
         secrets: the texts to remove. Texts of less than four characters are ignored. Plain words of up to eight letters
             or digits are removed only as whole words, because they are part of too many other texts.
-        guess: also remove texts that look like an API key, and JSON members with the name of a secret.
+        guess: also remove texts that look like an API key, and JSON fields with the name of a secret.
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, guess: bool = False) -> None:
@@ -228,7 +228,6 @@ class Redactor:
 
 
 def _compiled(secret: str) -> re.Pattern[str]:
-    """Returns a pattern for a secret in all its spellings."""
     pattern = "".join(f"(?:{'|'.join(_spellings(char))})" for char in secret)
     return re.compile(rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])" if is_placeholder(secret) else pattern)
 
@@ -296,11 +295,9 @@ class _Piece(NamedTuple):
     """A string in a JSON document.
 
     Attributes:
-        place: the part of the answer; strings with the same place continue each other. None: unknown, in a document
-            that is cut.
-        names: the names of the members around it, without positions in lists.
-        flags: the boolean members of the same object, such as `thought` of Gemini's parts.
-        start, end: the place of its token in the bytes.
+        place: the part of the answer; strings with the same place continue each other. None: unknown, because the
+        document is truncated. names: the names of the fields around it, without positions in lists. flags: the boolean
+        fields of the same object, such as `thought` of Gemini's parts. start, end: the place of its token in the bytes.
         is_cut: whether the body ends inside it.
     """
 
@@ -314,7 +311,7 @@ class _Piece(NamedTuple):
 
 
 class _Members(list[tuple[str, Any]]):
-    """The members of a JSON object in their order."""
+    """The fields of a JSON object in their order."""
 
     def named(self, names: Iterable[str]) -> tuple[Any, ...]:
         return tuple(value for key, value in self if key in names and isinstance(value, str | int))
@@ -361,8 +358,9 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
     """Returns the replacements that remove secrets from strings that may continue each other.
 
-    Strings are also joined by the names around them: readers join the parts of an answer (Gemini's), and an event that
-    is cut doesn't name its part. Joining too much does no harm, as only secrets are removed.
+    Strings are also joined if the names around them are the same, because readers join the parts of an answer (Gemini),
+    and a truncated event doesn't name its part. Joining too many strings does no harm, because only secrets are
+    removed.
     """
     texts = [piece.text for piece in pieces]
     for sequence in _sequences(pieces):
@@ -406,8 +404,8 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
     """Returns the strings of a document.
 
     Args:
-        value: the document, parsed; None if it is cut, or several documents.
-        lines: the places of its bytes, and the bytes.
+        value: the parsed document; None if it is truncated or consists of several documents.
+        lines: the positions of its bytes, and the bytes.
     """
     found = list(_tokens(lines))
     if value is None:
@@ -425,7 +423,7 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 def _strings(
     value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Yields place and flags of each string that isn't the name of a member, in the order of the text."""
+    """Yields place and flags of each string that isn't the name of a field, in the order of the text."""
     match value:
         case str():
             yield path, flags
@@ -440,7 +438,7 @@ def _strings(
 
 
 def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
-    """Yields the strings of a JSON text that aren't names of members, also of a text that is cut."""
+    """Yields the strings of a JSON text that aren't names of fields, even if the text is truncated."""
     around: list[str | None] = []  # the current member of each object, None for a list
     is_name = False
     for offset, line in lines:

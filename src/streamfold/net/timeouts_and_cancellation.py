@@ -30,7 +30,7 @@ _WHAT: dict[TimeoutPhase, str] = {
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns the timeouts for an answer that isn't streamed, of which no byte arrives before it is complete."""
+    """Returns the timeouts for an answer that isn't streamed: no byte arrives before the whole answer is complete."""
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
 

@@ -54,7 +54,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
     Args:
         http: sends the requests that aren't for a streamed answer of the Responses API.
         opener: opens the connections.
-        now: returns the time in seconds; None: that of the event loop.
+        now: returns the time in seconds; None: the event loop's time.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         await self._http.aclose()
 
     def release(self, connection: _Connection) -> None:
-        """Returns a connection to the idle ones after its answer has ended."""
+        """Makes a connection idle again after its answer has ended."""
         self._idle.append(connection)
 
     def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:
@@ -197,7 +197,6 @@ class _Connection:
         self.continues = True
 
     def get_extra_info(self, info: str) -> Any:
-        """Returns a fact about the connection, such as its socket."""
         return self._stream.get_extra_info(info)
 
     async def begin(self, turn: SocketTurn) -> list[bytes | SocketError]:
@@ -260,7 +259,6 @@ class _Connection:
 
     @property
     def is_open(self) -> bool:
-        """False if the client or the server has closed the connection."""
         return self._protocol.state is OPEN
 
     def how_it_ended(self) -> str:
@@ -273,7 +271,6 @@ class _Connection:
         return f"the server closed the WebSocket: {closed.code} {closed.reason}".rstrip()
 
     async def aclose(self) -> None:
-        """Closes the connection."""
         with anyio.CancelScope(shield=True):
             try:
                 if self.is_open:
@@ -362,8 +359,8 @@ class _Body(httpx.AsyncByteStream):
 def _is_refusal(event: bytes | SocketError) -> bool:
     """Returns whether a server may have refused a request because of `previous_response_id`.
 
-    Not all of them name `previous_response_not_found`, and xAI accepts no `instructions` beside it
-    (https://docs.x.ai/developers/model-capabilities/text/generate-text).
+    Not all servers send the code `previous_response_not_found`, and xAI refuses `instructions` together with
+    `previous_response_id` (https://docs.x.ai/developers/model-capabilities/text/generate-text).
     """
     return isinstance(event, SocketError) and event.status in _REFUSED
 

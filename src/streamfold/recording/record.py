@@ -168,7 +168,7 @@ def _with_expectation(recording: Recording) -> Recording:
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
-    """Returns the pieces as cuts. An empty piece leaves its delay to the next one."""
+    """Returns the pieces as cuts. The delay of an empty piece is added to the next piece."""
     cuts, waited = [], 0.0
     for wait, piece in pieces:
         waited += wait

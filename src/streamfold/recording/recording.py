@@ -120,7 +120,7 @@ class Recording:
         name: the folder and the file name, as in `kimi/parallel_calls`.
         body: the bytes, without compression.
         adapter: the wire format.
-        status, headers: of the HTTP response; unneeded headers are left out.
+        status, headers: the HTTP response's status and headers, without unneeded headers.
         cuts: the pieces in which the network delivered the body; empty if unknown.
         broken: whether the connection broke at the end of the body. A replay then breaks the connection, too.
         complete: whether the answer was recorded to its end.

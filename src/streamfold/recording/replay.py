@@ -235,8 +235,8 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         match: "order" plays the recordings in order, each once, and compares each request with the recorded one, if
             there is one. "request" finds the recording by its request, any number of times. "any" plays the recordings
             in order for any request.
-        ignore: regular expressions. Text in a request that matches one may differ from the recorded request, as
-            `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
+        ignore: regular expressions. Text in a request that matches one may differ from the recorded request, for
+            example `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
 
     Attributes:
         requests: the requests that were received.
@@ -283,7 +283,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
 
 class _StepBody(httpx.AsyncByteStream):
-    """A body made of steps. A class, because trio warns about generators that are abandoned."""
+    """A body made of steps. It isn't a generator, because trio warns about abandoned generators."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None

@@ -44,7 +44,7 @@ class RecordedRequest:
     """A request. Headers are not compared.
 
     Attributes:
-        path: with its query.
+        path: the URL's path with its query.
         redactor: removes the secrets of the provider that sends the request.
     """
 

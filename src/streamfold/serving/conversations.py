@@ -14,18 +14,18 @@ from .formats import ApiFormat, Format, Serialized, find_format
 
 
 def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
-    """Converts a conversation to members of a request of an API.
+    """Converts a conversation to fields of a request of an API.
 
     The last turn may have tool calls without results, and the conversation may begin or end with the assistant. So a
     single `reply.message` can be converted, too.
 
     Args:
-        messages: the messages, as for `chat()`.
+        messages: the messages; see `chat()`.
         api: "chat" returns `messages`; "responses" returns `input`; "anthropic" returns `messages` and, if there are
             instructions, `system`; "gemini" returns `contents` and `systemInstruction`.
 
     Returns:
-        The members in `body`, and a warning for each part that the API doesn't support.
+        The fields in `body`, and a warning for each part that the API doesn't support.
 
     Raises:
         ConfigError: the API doesn't support a part without which the meaning would change. The message begins with the
@@ -62,7 +62,7 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
 
     Args:
         items: the list of messages, items or contents; a string if the API accepts one; or a request object with that
-            list and the instructions. Other members of the object are ignored.
+            list and the instructions. Other fields of the object are ignored.
         api: see `serialize_messages`.
 
     Raises:

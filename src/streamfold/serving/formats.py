@@ -1,4 +1,4 @@
-"""The four APIs: the request members of a conversation, and the serializers."""
+"""The four APIs: the request fields of a conversation, and the serializers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Serialized:
     """JSON data of an API, and warnings about its differences from the original.
 
     Attributes:
-        body: members of a request's body with the conversation, or a whole answer.
+        body: fields of a request's body with the conversation, or a whole answer.
         warnings: parts that the API doesn't support, and parts that were changed.
     """
 
@@ -52,9 +52,9 @@ class Format:
 
     Attributes:
         adapter: writes conversations, with the quirks that preserve most of a message.
-        items: the member of a request with the list of messages, items or contents.
-        instructions: the member with the instructions, if they aren't in that list.
-        content: the member of each entry of the list with its blocks or parts, if neighbours are merged into one entry.
+        items: the field of a request with the list of messages, items or contents.
+        instructions: the field with the instructions, if they aren't in that list.
+        content: the field of each entry of the list with its blocks or parts, if neighbours are merged into one entry.
         parse: reads instructions and list. Raises ConfigError, with the path.
         serializer: makes the writer of an answer.
         id_prefix: the prefix of ids of answers.

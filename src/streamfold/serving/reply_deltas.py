@@ -97,7 +97,7 @@ def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
 def without_non_finite(reply: Reply) -> Reply:
     """Replaces every NaN and Infinity in a reply with null, and adds a warning.
 
-    Some servers write NaN or 1e400 into usage and other members, which JSON can't express.
+    Some servers write NaN or 1e400 into usage and other fields, which JSON can't express.
     """
     calls = [replace(call, extra=replace_non_finite(call.extra)) for call in reply.tool_calls]
     extras = replace_non_finite(reply.extras)

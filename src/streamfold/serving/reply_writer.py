@@ -75,7 +75,7 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Adds a member of an event that has no delta, before `feed`. Returns the deltas that can be written now."""
+        """Adds a field of an event that has no delta, before `feed`. Returns the deltas that can be written now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
         return out
@@ -233,7 +233,7 @@ class ReplyWriter:
 
     Args:
         serializer: writes the events.
-        through: gets the deltas instead of the serializer, and decides which of them the serializer gets.
+        through: receives the deltas instead of the serializer, and passes some of them on to it.
     """
 
     def __init__(self, serializer: StreamSerializer, through: AnswerWriter | None = None) -> None:
@@ -250,7 +250,7 @@ class ReplyWriter:
         return self._writer.feed_all(self._order.feed(chunk))
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for a server event's members without a delta. Call this method before `feed`.
+        """Returns the events for a server event's fields without a delta. Call this method before `feed`.
 
         Args:
             preceding_calls: how many tool calls had begun before that event.

@@ -27,7 +27,7 @@ def refuse_several(fields: ObjectReader) -> None:
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     """Returns the tools of a request. Raises ConfigError, with the position, for a tool that isn't a function.
 
-    Unknown members are passed on unchanged to a server of the same API.
+    Unknown fields are passed on unchanged to a server of the same API.
 
     Args:
         nested: whether a tool's definition is under `function`, as in Chat Completions.
@@ -47,10 +47,10 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
 
 
 def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
-    """Returns a tool from the members of its function. Unknown members become `extra`.
+    """Returns a tool from the fields of its function. Unknown fields become `extra`.
 
     Args:
-        beside: the members next to `function`, if the function is a nested object.
+        beside: the fields next to `function`, if the function is a nested object.
     """
     members: dict[str, Any] = {"name": fields.need("name"), "parameters": fields.mapping("parameters")}
     members |= {"description": fields.text("description"), "strict": fields.flag("strict")}

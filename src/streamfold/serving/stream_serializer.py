@@ -116,7 +116,7 @@ def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
 
 
 class SerializerArguments(TypedDict, total=False):
-    """The arguments of every `StreamSerializer`, which documents them."""
+    """Keyword arguments of `StreamSerializer`, which documents them."""
 
     id: Required[str]
     model: Required[str]
@@ -126,7 +126,7 @@ class SerializerArguments(TypedDict, total=False):
 
 
 class AnswerWriter(Protocol):
-    """Interface of the objects that get chunks and deltas from a `ReplyWriter` in place of its serializer."""
+    """Interface of objects that receive a `ReplyWriter`'s chunks and deltas instead of its serializer."""
 
     def observe_chunk(self, chunk: StreamChunk) -> None:
         """Records a chunk before its deltas are fed."""

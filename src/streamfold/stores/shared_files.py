@@ -12,8 +12,8 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
     """Opens and locks a file. Closing the file, or the end of the process, releases the lock.
 
     Raises:
-        BlockingIOError: another process holds it.
-        OSError: it can't be opened.
+        BlockingIOError: another process holds the lock.
+        OSError: the file can't be opened.
     """
     file: IO[bytes] = path.open(mode)
     try:
@@ -32,10 +32,10 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
 
 
 class ProcessLiveness:
-    """Shows other processes that this process runs, by a locked file beside the shared database.
+    """Shows other processes that this process runs, by a locked file next to the shared database.
 
     Args:
-        name: of this process.
+        name: the name of this process.
     """
 
     def __init__(self, database: Path, name: str) -> None:

@@ -94,7 +94,7 @@ class PrivateDatabase:
 
         Raises:
             ConfigError: the file can't be opened, or is not a database.
-            sqlite3.Error: it can't be used now.
+            sqlite3.Error: the database can't be used now.
         """
         with self.lock:
             if self._open is None:

@@ -66,7 +66,7 @@ class Provider:
         """Returns a provider by name, from a mapping, or the default provider. See `streamfold.Provider.from_config`.
 
         Args:
-            spec, config, overrides: as for `streamfold.Provider.from_config`.
+            spec, config, overrides: see `streamfold.Provider.from_config`.
             http_client: an asynchronous client. Don't use it elsewhere. The provider doesn't close it.
             hooks: functions that are called on the thread of the provider.
             turn_cache: see `streamfold.Provider`.
@@ -275,7 +275,7 @@ def trim_history(messages: Messages, max_tokens: int, *, model: Provider | None 
     """Returns a conversation without its oldest turns. See `streamfold.trim_history`.
 
     Args:
-        messages, max_tokens: as for `streamfold.trim_history`.
+        messages, max_tokens: see `streamfold.trim_history`.
         model: a synchronous provider.
 
     Raises:

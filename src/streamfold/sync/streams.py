@@ -58,7 +58,7 @@ class Chunks(Generic[S]):
     def close(self) -> None:
         """Closes the connection before it returns. May be called from any thread, and repeatedly.
 
-        The iteration of a thread that waits for a chunk ends.
+        If another thread waits for a chunk, its iteration ends.
         """
         ended, self._ended = self._ended, True
         if self._started and not ended:

@@ -130,7 +130,9 @@ class LoopThread:
         step: Callable[[], Awaitable[T]],
         source: Closeable | None,
     ) -> None:
-        """Starts a call on the loop. Ctrl-C would lose a coroutine that the caller made."""
+        """Starts a call on the loop. `step` is called here, because Ctrl-C could lose a coroutine that the caller
+        made.
+        """
 
         def cancel(future: Future[T]) -> None:
             if future.cancelled() and not loop.is_closed():

@@ -67,7 +67,7 @@ def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list
 
 
 def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[str]:
-    """Returns the differences between two outcomes: both values of each member that differs."""
+    """Returns the differences between two outcomes: both values of each field that differs."""
     return _differences(_flat(one), _flat(other), names)
 
 
@@ -190,14 +190,14 @@ def assert_any_text_cut(
 
     Args:
         text: the model's text, markup included.
-        dialect, splits, random_cuts: as for `assert_any_cut`.
+        dialect, splits, random_cuts: see `assert_any_cut`.
         decoder: other arguments of `StreamDecoder`. Dialects parse tool calls only if there are `tools`.
 
     Returns:
         The reply.
 
     Raises:
-        AssertionError: as for `assert_any_cut`.
+        AssertionError: see `assert_any_cut`.
     """
 
     def events(pieces: Sequence[Any]) -> Iterable[bytes]:
@@ -221,7 +221,7 @@ def assert_recording(
 
     Args:
         source: a `Recording`, the path of a recording, or the name of a bundled recording.
-        adapter, dialect, splits, random_cuts, decoder: as for `assert_any_cut`.
+        adapter, dialect, splits, random_cuts, decoder: see `assert_any_cut`.
 
     Returns:
         The reply, or the expected error.

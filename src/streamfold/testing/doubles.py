@@ -162,7 +162,7 @@ def replaced_profile(
     Requests are not retried, unless `overrides` has `max_retries`.
 
     Args:
-        spec: as for `Provider.from_config`; None for a plain provider with this name and adapter.
+        spec: see `Provider.from_config`; None for a plain provider with this name and adapter.
         model: the model, if the configuration has none.
 
     Raises:
@@ -186,10 +186,10 @@ class ReplayProvider(ProviderDouble):
     Args:
         recordings: in this order: paths (each followed by the later answers of the same conversation), names of bundled
             recordings, or `Recording`s.
-        provider: the provider to replace, as for `Provider.from_config`. Its quirks and dialect are used, but not its
+        provider: the provider to replace; see `Provider.from_config`. Its quirks and dialect are used, but not its
             API key and base URL. Default: a plain provider with the adapter, dialect and model of the first recording.
-        cuts, speed, faults, match: as for `ReplayTransport`.
-        hooks, overrides: as for `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
+        cuts, speed, faults, match: see `ReplayTransport`.
+        hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
             each fault.
 
     Attributes:
@@ -254,7 +254,9 @@ class RecordingProvider(ProviderDouble):
         await self._transport.aclose()
 
     def keep(self) -> str | None:
-        """Replaces older recordings with the new ones. Returns the reason if a failed answer was recorded instead."""
+        """Replaces older recordings with the new ones. Returns the reason if they weren't replaced because an answer
+        failed.
+        """
         try:
             problem = self._draft.problem()
             if problem is None:

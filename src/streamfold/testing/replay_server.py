@@ -55,7 +55,7 @@ async def serve_replay(
     the difference.
 
     Args:
-        source, speed, cuts, faults, match, ignore: as for `ReplayTransport`. Each piece is one HTTP chunk.
+        source, speed, cuts, faults, match, ignore: see `ReplayTransport`. Each piece is one HTTP chunk.
         host: a loopback address.
         port: the port; 0 chooses a free port.
 

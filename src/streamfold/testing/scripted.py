@@ -53,7 +53,7 @@ class _Format:
             reason.
         refusals: whether the format has a field for refusals.
         signs: the parts of an answer that the API signs.
-        repeats: members of a request that its answer repeats.
+        repeats: fields of a request that its answer repeats.
     """
 
     serializer: Callable[..., StreamSerializer]
@@ -209,9 +209,9 @@ class ScriptedProvider(ProviderDouble):
         turns: one for each request, in order: a text, a step (`say`, `think`, `call`, `refuse`, `usage`, `finish`,
             `pause`, `fail`), a list of texts and steps, or a function from the `SentRequest` to any of these.
         then: the turn for each further request. Default: a further request raises ScriptError.
-        provider: the provider to replace, as for `Provider.from_config`. Its wire format, quirks and dialect are used,
+        provider: the provider to replace; see `Provider.from_config`. Its wire format, quirks and dialect are used,
             but not its API key and base URL. Default: plain Chat Completions.
-        hooks, overrides: as for `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
+        hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
             each failure. With retries, each attempt uses a turn.
 
     Attributes:

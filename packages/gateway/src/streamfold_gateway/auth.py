@@ -57,7 +57,7 @@ def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[Ga
     """Returns the keys for an argument of `gateway`.
 
     Args:
-        keys: a list of keys, or a mapping from names to keys or to mappings with the member `key` and the options of
+        keys: a list of keys, or a mapping from names to keys or to mappings with the field `key` and the options of
             `KeyOptions`.
 
     Raises:

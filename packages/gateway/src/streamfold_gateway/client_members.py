@@ -1,11 +1,11 @@
-"""Filters members of a client's request: documented members may reach a provider, members that choose a destination may
+"""Filters fields of a client's request: documented fields may reach a provider, fields that choose a destination may
 not.
 
-A gateway chooses model, address and API key. Providers have further, mostly undocumented members for these choices:
+A gateway chooses model, address and API key. Providers have further, mostly undocumented fields for these choices:
 `models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config` (LiteLLM), `providerOptions.gateway.models`
 (Vercel), `lora_path` and `bootstrap_host` (SGLang), `kv_transfer_params.remote_host` (vLLM),
-`generationConfig.routingConfig` (Vertex AI). Such members are recognized by the words in their names, so that new
-members are recognized, too.
+`generationConfig.routingConfig` (Vertex AI). Such fields are recognized by the words in their names, so that new
+fields are recognized, too.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ _FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools 
 
 
 def chooses_model(name: str) -> bool:
-    """Returns whether a member chooses another model, judged by the words in its name.
+    """Returns whether a field chooses another model, judged by the words in its name.
 
     >>> [chooses_model(name) for name in ("models", "fallbackModels", "model_list", "lora_path", "modalities")]
     [True, True, True, True, False]
@@ -162,7 +162,7 @@ def chooses_model(name: str) -> bool:
 
 
 def chooses_destination(name: str) -> bool:
-    """Returns whether a member chooses a model, an address or an API key, judged by the words in its name.
+    """Returns whether a field chooses a model, an address or an API key, judged by the words in its name.
 
     >>> [chooses_destination(name) for name in ("apiBase", "aws_region_name", "user_config", "provider", "top_k")]
     [True, True, True, False, False]
@@ -184,17 +184,17 @@ def _readings(name: str) -> tuple[list[str], list[str]]:
 
 @dataclass(slots=True)
 class MemberFilter:
-    """Removes members from a client's request that must not reach a provider.
+    """Removes fields from a client's request that must not reach a provider.
 
     Args:
-        known: the documented members of the client's API.
-        only_known: also remove undocumented members.
-        passthrough: paths of undocumented members to keep, such as `plugins`.
+        known: the documented fields of the client's API.
+        only_known: also remove undocumented fields.
+        passthrough: paths of undocumented fields to keep, such as `plugins`.
         any_model: whether a hosted tool may name its model.
 
     Attributes:
-        destinations: the paths of removed members that choose a model, an address or an API key.
-        unknown: the paths of the other removed members.
+        destinations: the paths of removed fields that choose a model, an address or an API key.
+        unknown: the paths of the other removed fields.
     """
 
     known: Known
@@ -217,7 +217,7 @@ class MemberFilter:
         return kept
 
     def _object(self, value: Mapping[str, Any], known: Known, prefix: str) -> dict[str, Any]:
-        """Filters an object whose members are documented."""
+        """Filters an object whose fields are documented."""
         kept = {}
         for name, inner in value.items():
             documented = name if name in known else camel_name(name)
@@ -254,7 +254,7 @@ class MemberFilter:
         return kept
 
     def _message(self, message: Any, where: str) -> Any:
-        """Filters the members of a message, except its content and tool calls, which are the caller's data."""
+        """Filters the fields of a message, except its content and tool calls, which are the caller's data."""
         if not isinstance(message, Mapping) or message.keys() <= _OF_MESSAGES:
             return message
         kept = dict(message)

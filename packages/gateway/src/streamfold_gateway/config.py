@@ -107,8 +107,7 @@ class GatewayOptions(Table):
             keep the connection open; 0: never.
         turn_cache: where turns of models are stored, to restore reasoning, signatures and encrypted items that clients
             leave out: `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: turns aren't stored. A
-                turn
-            is never restored for another key or another end user.
+            turn is never restored for another key or another end user.
         turn_cache_turns: maximum number of stored turns.
         turn_cache_bytes: maximum total size of stored turns.
         turn_cache_age: seconds until an unused turn expires.

@@ -148,7 +148,7 @@ class RequestHandler:
     async def handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
-        """Calls `handle` with a request if its client is authorized. Its errors become the response."""
+        """Calls `handle` with the request of an authorized client. Errors of `handle` become the response."""
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         response = ResponseStream(receive, send, self.options.send_timeout)
         try:

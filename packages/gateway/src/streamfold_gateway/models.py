@@ -29,7 +29,7 @@ _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 @dataclass(frozen=True)
 class ModelRoute:
-    """The provider and the model behind a name.
+    """The provider and the model for a name.
 
     Attributes:
         model: the provider.

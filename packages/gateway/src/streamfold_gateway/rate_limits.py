@@ -102,7 +102,7 @@ class UsageMeter:
         self._error: APIError | None = None
 
     def begin(self, stream: ChatStream) -> None:
-        """Notes that the request is sent."""
+        """Records that the request is sent."""
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:
@@ -122,15 +122,15 @@ class UsageMeter:
         self._written += text_tokens(chunk.delta) + text_tokens(chunk.reasoning)
 
     def answered(self, reply: Reply) -> None:
-        """Notes the complete response."""
+        """Records the complete response."""
         self._reply, self._whole = reply, True
 
     def failed(self, error: APIError) -> None:
-        """Notes that the response broke off, or that there was no response."""
+        """Records that the response broke off, or that there was no response."""
         self._error, self._reply = error, error.partial
 
     def not_sent(self) -> None:
-        """Notes that the request was not sent."""
+        """Records that the request was not sent."""
         self._began = None
 
     async def aclose(self) -> None:

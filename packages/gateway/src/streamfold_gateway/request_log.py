@@ -125,7 +125,6 @@ class RequestLog:
     _began: float = field(default_factory=monotonic)
 
     def completed(self, reply: Reply) -> None:
-        """Logs a complete response."""
         cost = reply.cost
         self._ended(
             "completed",
@@ -171,12 +170,10 @@ class RequestLog:
                 log.error(line, self.id, one_line(self.model), how, exc_info=cause)
 
     def disconnected(self) -> None:
-        """Logs that the client disconnected before the end."""
         self._ended("disconnected", 499)
         self._line(logging.INFO, f"client disconnected {self._after}")
 
     def stopped(self) -> None:
-        """Logs that the server stopped before the end."""
         self._ended("stopped", 503)
         self._line(logging.WARNING, f"failed {self._after}: the server is shutting down")
 

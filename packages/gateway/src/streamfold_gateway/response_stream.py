@@ -116,7 +116,7 @@ class ResponseStream:
             raise ClientGone
 
     def leave(self) -> None:
-        """Notes that the client has disconnected, and ends the block, immediately or in some seconds."""
+        """Records that the client has disconnected, and ends the block, immediately or in some seconds."""
         if not self.gone:
             self.gone = True
             if self._grace:

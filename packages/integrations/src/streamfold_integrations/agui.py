@@ -102,7 +102,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
         trust_client: don't check decisions; the client may call the tools with any arguments.
 
     Raises:
-        ConfigError: the body is invalid (the message names the place), or a decision isn't signed.
+        ConfigError: the body is invalid (the message has the position), or a decision isn't signed.
     """
     given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
@@ -126,7 +126,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Parses the messages of a thread. Raises ConfigError with the place of an invalid message."""
+    """Parses the messages of a thread. Raises ConfigError with the position of an invalid message."""
     given = list(messages)
     owned = _owned_reasoning(given)
     read: list[Message] = []
@@ -298,8 +298,8 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
 
-    A failure is logged and becomes a `RUN_ERROR`; no exception is raised. Leaving the iteration closes the connection
-    to the provider.
+    A failure is logged and becomes a `RUN_ERROR`; no exception is raised. Exiting the iteration early closes the
+    connection to the provider.
 
     Args:
         request: the request to answer.
@@ -362,7 +362,6 @@ class AGUIWriter(UIWriter):
         self._usage: list[dict[str, Any]] = []
 
     def start(self) -> Iterator[UIEvent]:
-        """Returns the start of the run."""
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": _PROTOCOL}
 
     def turn(self) -> Iterator[UIEvent]:
@@ -372,7 +371,6 @@ class AGUIWriter(UIWriter):
         yield from ()
 
     def text(self, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a piece of text."""
         yield from self._stop_thinking()
         if not self._speaking:
             self._speaking = True
@@ -380,7 +378,6 @@ class AGUIWriter(UIWriter):
         yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message, "delta": text}
 
     def reasoning(self, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a piece of reasoning."""
         if not self._reasoning:
             return
         if not self._thinking:
@@ -390,7 +387,6 @@ class AGUIWriter(UIWriter):
         yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._thought, "delta": text}
 
     def call_piece(self, call_id: str, name: str, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a call that is being written."""
         yield from self._stop_thinking()
         if (begun := self._calls.get(call_id)) is None:
             begun = self._calls[call_id] = _Begun(self._unused(call_id))
@@ -401,7 +397,6 @@ class AGUIWriter(UIWriter):
             yield {"type": "TOOL_CALL_ARGS", "toolCallId": begun.id, "delta": text}
 
     def call(self, call: ToolCall, text: str) -> Iterator[UIEvent]:
-        """Returns the events of the rest of a call, and its end."""
         begun = self._calls.get(call.id)
         yield from self.call_piece(call.id, call.name, text[begun.written :] if begun else text)
         shown = self.client_call_id(call.id)
@@ -426,7 +421,6 @@ class AGUIWriter(UIWriter):
         return {"type": "ACTIVITY_SNAPSHOT", **about, "content": content, "replace": True}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the end of an answer."""
         yield from self._stop_thinking()
         if reply.refusal:
             yield from self.text(reply.refusal)
@@ -442,7 +436,6 @@ class AGUIWriter(UIWriter):
         self._usage += _usage(reply)
 
     def result(self, result: ToolResult) -> Iterator[UIEvent]:
-        """Returns the event of the result of a call."""
         self._results += 1
         yield {
             "type": "TOOL_CALL_RESULT",
@@ -466,7 +459,6 @@ class AGUIWriter(UIWriter):
         yield {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **self._spent()}
 
     def abort(self) -> Iterator[UIEvent]:
-        """Returns the end of a run that was stopped on the server."""
         yield from self._stop_thinking()
         yield from self._stop_speaking()
         yield {"type": "RUN_FINISHED", **self._run, "outcome": {"type": "cancelled"}, **self._spent()}

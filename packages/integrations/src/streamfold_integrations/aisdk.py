@@ -92,7 +92,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
         trust_client: don't check decisions; the client may call the tools with any arguments.
 
     Raises:
-        ConfigError: the body is invalid (the message names the place), or a decision isn't signed.
+        ConfigError: the body is invalid (the message has the position), or a decision isn't signed.
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -118,7 +118,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Parses UI messages. Raises ConfigError with the place of an invalid message."""
+    """Parses UI messages. Raises ConfigError with the position of an invalid message."""
     return _MessageReader(list(messages)).messages
 
 
@@ -309,7 +309,7 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
 
-    A failure is logged and becomes an `error` event; no exception is raised. Leaving the iteration closes the
+    A failure is logged and becomes an `error` event; no exception is raised. Exiting the iteration early closes the
     connection to the provider.
 
     Args:
@@ -359,7 +359,6 @@ class UIMessageWriter(UIWriter):
         self._reason: str | None = None
 
     def start(self) -> Iterator[UIEvent]:
-        """Returns the `start` of the message."""
         yield {"type": "start"} | ({"messageId": self._message_id} if self._message_id else {})
 
     def turn(self) -> Iterator[UIEvent]:
@@ -369,11 +368,9 @@ class UIMessageWriter(UIWriter):
         yield {"type": "start-step"}
 
     def text(self, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a piece of text."""
         yield from self._say("text", text)
 
     def reasoning(self, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a piece of reasoning."""
         if self._reasoning:
             yield from self._say("reasoning", text)
 
@@ -386,7 +383,6 @@ class UIMessageWriter(UIWriter):
         yield {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": text}
 
     def call(self, call: ToolCall, text: str) -> Iterator[UIEvent]:
-        """Returns the event of a whole call."""
         yield from self._close()
         head: UIEvent = {"toolCallId": call.id, "toolName": call.name}
         kept = argument_metadata(call)
@@ -400,7 +396,6 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-input-available", **head, "input": call.arguments, **tail}
 
     def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
-        """Returns the event of a step of a tool that the provider runs."""
         yield from self._close()
         call = step if isinstance(step, HostedCall) else step.call
         at: UIEvent = {"toolCallId": call.id, "providerExecuted": True, "dynamic": True}
@@ -425,7 +420,6 @@ class UIMessageWriter(UIWriter):
             yield {"type": "data-streamfold", "id": f"turn-{self._turns}", "data": kept}
 
     def result(self, result: ToolResult) -> Iterator[UIEvent]:
-        """Returns the event of the result of a call."""
         call: UIEvent = {"toolCallId": result.call.id}
         if result.denied:
             yield {"type": "tool-output-denied", **call}
@@ -449,7 +443,6 @@ class UIMessageWriter(UIWriter):
         yield last
 
     def abort(self) -> Iterator[UIEvent]:
-        """Returns the end of a message that was stopped on the server."""
         yield {"type": "abort"}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:

@@ -83,7 +83,7 @@ class ChatStreamfold(BaseChatModel):
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). With `provider`, the
             name of the model alone. Default: the configured default.
-        provider: the provider: a name or a mapping, as for `Provider.from_config`.
+        provider: the provider: a name or a mapping; see `Provider.from_config`.
         client: an existing `Provider`, `Fallback` or test double to use instead. The caller closes the client. Use it
             for asynchronous calls or for synchronous calls, not for both.
         config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).

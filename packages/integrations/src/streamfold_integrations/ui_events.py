@@ -68,7 +68,7 @@ class UIWriter(ABC):
 
     @abstractmethod
     def call(self, call: ToolCall, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a complete call; `text` is all of its arguments, with the pieces before."""
+        """Returns the events of a complete call; `text` has all of its arguments, including the earlier pieces."""
 
     @abstractmethod
     def hosted(self, step: HostedStep) -> Iterable[UIEvent]:

@@ -256,8 +256,8 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
     """Returns a client's conversation without its approvals of tool calls that a provider runs (MCP servers).
 
     A client could write such an approval itself, as the result of the tool call or in the provider's data of a turn
-    (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write them itself. The
-    results of approved calls stay in the turn.
+    (`mcp_approval_request` and `mcp_approval_response` of the Responses API). The results of approved calls stay in the
+    turn.
 
     Args:
         keep_last: keep such tool calls of the last turn, without results, for a decision.
@@ -422,7 +422,7 @@ def checked_decisions(
 
     Args:
         calls: the tool calls of the last turn by id.
-        where: the place of the decisions in the request.
+        where: the path of the decisions in the request.
 
     Raises:
         ConfigError: two decisions are about one tool call, or a decision isn't signed for its tool call.

@@ -133,7 +133,7 @@ class JobSummary:
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
-    """Returns the members of an answer for a reply, as JSON data."""
+    """Returns the fields of an answer for a reply, as JSON data."""
     return {
         "text": reply.text,
         "reasoning": reply.reasoning or None,
@@ -175,7 +175,7 @@ def _read_usage(members: Mapping[str, Any]) -> Usage:
 
 
 def error_members(error: Exception) -> dict[str, Any]:
-    """Returns the members of an answer for an error."""
+    """Returns the fields of an answer for an error."""
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, APIError):
         members |= {"retryable": error.retryable, "status_code": getattr(error, "status_code", None)}
@@ -218,10 +218,10 @@ def answer_schema(*names: str) -> Any:
 
 
 def row_members(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members of a row: without null values, and with `messages`, `options` and `tools` parsed from JSON.
+    """Returns the fields of a row: without null values, and with `messages`, `options` and `tools` parsed from JSON.
 
     Raises:
-        ConfigError: a member contains invalid JSON.
+        ConfigError: a field contains invalid JSON.
     """
     found = {name: value for name, value in cells.items() if value is not None}
     for name in _JSON_MEMBERS:

@@ -86,7 +86,7 @@ def batch(
         wait: with "provider-batch", wait for the answers. If false, the job pauses when all rows are submitted, and
             fetches finished answers when it is started again.
         stream: False fetches answers in one piece: for short ones, which cost less to read then.
-        options: options for all rows, as for `chat_stream`. The options of a row take precedence.
+        options: options for all rows; see `chat_stream`. The options of a row take precedence.
 
     Raises:
         ConfigError: an argument is invalid. Errors in the rows or the ledger are raised by `async with`.

@@ -193,7 +193,7 @@ class Ledger:
         self.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
-        """Removes the mark: the server rejected the request unread, which doesn't count as a try."""
+        """Removes the mark: the server rejected the request without processing it, which doesn't count as a try."""
         self.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:

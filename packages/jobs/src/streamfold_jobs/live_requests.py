@@ -54,8 +54,8 @@ _FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of the
 class LiveBackend:
     """Sends each row as a separate request, within the rate limits.
 
-    Some providers return HTTP 403 for an API key without permission, others for a single prompt. A 403 is an error of
-    its row if a row that was sent later is answered; otherwise the job pauses because of the API key.
+    Some providers return HTTP 403 for an API key without permission, others for a single prompt. If a later row is
+    answered, a 403 becomes the error of its row. Otherwise the job pauses because of the API key.
     """
 
     via = "live"
@@ -69,7 +69,6 @@ class LiveBackend:
         )  # since the last answer to a row that was sent later
 
     async def send_rows(self, queue: RowQueue) -> None:
-        """See `JobBackend`."""
         async with anyio.create_task_group() as watching:
             watching.start_soon(self._watch, queue)
             async with anyio.create_task_group() as workers:
@@ -177,7 +176,7 @@ class RowRequests:
 
         Args:
             sending: called before each request; the row is dropped if it returns False.
-            unsent: called when a request doesn't count, because the server rejected it unread.
+            unsent: called when a request doesn't count, because the server rejected it without processing it.
 
         Returns:
             The answer or the error; None for a dropped row.

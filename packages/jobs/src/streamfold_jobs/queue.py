@@ -116,7 +116,7 @@ class RowQueue:
 
     @property
     def count(self) -> int:
-        """The number of all rows, those of other shards too."""
+        """The number of all rows, including those of other shards."""
         return len(self._states)
 
     def was_sent(self, number: int) -> bool:
@@ -142,12 +142,12 @@ class RowQueue:
         await self.written()
 
     def note_sent(self, numbers: Iterable[int]) -> None:
-        """Notes rows that are marked in the ledger already."""
+        """Records rows that are marked in the ledger already."""
         for number in numbers:
             self._states[number] = SENT
 
     async def unmark(self, *rows: Row) -> None:
-        """Removes the mark: the server rejected the request unread, which doesn't count as a try."""
+        """Removes the mark: the server rejected the request without processing it, which doesn't count as a try."""
         for row in rows:
             self.ledger.unmark(row.number)
             self._states[row.number] = 0
@@ -155,7 +155,7 @@ class RowQueue:
         await self.written()
 
     def give_up(self, row: Row) -> None:
-        """Releases what a row had reserved of the budget: it is not sent now."""
+        """Releases a row's part of the budget, because the row isn't sent now."""
         self._budget.release(row.number)
         self.notify()
 
@@ -273,7 +273,7 @@ class JobBudget:
         return self._counted / self._known if self._known else Decimal(0)
 
     def reserve(self, number: int) -> Literal["yes", "later", "never"]:
-        """Returns whether a row may be sent; "later": after another row in flight has ended."""
+        """Returns whether a row may be sent. "later": it may be sent after another row in flight has ended."""
         if self._limit is None or number in self._reserved:
             return "yes"
         left, under_way = self._limit - self.spent, len(self._reserved)

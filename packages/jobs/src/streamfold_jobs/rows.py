@@ -254,7 +254,7 @@ def _name(number: int, value: Mapping[str, Any]) -> str | None:
 
 
 def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns the members of a row, or None if the row is invalid; `parse` raises the error later."""
+    """Returns the fields of a row, or None if the row is invalid; `parse` raises the error later."""
     try:
         if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
             return value

@@ -41,12 +41,12 @@ class ObservedAdapter(Adapter):
     """An adapter that reports each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: read the members that all events of a text repeat only once.
+        skips: read the fields that all events of a text repeat only once.
 
     Attributes:
         known: whether a part of an answer of this API, or an error, has arrived.
         unread: whether events have arrived, but no part of an answer of this API.
-        is_well_formed: whether clients of this API accept the shape of all events so far.
+        is_well_formed: whether clients of this API accept the structure of all events so far.
         failed: whether a well-formed error has arrived.
         passthrough: gets each event, if set.
     """
@@ -88,7 +88,7 @@ class ObservedAdapter(Adapter):
         return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
-        """Returns the members of new events that no delta represents."""
+        """Returns the fields of new events that no delta represents."""
         extras, self._extras = self._extras, []
         return extras
 
@@ -105,7 +105,7 @@ class ObservedAdapter(Adapter):
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Returns whether this payload or an earlier payload has a member of this API's answers or errors."""
+        """Returns whether this payload or an earlier payload has a field of this API's answers or errors."""
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known

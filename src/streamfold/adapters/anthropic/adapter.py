@@ -74,7 +74,6 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     # --- what the request asks for, and what can be had ---------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the API's rules for conversations."""
         first = next(
             (message for message in request.messages if message.role not in INSTRUCTION_ROLES), request.messages[0]
         )
@@ -92,7 +91,6 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns the API's rules for tool names, schemas and response formats."""
         return self._rules
 
     @cached_property
@@ -107,17 +105,14 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API supports."""
         sampling = self.quirks.version < "2026-10-21"
         efforts = self.quirks.effort_grades
         return OptionRules(sampling=sampling, seed=False, blank_stops=False, efforts=efforts, switch=True, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts of a model, with assumptions for unknown facts."""
         return family.filled(_UNKNOWN).over(self.quirks.facts())
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
@@ -140,11 +135,9 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return self.path
 
     def handles_path(self, path: str) -> bool:
-        """Returns whether requests of this wire format go to URLs with this path."""
         return path.endswith((self.path, *_VERTEX.values(), *_BEDROCK.values()))
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers of the wire format, with the version of the API."""
         if self.quirks.platform == "bedrock" and request.stream:
             return {**super().headers(request), "Accept": "application/vnd.amazon.eventstream"}
         if self.quirks.platform != "anthropic":
@@ -154,7 +147,6 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return {**super().headers(request), "anthropic-version": self.quirks.version, **allowed}
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         return encode_request(request, self.quirks, report)
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
@@ -171,7 +163,6 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return AnthropicBatchAPI(settings, self.quirks.version)
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the message with the compaction. Raises ValueError if the answer has none."""
         blocks = reply.extras.get("blocks", [])
         if not any(block.get("type") == "compaction" and block.get("content") for block in blocks):
             raise ValueError(f"it has no summary, and ended with {reply.raw_finish_reason!r}")
@@ -193,13 +184,10 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return f"{self.path}/count_tokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens, with the members that belong to the prompt."""
         body = self.encode(request, report)
         if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
             return {"input": {"invokeModel": {"body": b64encode(encode_utf8(write_body(body, {}))[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
-        number."""
         return required_count(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")

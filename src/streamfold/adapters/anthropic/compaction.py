@@ -1,9 +1,10 @@
-"""Conversations that Claude compacts: on request, or by itself from a number of tokens on.
+"""Compaction of conversations by Claude: on request, or automatically above a number of tokens.
 
-A block of the first kind is signed. It stands for all that came before it, and the API refuses to get both:
-https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand. In front of a block of the second kind is
-what it stands for, which the API ignores: https://platform.claude.com/docs/en/build-with-claude/compaction-threshold.
-Both are betas, also of the requests in which a block goes back.
+A compaction on request is a signed block that replaces all earlier messages. The API refuses a request that still
+contains them: https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand. After an automatic
+compaction, the earlier messages may be sent too, and the API ignores them:
+https://platform.claude.com/docs/en/build-with-claude/compaction-threshold. Both need a beta header, also in later
+requests that contain the block.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def asks_for_compaction(request: Request) -> bool:
 
 
 def is_signed_compaction(message: Message, request: Request) -> bool:
-    """Returns whether a message stands for all that came before it."""
+    """Returns whether a message is a signed compaction, which replaces all earlier messages."""
     return any(block.get("signature") for block in _blocks(message, request))
 
 
 def compaction_betas(request: Request) -> list[str]:
-    """Returns the features that compactions need, those that go back included."""
+    """Returns the beta features that a request needs for compactions, including those in its messages."""
     signed = {bool(block.get("signature")) for message in request.messages for block in _blocks(message, request)}
     managed = request.options.extra_body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, Mapping) else None
@@ -56,7 +57,7 @@ def compaction_betas(request: Request) -> list[str]:
 
 
 def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the members that ask for a compaction from a number of tokens on."""
+    """Returns the request fields for an automatic compaction above a number of tokens."""
     threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
     if threshold is None or asks_for_compaction(request):
         return {}
@@ -76,7 +77,7 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
 
 
 def ask_for_compaction(body: dict[str, Any]) -> None:
-    """Makes a request for a compaction of one for an answer, without what the API refuses then."""
+    """Converts a request for an answer to a request for a compaction, without fields that the API refuses there."""
     for name in ("context_management", "stop_sequences"):
         body.pop(name, None)
     if body.get("tool_choice", {}).get("type") in ("any", "tool"):

@@ -1,7 +1,7 @@
 """Events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
 The `type` in the JSON decides, because some servers leave out the event's name. Pings, unknown events and unknown
-members are ignored. `engine/blocks.py` assembles blocks.
+fields are ignored. `engine/blocks.py` assembles blocks.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ class AnthropicEventReader:
     cache_included: bool = False  # `AnthropicQuirks.cache_included`
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         out: list[Delta] = []
         try:
             payload = parse_event(event.data)
@@ -106,7 +105,6 @@ class AnthropicEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the deltas of a complete message or an error in a JSON body."""
         if not isinstance(body, dict) or body.get("type") != "message":
             return [_failure(body)]
         out: list[Delta] = []

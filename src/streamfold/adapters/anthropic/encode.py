@@ -101,7 +101,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
 
 
 def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
-    """Adds the members that other platforms need in the body instead of in the path or the headers."""
+    """Adds the fields that other platforms need in the body instead of in the path or the headers."""
     betas = requested_betas(request, quirks)
     version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
     left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
@@ -180,7 +180,7 @@ def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
 
 
 def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
-    """Returns the request members for an effort; no members if the request has no effort."""
+    """Returns the request fields for an effort; no fields if the request has no effort."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return {}
@@ -194,7 +194,7 @@ def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dic
 
 
 def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the caller's further members of the body. `thinking` without a type is merged with the body's `thinking`.
+    """Returns the caller's further fields of the body. `thinking` without a type is merged with the body's `thinking`.
 
     `display` is sent for any kind of thinking, `budget_tokens` only for manual thinking, within the output limit.
     """
@@ -214,7 +214,7 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
 
 
 def with_cache_control(mark: CacheMark) -> dict[str, Any]:
-    """Returns the members of a cache mark."""
+    """Returns the fields of a cache mark."""
     if not mark:
         return {}
     lifetime = {"ttl": mark} if isinstance(mark, str) else {}

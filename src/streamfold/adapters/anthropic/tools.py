@@ -67,7 +67,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
 
 def hosted_members(request: Request) -> dict[str, Any]:
-    """Returns the request members for MCP servers and for the container of code execution."""
+    """Returns the request fields for MCP servers and for the container of code execution."""
     out: dict[str, Any] = {}
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}

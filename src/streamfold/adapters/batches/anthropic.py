@@ -47,26 +47,21 @@ class AnthropicBatchAPI(InlineBatchAPI):
         self._version = {"anthropic-version": version}
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns the headers that all requests of a batch share."""
         return f"{super().group(prepared)} {sorted(prepared.headers.items())}"
 
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
-        """Returns one request as JSON on one line."""
         params = {member: value for member, value in json.loads(prepared.body).items() if member != "stream"}
         return json.dumps({"custom_id": name, "params": params}, separators=(",", ":")).encode()
 
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
-        """Returns the HTTP request that creates a batch."""
         return EndpointRequest.post(
             "/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers
         )
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the HTTP request for the status of a batch."""
         return EndpointRequest.get(f"/messages/batches/{quote(batch, safe='')}", self._version)
 
     def read(self, value: Any) -> BatchStatus:
-        """Parses a batch."""
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
             raise ValueError("it has no 'id'")
         word, counts = value.get("processing_status"), value.get("request_counts")
@@ -84,11 +79,9 @@ class AnthropicBatchAPI(InlineBatchAPI):
         )
 
     def batches(self) -> EndpointRequest:
-        """Returns the HTTP request that lists batches."""
         return EndpointRequest.get(f"/messages/batches?limit={_PAGE}", self._version)
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a list of batches."""
         batches = value.get("data") if isinstance(value, Mapping) else None
         if not isinstance(batches, list):
             raise ValueError("it has no 'data'")

@@ -26,12 +26,10 @@ class GeminiBatchAPI(InlineBatchAPI):
     max_bytes = 19_000_000  # the limit is 20 MB for the call
 
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
-        """Returns one request as JSON on one line."""
         request = json.loads(prepared.body)
         return json.dumps({"request": request, "metadata": {"key": name}}, separators=(",", ":")).encode()
 
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
-        """Returns the HTTP request that creates a batch."""
         place = first.path.rpartition(":")[0]
         body = b'{"batch":{"displayName":"%b","inputConfig":{"requests":{"requests":[%b]}}}}'
         return EndpointRequest.post(
@@ -44,7 +42,6 @@ class GeminiBatchAPI(InlineBatchAPI):
         return EndpointRequest.get(f"/{quote(batch)}")
 
     def read(self, value: Any) -> BatchStatus:
-        """Parses the operation of a batch."""
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             raise ValueError("it has no 'name'")
         about = _members(value, "metadata")
@@ -69,11 +66,10 @@ class GeminiBatchAPI(InlineBatchAPI):
         )
 
     def batches(self) -> EndpointRequest:
-        """Returns the HTTP request that lists batches."""
         return EndpointRequest.get(f"/batches?pageSize={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a list of batches. An empty list has no members."""
+        """Parses a list of batches. An empty list has no fields."""
         if not isinstance(value, Mapping):
             raise ValueError("it is not a list of operations")
         token, operations = value.get("nextPageToken"), value.get("operations") or []

@@ -39,7 +39,6 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         self._endpoint = endpoint
 
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
-        """Returns one request as JSON on one line."""
         body = {member: value for member, value in json.loads(prepared.body).items() if member not in _STREAMED}
         line = {"custom_id": name, "method": "POST", "url": self._endpoint, "body": body}
         return json.dumps(line, separators=(",", ":")).encode()
@@ -58,15 +57,12 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return EndpointRequest("POST", "/files", headers, body)
 
     def read_upload(self, value: Any) -> str:
-        """Returns the id of the file that was uploaded."""
         return _text(value, "id")
 
     def files(self) -> EndpointRequest:
-        """Returns the HTTP request that lists uploaded files."""
         return EndpointRequest.get(f"/files?purpose={self.settings.purpose}&limit={_PAGE}")
 
     def read_files(self, value: Any) -> BatchListing:
-        """Reads a list of files."""
         files = [file for file in _list(value) if isinstance(file, Mapping)]
         more = _more(value, files)
         return BatchListing(
@@ -75,7 +71,6 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         )
 
     def create_from(self, key: str, file: str) -> EndpointRequest:
-        """Returns the HTTP request that creates a batch from an uploaded file."""
         body = {
             "input_file_id": file,
             "endpoint": self._endpoint,
@@ -85,7 +80,6 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return EndpointRequest.post("/batches", body)
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the HTTP request for the status of a batch."""
         return EndpointRequest.get(f"/batches/{quote(batch, safe='')}")
 
     def read(self, value: Any) -> BatchStatus:
@@ -117,11 +111,9 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         )
 
     def batches(self) -> EndpointRequest:
-        """Returns the HTTP request that lists batches."""
         return EndpointRequest.get(f"/batches?limit={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Reads a list of batches."""
         batches = _list(value)
         more = _more(value, batches)
         next_page = EndpointRequest.get(f"{self.batches().path}&after={more}") if more else None

@@ -47,11 +47,9 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the batch API."""
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
-        """Returns the endpoint's rules for tool names, schemas and response formats."""
         quirks = self.quirks
         return Rules(
             response_format=quirks.response_format,
@@ -64,13 +62,11 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         )
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint supports."""
         quirks = self.quirks
         switch = quirks.thinking_switch is not None
         return OptionRules(chat=True, stops=quirks.stop_max, efforts=quirks.effort_grades, switch=switch)
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the wire format's rules for conversations."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
         wants = self.quirks.reasoning_required and may_reason(request)
         back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
@@ -96,7 +92,6 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
         request, changes = super().rewrite(request)
         only: list[ReplyWarning] = []
         if not self.quirks.allowed_tools:

@@ -82,7 +82,6 @@ class ChatEventReader:
     """Decodes answers of Chat Completions."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         failed, data = event.event == "error", event.data
         if data == "[DONE]":
             return [StreamEnd()]
@@ -96,7 +95,6 @@ class ChatEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the deltas of a complete completion or an error in a JSON body."""
         out: list[Delta] = []
         # A body that is no completion is an error in words of its own: {"code": 1302, "msg": "..."}.
         self._chunk(body, out, failed=not (isinstance(body, dict) and body.get("choices")))
@@ -204,7 +202,7 @@ class ChatEventReader:
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
     ) -> tuple[dict[str, Any] | None, Failure | None]:
-        """Reads Groq's own member, which contains the usage and errors."""
+        """Reads Groq's own field, which contains the usage and errors."""
         own = _object(chunk["x_groq"])
         if usage or not own:
             return usage, failure

@@ -164,7 +164,6 @@ class ChatRequestWriter:
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for content that this wire format doesn't support."""
         options = request.options
         back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
         messages = self._messages(request, back, report)
@@ -274,7 +273,7 @@ class ChatRequestWriter:
         return out
 
     def _sent_reasoning(self, message: Message, request: Request, content: Any) -> dict[str, Any]:
-        """Returns the members for an assistant's reasoning: its details for the endpoint that made them, else its
+        """Returns the fields for an assistant's reasoning: its details for the endpoint that made them, else its
         text."""
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
@@ -358,7 +357,7 @@ _NOT_SENT = (
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
-    """Returns the extras of the caller, which are sent unchanged."""
+    """Returns the caller's extras, which are sent unchanged."""
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
@@ -368,7 +367,7 @@ def sent_extras(message: Message) -> dict[str, Any]:
 
 
 def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
-    """Returns the members of an earlier answer that the same endpoint wants back."""
+    """Returns the fields of an earlier answer that the same endpoint wants back."""
     if not quirks.returned_members or not request.came_from_here(message):
         return []
     return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]

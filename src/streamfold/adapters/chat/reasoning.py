@@ -1,4 +1,4 @@
-"""Reasoning: the members for the effort, and the earlier reasoning that is sent back."""
+"""Reasoning: the fields for the effort, and the earlier reasoning that is sent back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the request members for an effort: a level, a switch, or both."""
+    """Returns the request fields for an effort: a level, a switch, or both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}
@@ -117,7 +117,7 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
 def reasoning_members(
     message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
 ) -> dict[str, Any]:
-    """Returns the members of a turn for its reasoning, in the endpoint's format.
+    """Returns the fields of a turn for its reasoning, in the endpoint's format.
 
     Args:
         parts: the endpoint's original reasoning parts in pieces, with their signatures.
@@ -160,7 +160,7 @@ def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def keep_reasoning_members(request: Request, back: list[bool], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members that ask the server to use the reasoning of finished turns, if such reasoning is sent.
+    """Returns the fields that ask the server to use the reasoning of finished turns, if such reasoning is sent.
 
     Args:
         back: see `should_resend_reasoning`.

@@ -60,7 +60,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     # --- what the request asks for, and what can be had ---------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the API's rules for conversations."""
         return HistoryRules(
             HistoryRules().roles - {"function"},
             object_arguments=True,
@@ -71,7 +70,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns the endpoint's rules for tool names, schemas and response formats."""
         functions = any(tool.hosted is None for tool in request.tools)
         form: Literal["json_schema", "tool"] = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
         if self.quirks.schemas == "openapi":
@@ -82,7 +80,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return Rules(tool_name=_NAME, response_format=form, format_names=False, schemas=schemas, hosted=FORMS)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
         request, changes = super().rewrite(request)
         most, wanted = request.family.whole_output_tokens, request.options.max_output_tokens
         if not request.stream and most is not None and wanted is not None and wanted > most:
@@ -99,7 +96,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return request, changes
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API supports."""
         return OptionRules(stops=5, parallel_calls=False, budgets=True)
 
     def known_family(self, family: Family) -> Family:
@@ -107,7 +103,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return family.filled(_NEWEST).over(self.quirks.facts())
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
-        """Reads the error object of a response whose status is not 2xx."""
         return read_google_error(body, status)
 
     # --- how it is written --------------------------------------------------------------------------------------------
@@ -117,7 +112,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
     def handles_path(self, path: str) -> bool:
-        """Returns whether requests of this wire format go to URLs with this path."""
         return path.endswith((":streamGenerateContent", ":generateContent"))
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
@@ -125,7 +119,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return encode_request(request, self.quirks, report)
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the batch API."""
         return GeminiBatchAPI(settings)
 
     def count_path(self, request: Request) -> str:
@@ -133,18 +126,14 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return f"/{_place(request.model)}:countTokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens."""
         body = self.encode(request, report)
         if self.quirks.count_form == "members":
             return {name: body[name] for name in _COUNTED if name in body}
         return {"generateContentRequest": {"model": _place(request.model), **body}}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
-        number."""
         return required_count(body, "totalTokens")
 
 
 def _place(model: str) -> str:
-    """Returns the model in the form of a path."""
     return model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"

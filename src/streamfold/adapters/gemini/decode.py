@@ -70,7 +70,6 @@ class GeminiEventReader:
     """Decodes answers of Gemini's API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         data = event.data
         if data[:1] != "{":
             if not data.strip():

@@ -16,22 +16,22 @@ class GeminiQuirks:
         schemas: "json": JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for older
             proxies and models.
         thinking: how thinking is controlled, if it differs from the model family: by a "level", by a "budget" of
-        tokens, or "never".
+            tokens, or "never".
         levels: the model's thinking levels, the lowest first.
         budget: the smallest and the largest thinking budget.
         can_stop_thinking: whether a thinking budget of 0 is accepted.
         signatures: "required": the first tool call of each answer of the current turn is refused without its signature
-        (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
+            (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
         result_images: whether images are accepted inside a tool result (Gemini 3). Otherwise they follow in a user
             content.
         json_with_tools: whether JSON output and tools can be requested together (Gemini 3).
-        mixed_tools: functions together with hosted tools: "declared" (Gemini 3), "plain" (Vertex AI, without a
-        declaration), or "refused" (older models). https://ai.google.dev/gemini-api/docs/tool-combination
+        mixed_tools: how functions and hosted tools are requested together: "declared" (Gemini 3), "plain" (Vertex AI,
+            without a declaration), or "refused" (older models). https://ai.google.dev/gemini-api/docs/tool-combination
         system_instruction: whether system messages are supported; Gemma doesn't support them.
         call_ids: whether ids of tool calls are accepted; Vertex AI before Gemini 3 refuses them.
         validated: whether the mode VALIDATED is supported, which enforces the schemas of strict tools (Vertex AI: only
-        in v1beta1). https://ai.google.dev/api/caching#Mode
-        count_form: the format of a request for the number of tokens: a whole "request", or some "members" of a request
+            in v1beta1). https://ai.google.dev/api/caching#Mode
+        count_form: the format of a request for the number of tokens: a whole "request", or some "fields" of a request
             (Vertex AI). https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
 

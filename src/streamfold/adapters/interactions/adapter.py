@@ -54,7 +54,6 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
     )  # fmt: skip
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the API's rules for conversations."""
         return HistoryRules(
             HistoryRules().roles - {"function"},
             system="leading",
@@ -65,11 +64,9 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns the endpoint's rules for tool names, schemas and response formats."""
         return Rules(format_names=False, schemas=schema_rules("gemini", None, ""), hosted=FORMS)
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API supports."""
         return OptionRules(stops=5, parallel_calls=False)
 
     def known_family(self, family: Family) -> Family:
@@ -82,13 +79,11 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return family.over({"budget": None, "efforts": efforts}).filled(_NEWEST)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
         if not request.stream and _in_background(request):
             request = replace(request, stream=True)  # whole, it would be an answer that has only begun
         return super().rewrite(request)
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers of the wire format, with the revision of the API."""
         return {**super().headers(request), "Api-Revision": _REVISION}
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
@@ -100,7 +95,6 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}?{urlencode(query)}"
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path of a stored interaction."""
         return f"{self.path}/{quote(answer_id, safe='')}" if _is_stored(request) else None
 
     def is_running(self, body: Any) -> bool:
@@ -112,11 +106,9 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def runs_on(self, request: Request) -> bool:
-        """Returns whether an interaction runs in the background."""
         return _in_background(request)
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
-        """Reads the error object of a response whose status is not 2xx."""
         return read_interactions_error(body, status)
 
     def instruction_count(self, request: Request) -> int:
@@ -127,7 +119,6 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         )
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         extra, wanted = request.options.extra_body, read_response_format(request.options.response_format)
         agent = request.model.removeprefix(_AGENT) if request.model.startswith(_AGENT) else None
         talk, system, continued = list[tuple[int, Message]](), list[str](), _continued_turn(request)
@@ -170,7 +161,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 
 
 def _continued_turn(request: Request) -> Message | None:
-    """Returns the unfinished turn at the end, which a token continues; None if there is none.
+    """Returns the unfinished turn at the end, which a request with its token continues; None if no turn is unfinished.
 
     https://github.com/googleapis/python-genai sends it so, in `_interactions_continuation.py`.
     """
@@ -217,7 +208,7 @@ def _generation(request: Request) -> dict[str, Any]:
 
 
 def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the members of a request to an agent, which runs in the background and has no generation config."""
+    """Returns the fields of a request to an agent, which runs in the background and has no generation config."""
     given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
     if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
         raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} doesn't accept this option")

@@ -74,7 +74,6 @@ class InteractionsEventReader:
     """Decodes answers of the Interactions API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         data = event.data
         if data[:1] != "{":
             if is_done(data):
@@ -122,7 +121,6 @@ class InteractionsEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the deltas of a complete interaction or an error in a JSON body."""
         if not isinstance(body, dict) or body.get("error") or not _is_interaction(body):
             return [Failure(read_interactions_error(body), body)]
         out: list[Delta] = []
@@ -386,7 +384,7 @@ def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta])
 
 
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Adds the members of a delta to its tool step. Deltas of other steps are ignored."""
+    """Adds the fields of a delta to its tool step. Deltas of other steps are ignored."""
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
     for name, value in non_empty(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):

@@ -80,6 +80,6 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
 
 
 def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the member that requests JSON, with or without a schema."""
+    """Returns the field that requests JSON, with or without a schema."""
     form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
     return form if schema is None else {**form, "schema": dict(schema)}

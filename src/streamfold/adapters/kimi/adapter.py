@@ -34,7 +34,7 @@ class KimiQuirks(ChatQuirks):
             server, such as vLLM.
         counts_tokens: whether the endpoint has `/tokenizers/estimate-token-count`.
         max_tokens_field: the old name is deprecated at the hosted API; inference engines accept only the old name.
-        reasoning_field: the member in which reasoning is sent back, which Kimi requires.
+        reasoning_field: the field in which reasoning is sent back, which Kimi requires.
         result_images: whether images are sent inside tool results, as MoonshotAI/kimi-cli does.
     """
 
@@ -89,7 +89,6 @@ class KimiAdapter(ChatAdapter):
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
         if self.hosted:
             if len(request.tools) > 128:
                 raise ConfigError(f"Kimi accepts at most 128 tools, not {len(request.tools)}")
@@ -98,7 +97,6 @@ class KimiAdapter(ChatAdapter):
         return super().rewrite(request)
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint supports."""
         rules = replace(super().option_rules(request), switch=True)
         return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
 
@@ -107,7 +105,6 @@ class KimiAdapter(ChatAdapter):
         return family.filled(_NEWEST_HOSTED if self.hosted else _NEWEST)
 
     def rules(self, request: Request) -> Rules:
-        """Returns the endpoint's rules for tool names, schemas and response formats."""
         rules = super().rules(request)
         if not self.hosted:
             return replace(rules, schemas=schema_rules(self.quirks.schemas, None, "engine"))
@@ -130,8 +127,6 @@ class KimiAdapter(ChatAdapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body for a streamed answer. Raises ConfigError for content that this wire format doesn't
-        support."""
         effort = request.options.reasoning_effort
         body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)), report)
         body["messages"] = list(_renumbered(body["messages"], report))
@@ -147,19 +142,16 @@ class KimiAdapter(ChatAdapter):
         return "/tokenizers/estimate-token-count"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens."""
         if not self.counts_tokens:
             return super().encode_count(request, report)
         body = self.encode(request, report)
         return {name: body[name] for name in ("model", "messages", "tools") if name in body}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
-        number."""
         return required_count(body.get("data") if isinstance(body, Mapping) else None, "total_tokens")
 
     def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:
-        """Returns the members for an effort: levels on K3, a switch on the models before it."""
+        """Returns the fields for an effort: levels on K3, a switch on the models before it."""
         if has_levels:
             return {"reasoning_effort": effort}
         if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers

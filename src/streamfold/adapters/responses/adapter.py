@@ -72,7 +72,6 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
         if not request.stream and request.options.extra_body.get("background"):
             request = replace(request, stream=True)  # whole, it would be an answer that has only begun
         if request.compact:  # it comes in one piece
@@ -104,18 +103,20 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request: https://developers.openai.com/api/docs/guides/compaction is another one."""
+        """Returns the path of this request. Compactions have another path:
+        https://developers.openai.com/api/docs/guides/compaction.
+        """
         return f"{self.path}/compact" if request.compact else self.path
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
         body = super().encode(request, report)
         return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the items of a compaction as messages: what the user said, and what stands for the rest.
+        """Returns the items of a compaction as messages: the user's messages, and the item that replaces all other
+        messages.
 
-        OpenAI wants all of them back, unchanged. Raises ValueError if no compaction is among them.
+        OpenAI requires all of them unchanged in the next request. Raises ValueError if no item is a compaction.
         """
         items = reply.extras.get("output", [])
         if not any(item.get("type") == "compaction" for item in items):
@@ -131,28 +132,23 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/input_tokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens, with the members that belong to the prompt."""
         if not self.counts_tokens:
             return Adapter.encode_count(self, request, report)
         body = self.encode(request, report)
         return {name: body[name] for name in _COUNTED if name in body}
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if the answer has no
-        number."""
         return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path of a file, in the container of its code or among all files."""
+        """Returns the path of a file: in a code container, or in the list of files."""
         place = f"/containers/{quote(file.container_id, safe='')}" if file.container_id else ""
         return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the batch API."""
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
-        """Returns the endpoint's rules for tool names, schemas and response formats."""
         json_mode: Literal["says_json", "yes"] = "says_json" if self.quirks.says_json else "yes"
         return Rules(
             schemas=schema_rules(self.quirks.schemas, request.family.closed_vendor, "openai"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TextEvent(NamedTuple):
-    """An event with text: the kind of the text, its members, and whether the text is complete."""
+    """An event with text: the kind of the text, its fields, and whether the text is complete."""
 
     kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
     member: str
@@ -64,7 +64,6 @@ class ResponsesEventReader:
     """Decodes answers of the Responses API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the deltas of an event. Raises ValueError for an event in another format."""
         data, failed = event.data, event.event == "error"
         try:
             payload = parse_event(data)
@@ -236,7 +235,7 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """Reads an error in a body or an event, with its members at the top level (as documented) or under `error` (as
+    """Reads an error in a body or an event, with its fields at the top level (as documented) or under `error` (as
     OpenAI sends them)."""
     error = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event

@@ -175,7 +175,7 @@ def message_items(
     Args:
         stored: whether the provider may look up items by id.
         came_from_here: whether the same provider made the message. Encrypted reasoning of other providers is refused
-        ("organization_id did not match", Kilo-Org/kilo#110), and their ids are unknown.
+            ("organization_id did not match", Kilo-Org/kilo#110), and their ids are unknown.
         others: the calls of built-in tools by id, because their results have other types.
     """
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
@@ -263,7 +263,7 @@ def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | Non
     """Returns an answer's item in the form of an input item; None if the item isn't sent back.
 
     Args:
-        stored: the provider may look it up by its id.
+        stored: whether the provider may look up items by id.
     """
     refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
     sent = {name: value for name, value in item.items() if name not in refused}
@@ -377,15 +377,17 @@ class ResponsesQuirks:
         says_json: whether JSON mode is refused unless a message contains "json" (OpenAI, Azure).
         returned_items: which items of earlier answers are sent back. "plain": only messages, as text, and function
             calls (Perplexity).
-        format_member: the member of the request with the response format.
-        conversations: whether a request may continue a stored response (`previous_response_id`), and what becomes of
-            system messages at the start then. "with_instructions": they are sent each time as `instructions`, which the
-            next response doesn't inherit, so that they may change. "without_instructions": they are input items, as
-            `instructions` are refused beside the id (xAI). "none": no, or not documented; all messages are sent.
+        format_member: the field of the request with the response format.
+        conversations: whether a request may continue a stored response (`previous_response_id`), and how system
+            messages at the start are sent then. "with_instructions": they are sent each time as `instructions`, which
+            the next response doesn't inherit, so that they may change. "without_instructions": they are input items,
+            because `instructions` are refused together with the id (xAI). "none": not supported or not documented; all
+            messages are sent.
         added_tools: whether tools may be declared inside the conversation (`additional_tools`). Otherwise they are
             declared with the other tools.
-        counts_tokens: it has `/responses/input_tokens`. Azure doesn't (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: whether `tool_choice` is sent. Otherwise the excluded tools are left out.
+        counts_tokens: whether the endpoint has `/responses/input_tokens`. Azure doesn't
+        (learn.microsoft.com/answers/questions/5889782). tool_choice: whether `tool_choice` is sent. Otherwise the
+        excluded tools are left out.
     """
 
     store: bool | None = False
@@ -416,7 +418,6 @@ class ResponsesRequestWriter:
     quirks: ResponsesQuirks
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for content that this wire format doesn't support."""
         options = request.options
         store = self._store(request)
         # What continues a conversation has to be readable without it too: the provider may have deleted it.
@@ -518,7 +519,7 @@ class ResponsesRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
     ) -> None:
-        """Reports unsent parts of a message: other providers' reasoning, and unsupported members."""
+        """Reports unsent parts of a message: other providers' reasoning, and unsupported fields."""
         here, plain = request.came_from_here(message), self.quirks.returned_items == "plain"
         items = original_payload(message, stored=stored) if here and not plain else None
         if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
@@ -543,7 +544,6 @@ class ResponsesRequestWriter:
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """Returns the hosted tools of the provider."""
         return HOSTED_FORMS[self.quirks.hosted_tools]
 
     def _tool(self, tool: Tool) -> dict[str, Any]:

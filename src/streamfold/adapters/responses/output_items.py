@@ -134,7 +134,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Returns the facts of a compaction. Its items aren't an answer: the user's messages are among them."""
+    """Returns the facts of a compaction. Its items aren't an answer, because they include the user's messages."""
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):
@@ -143,7 +143,7 @@ def compacted_response(response: dict[str, Any]) -> list[Delta]:
 
 
 def response_meta(response: dict[str, Any]) -> Meta:
-    """Returns the id, model and time of a response, and which one it continues."""
+    """Returns the id, model and time of a response, and the id of the response that it continues."""
     created = response.get("created_at")
     created = created if isinstance(created, int | float | str) else None
     previous = (str_or_none(response["previous_response_id"]) or "") if "previous_response_id" in response else None

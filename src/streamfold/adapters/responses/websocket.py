@@ -1,8 +1,8 @@
 """The Responses API over a WebSocket: requests as messages, messages as events, and the newest response.
 
-The client sends `{"type": "response.create", ...}` with the members of a request; each message of the server is one
+The client sends `{"type": "response.create", ...}` with the fields of a request; each message of the server is one
 event of the stream. A connection takes one request after the other. The server keeps the newest response of each
-connection in memory, also if nothing is stored, so that the next request may name that response and send only new
+connection in memory, even if responses aren't stored, so that the next request may name that response and send only new
 items.
 
 https://developers.openai.com/api/docs/guides/websocket-mode and

@@ -1,4 +1,4 @@
-"""The interface of a dialect, and the information about the request that it gets."""
+"""The interface of dialects, and the information about the request that they receive."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class PatternPart:
 
     Attributes:
         whole: the regular expression of the part.
-        begun: the regular expression of its beginnings, including the empty one. For a repetition both are the same.
+        begun: the regular expression of its prefixes, including the empty text. Both are the same for a repetition.
     """
 
     whole: str
@@ -27,7 +27,7 @@ class PatternPart:
 
 
 def literal(*words: str, name: str = "") -> PatternPart:
-    """Matches one of these words. No word may be the beginning of another one."""
+    """Matches one of these words. No word may be a prefix of another word."""
     group = f"?P<{name}>" if name else "?:"
     begun = "|".join(_beginnings(word) for word in words)
     return PatternPart(f"({group}{'|'.join(map(re.escape, words))})", f"(?:{begun})")
@@ -73,7 +73,7 @@ class TokenPattern:
 
 
 def _row(parts: tuple[PatternPart, ...]) -> PatternPart:
-    """A beginning of a sequence is all of the first parts and a beginning of the next."""
+    """Joins parts to a sequence. A prefix of the sequence is some of the first parts and a prefix of the next part."""
     begun = "|".join("".join(part.whole for part in parts[:at]) + part.begun for at, part in enumerate(parts))
     begun = re.sub(r"\?P<\w+>", "?:", begun)  # a name may stand in a pattern only once
     return PatternPart("".join(part.whole for part in parts), f"(?:{begun})")

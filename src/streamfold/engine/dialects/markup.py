@@ -46,7 +46,7 @@ class MarkupDialect:
         return (delta,)
 
     def _draft_in_text(self, number: int, name: str, piece: str) -> None:
-        """Drafts in text are numbered after those in reasoning."""
+        """Numbers unfinished tool calls in text after those in reasoning."""
         if self._draft and not self._structured:
             self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 

@@ -175,7 +175,7 @@ class MarkupReader(Scanner):
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def event(self) -> None:
-        """Notes that a structure was read or has certainly begun, so that the recorded text isn't text."""
+        """Records that a structure was read or has certainly begun, so that its characters aren't output as text."""
         self._structured = self._fresh = True
         self._space.clear()
         self._tape = None

@@ -181,8 +181,8 @@ class Scanner(ABC):
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
         """Returns the text of arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` gets the text as it is read, perhaps more than the arguments. With `closes`, the closing bracket of JSON
-        arguments ends them too, with the marker "".
+        `show` receives the text as it is read, which may be more than the arguments. With `closes`, the closing bracket
+        of JSON arguments ends them too, with the marker "".
 
         A marker inside a JSON string is data, unless the string never ends. In that case, if the text before the first
         marker outside isn't JSON, the first marker inside the string is the end, and the text after it is read again.

@@ -53,7 +53,7 @@ def json_object(members: Iterable[tuple[str, str]]) -> str:
 
 
 def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
-    """Returns the schema of a member; None if there is none."""
+    """Returns the schema of a field; None if there is none."""
     properties = _plain(schema, root).get("properties")
     return properties.get(key) if isinstance(properties, Mapping) else None
 

@@ -48,7 +48,7 @@ def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
     to.
 
     Args:
-        kind: "output" for an item of the Responses API; "call" for members of the following tool call.
+        kind: "output" for an item of the Responses API; "call" for fields of the following tool call.
     """
     text = json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":"))
     return {"type": "redacted_thinking", "data": _OPAQUE + _encoded(text)}

@@ -1,8 +1,8 @@
 """Parses requests of the Messages API from clients: the inverse of `encode`.
 
-Other providers don't support everything in this API. Members whose omission would change the meaning are refused with
+Other providers don't support everything in this API. Fields whose omission would change the meaning are refused with
 their path: server tools, MCP servers, uploaded files. A provider of this API (`native`) gets the blocks and tools
-unchanged, and further members in `extra_body`.
+unchanged, and further fields in `extra_body`.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
 
 
 def parse_conversation(system: Any, messages: list[Any] | None, *, native: bool = False) -> list[Message]:
-    """Returns the messages of a conversation, given the members `system` and `messages` of a request.
+    """Returns the messages of a conversation, given the fields `system` and `messages` of a request.
 
     Raises:
-        ConfigError: something in them can't be read. The message begins with the path.
+        ConfigError: a field is invalid. The message begins with the path.
     """
     opening = _system(system)
     if not messages:
@@ -236,7 +236,7 @@ def _assistant(blocks: list[Any], where: str) -> Message:
 
 
 def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a block without members that answers have but requests must not, such as `citations: null`."""
+    """Returns a block without fields that answers have but requests must not, such as `citations: null`."""
     defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 

@@ -28,7 +28,7 @@ _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "i
 
 
 def usage_details(usage: Usage) -> dict[str, Any]:
-    """Returns the members of a whole answer's usage that are null if they weren't counted.
+    """Returns those usage fields of a complete answer that are null if unknown.
 
     https://platform.claude.com/docs/en/api/messages
     """

@@ -1,6 +1,6 @@
 """Parses request bodies of Chat Completions on a server: the inverse of `encode.py`.
 
-Known members are checked and converted. Unknown members are passed on in `extra_body`, or in the `extras` of a message.
+Known fields are checked and converted. Unknown fields are passed on in `extra_body`, or in the `extras` of a message.
 `stream` and its options are left out.
 """
 

@@ -134,7 +134,7 @@ class ChatSerializer(StreamSerializer):
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns usage with the names of this wire format, with further members if the server used the same names.
+    """Returns usage with the names of this wire format, with further fields if the server used the same names.
 
     The API requires the three sums; an unknown sum is 0.
     """
@@ -189,7 +189,7 @@ def _tells_text(detail: Any) -> bool:
 
 
 def _nested(value: Any) -> Any:
-    """Returns a citation with its members under its type, as this wire format has it."""
+    """Returns a citation with its fields under its type, as this wire format has it."""
     match value:
         case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
             return {"type": kind, kind: rest}
@@ -197,12 +197,12 @@ def _nested(value: Any) -> Any:
 
 
 def _joined(pieces: list[Any]) -> Any:
-    """Returns a member of a message. All pieces of a text are joined in one step, because that is much faster."""
+    """Returns a field of a message. All pieces of a text are joined in one step, because that is much faster."""
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
 
 
 def _appended(before: Any, piece: Any) -> Any:
-    """Joins a member of a message and its next piece, as OpenAI's client does."""
+    """Joins a field of a message and its next piece, as OpenAI's client does."""
     match before, piece:
         case (str(), str()) | (list(), list()):
             return before + piece

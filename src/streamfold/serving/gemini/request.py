@@ -41,7 +41,7 @@ def parse_contents(given: Any) -> list[Message]:
     Tool calls without an id get a new id. A result without an id belongs to the first open tool call of its name.
 
     Raises:
-        ConfigError: something in them can't be read. The message begins with the path.
+        ConfigError: a content is invalid. The message begins with the path.
 
     """
     if isinstance(given, str):
@@ -59,7 +59,7 @@ def parse_contents(given: Any) -> list[Message]:
 
 
 def parts_of(content: Any, where: str) -> list[Any]:
-    """Returns the parts of a content, each with its members in camel case."""
+    """Returns the parts of a content, each with its fields in camel case."""
     parts = ObjectReader(camel_case(content), where).any("parts")
     if isinstance(parts, Mapping):
         parts = [parts]
@@ -258,10 +258,10 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
 
 
 def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
-    """Returns the messages of a conversation, given the members `systemInstruction` and `contents` of a request.
+    """Returns the messages of a conversation, given the fields `systemInstruction` and `contents` of a request.
 
     Raises:
-        ConfigError: something in them can't be read. The message begins with the path.
+        ConfigError: a field is invalid. The message begins with the path.
 
     """
     return [*_system(system_instruction), *parse_contents(contents)]

@@ -34,7 +34,7 @@ class GeminiSerializer(StreamSerializer):
     """Writes the chunks of one answer.
 
     A tool call is one part, which is written when the tool call is complete; later content waits for it. Warnings are a
-    member of the last chunk instead of comments, because Google's JavaScript client stops reading at a comment.
+    field of the last chunk instead of comments, because Google's JavaScript client stops reading at a comment.
 
     Args:
         thinking: whether reasoning is written. Only clients that requested thoughts expect them.

@@ -1,7 +1,7 @@
 """Parses requests of the Interactions API: the input as text, contents or steps; tools; options.
 
-Members whose omission would change the meaning are refused with their path: interactions that Google stores or runs in
-the background, and, for providers of other APIs, Google's hosted tools. Other members that only this API has stay in
+Fields whose omission would change the meaning are refused with their path: interactions that Google stores or runs in
+the background, and, for providers of other APIs, Google's hosted tools. Other fields that only this API has stay in
 `extra_body`.
 """
 
@@ -91,10 +91,10 @@ def wants_thoughts(body: Mapping[str, Any]) -> bool:
 
 
 def parse_conversation(instructions: Any, given: Any) -> list[Message]:
-    """Returns the messages of a conversation, given the members `system_instruction` and `input` of a request.
+    """Returns the messages of a conversation, given the fields `system_instruction` and `input` of a request.
 
     Raises:
-        ConfigError: something in them can't be read. The message begins with the path.
+        ConfigError: a field is invalid. The message begins with the path.
     """
     if not isinstance(instructions, str | None):
         raise ConfigError(f"system_instruction must be a string, not {kind_of(instructions)}")

@@ -25,7 +25,7 @@ class InteractionsSerializer(StreamSerializer):
     """Writes the events of one answer.
 
     Text after a tool call is a new step. Steps of the same API are written completely at their end, so that a signature
-    follows the content that it belongs to. Warnings are a member of the interaction at the end.
+    follows the content that it belongs to. Warnings are a field of the interaction at the end.
 
     Args:
         thinking: whether the text of reasoning is written. Its steps and their signatures always are.
@@ -119,7 +119,7 @@ class InteractionsSerializer(StreamSerializer):
             self._end_of_step(value)
 
     def _end_of_step(self, step: dict[str, Any]) -> None:
-        """Writes the end of a step: a signature, sources and media, or the whole of another kind of step."""
+        """Writes the end of a step: a signature, sources and media, or a complete step of another kind."""
         kind = step.get("type")
         if kind == "thought":
             if signature := step.get("signature"):

@@ -22,8 +22,8 @@ class PartKind(NamedTuple):
     Attributes:
         events: the prefix of the names of the text's events.
         part_events: the prefix of the names of the part's events.
-        member: the member with the text, in the part and in its final event.
-        container: the member of the item with the list of such parts; `number` is the position in the list.
+        member: the field with the text, in the part and in its final event.
+        container: the field of the item with the list of such parts; `number` is the position in the list.
         with_logprobs: whether the events have log probabilities, which are always empty here.
     """
 
@@ -61,7 +61,7 @@ PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY,
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns usage with the names of this wire format, with further members if the server has the same API.
+    """Returns usage with the names of this wire format, with further fields if the server has the same API.
 
     The API requires all of these numbers; an unknown number is 0. `input_tokens` of the Messages API counts other
     tokens.
@@ -95,10 +95,10 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members of the event `error` that comes before `response.failed`, as OpenAI sends both.
+    """Returns the fields of the event `error` that comes before `response.failed`, as OpenAI sends both.
 
-    OpenAI's clients for Python and JavaScript raise an error for a member `error` alone, and only return
-    `response.failed`. The other members are those of the documentation:
+    OpenAI's clients for Python and JavaScript raise an error for a field `error` alone, and only return
+    `response.failed`. The other fields are those of the documentation:
     https://platform.openai.com/docs/api-reference/responses-streaming/error
     """
     nested = {"type": error.get("type") or error["code"], "param": None, **error}
@@ -106,7 +106,7 @@ def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a citation with its members next to its type, rather than nested as in Chat Completions."""
+    """Returns a citation with its fields next to its type, rather than nested as in Chat Completions."""
     inner = annotation.get(str(annotation.get("type")))
     if isinstance(inner, Mapping):
         return {"type": annotation["type"], **inner}
@@ -135,7 +135,7 @@ class OpenItem:
 
     @property
     def position(self) -> dict[str, Any]:
-        """The position of the open part, as members of an event."""
+        """The position of the open part, as fields of an event."""
         kind = self.kind or TEXT
         number = len(self.item[kind.container]) - 1
         return {"item_id": self.item["id"], "output_index": self.index, kind.number: number}

@@ -1,6 +1,6 @@
 """Parses request bodies of the Responses API on a server: the inverse of `encode.py`.
 
-References to stored objects are refused, because no objects are stored here. Unknown members are passed on in
+References to stored objects are refused, because no objects are stored here. Unknown fields are passed on in
 `extra_body`.
 
 For a provider of this API, `parse_responses_request` keeps tools of all kinds. For other providers,
@@ -66,7 +66,7 @@ def parse_responses_as_functions(body: Any) -> FunctionRequest:
     """Parses the request in a body, and replaces other tools by functions.
 
     Raises:
-        ConfigError: as for `parse_responses_request`; or the tool choice requires a hosted tool.
+        ConfigError: see `parse_responses_request`; or the tool choice requires a hosted tool.
     """
     fields = ObjectReader(body)
     if has_only_function_tools(body):

@@ -80,9 +80,9 @@ def compaction_object(
 
     Args:
         reply: the answer to a request with `Request.compact`.
-        id: of the compaction.
-        created: when the request came, in seconds since 1970.
-        opening: items of the input that weren't compacted, because the provider got them as instructions.
+        id: the id of the compaction.
+        created: the time of the request, in seconds since 1970.
+        opening: items of the input that weren't compacted, because the provider received them as instructions.
     """
     items = [*opening, *reply.extras.get("output", ())]
     head = {"id": id, "object": "response.compaction", "created_at": created}
@@ -141,7 +141,7 @@ def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str,
     Args:
         out: the events and comments that have been written.
         delta: the text that the event adds.
-        has_response: whether the last member of the event is the current response.
+        has_response: whether the last field of the event is the current response.
     """
     if not has_response:
         return SerializedEvent(number, out[-1], chars=len(delta))
@@ -167,7 +167,7 @@ class ResponsesSerializer(StreamSerializer):
     Args:
         request: the body of the request, whose options the response repeats.
         tools: the client's tools, by the names of the functions that replace them.
-        about: members of the response that aren't in the request.
+        about: fields of the response that aren't in the request.
         listener: called with each written event, for example to store it.
         returns: whether events are also returned; otherwise only the listener gets them.
         others: see `StreamSerializer`.
@@ -368,7 +368,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
     def _complete(self, item: dict[str, Any]) -> None:
-        """Adds the provider's members of an item, and ends the item if the provider has ended it."""
+        """Adds the provider's fields of an item, and ends the item if the provider has ended it."""
         if self._failed:
             return
         if item.get("type") == "message":

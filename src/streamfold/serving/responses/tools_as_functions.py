@@ -44,9 +44,9 @@ class BuiltIn(NamedTuple):
         call: the type of the call's item.
         result: the type of the result's item.
         id_prefix: the prefix of the ids of such items.
-        member: the member of the item with the arguments as an object.
-        empty: the object of a new call; its members are defaults of the arguments.
-        more: further members of the item.
+        member: the field of the item with the arguments as an object.
+        empty: the object of a new call; its fields are defaults of the arguments.
+        more: further fields of the item.
         description, parameters: the function's description and parameters, which a declared tool may replace.
     """
 

@@ -198,7 +198,8 @@ class ClientAPI(ABC):
         return refusal.info
 
     def stream_info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error for a stream that has begun. Clients decide by words of its message whether to retry.
+        """Returns an error for a stream that has begun. Some clients decide by the words of the message whether to
+        retry.
 
         The words "server error" make agents retry (pi 0.73, opencode 1.18). The provider's message is unchanged if the
         error also has a type.

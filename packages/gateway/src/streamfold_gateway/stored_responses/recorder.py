@@ -68,7 +68,6 @@ class Recorder:
         memory.add(self)
 
     def begin_answer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
-        """Returns the serializer of the response, whose events are recorded."""
         self.serializer = RESPONSES_API.serializer(
             request, options, about=self.about, listener=self.note, returns=not self.waits
         )
@@ -162,11 +161,9 @@ class RecorderMemory:
         self._full = False  # whether a response waits for memory
 
     def add(self, making: Recorder) -> None:
-        """Adds a response."""
         self._making[making] = None
 
     def remove(self, making: Recorder) -> None:
-        """Removes a response."""
         if making in self._making:
             del self._making[making]
             self._events -= making.held
@@ -292,7 +289,6 @@ class BackgroundResponse(Recorder):
     # --- for who makes it ---------------------------------------------------------------------------------------------
 
     def note(self, event: SerializedEvent) -> None:
-        """Records an event that has been written."""
         if self.over:
             return
         self._last = event.number
@@ -329,7 +325,6 @@ class BackgroundResponse(Recorder):
             raise ClientGone
 
     def leave(self) -> None:
-        """Ends the block."""
         self.gone = True
         if self._grace:
             self._making.deadline = anyio.current_time() + self._grace
@@ -338,7 +333,6 @@ class BackgroundResponse(Recorder):
 
     @property
     def started(self) -> bool:
-        """True if the response has an event."""
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
@@ -494,7 +488,7 @@ class BackgroundResponse(Recorder):
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[StoredEvent]) -> None:
-        """Notes that a subscriber has received events."""
+        """Records that a subscriber has received events."""
         follower.at = events[-1].number
         if not self.resumable:
             self._release()

@@ -44,7 +44,6 @@ class ProviderBatchBackend:
         self._wait = wait
 
     async def send_rows(self, queue: RowQueue) -> None:
-        """See `JobBackend`."""
         run = _BatchRun(self._client, queue)
         refused: APIError | None = None
         try:

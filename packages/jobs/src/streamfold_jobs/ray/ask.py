@@ -44,10 +44,10 @@ class Ask:
     settings or a rejected API key end the job.
 
     Args:
-        provider: a name in the worker's configuration, or a mapping of settings, as for `Provider.from_config`. A
+        provider: a name in the worker's configuration, or a mapping of settings; see `Provider.from_config`. A
             mapping may name environment variables of the worker (`api_key_env`), but must not contain API keys, because
             Ray stores it with the job.
-        columns: maps the members of a row to columns: `{"prompt": "question"}`. Members are id, prompt, messages,
+        columns: maps the fields of a row to columns: `{"prompt": "question"}`. Fields are id, prompt, messages,
             system, model, options, tools and tool_choice; messages, options and tools may be JSON text. Default:
             columns with the same names.
         prefix: the prefix for the names of new columns.
@@ -64,7 +64,7 @@ class Ask:
         on_refused: a rejected API key or account ends the job ("stop"), or becomes the error of each row ("error").
         config: the configuration file on the worker.
         stream: False fetches answers in one piece: for short ones, which cost less to read then.
-        options: options for all rows, as for `chat_stream`. The options of a row take precedence.
+        options: options for all rows; see `chat_stream`. The options of a row take precedence.
 
     Raises:
         ConfigError: a setting is invalid or contains an API key. Errors in the provider's settings are raised by the
@@ -290,7 +290,7 @@ class AskSettings:
         )  # fmt: skip
 
     def members(self, names: Sequence[str]) -> dict[str, str]:
-        """Returns the column of each member. Raises ConfigError if a column is missing."""
+        """Returns the column of each field. Raises ConfigError if a column is missing."""
         found = dict(self.columns or {name: name for name in ROW_MEMBERS if name in names})
         if missing := next((column for column in found.values() if column not in names), None):
             raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")

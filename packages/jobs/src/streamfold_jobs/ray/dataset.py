@@ -47,7 +47,7 @@ def ask(
         blocks_in_flight: the number of blocks that each worker processes, so that a slow row delays only its own block.
         check_ids: with a checkpoint, read all ids first, and raise an error if an id is missing or repeated. Without
             the check, one of two rows with the same id would be lost.
-        resources: the resources of each worker, as for `map_batches`. Default: no CPU, because workers mostly wait.
+        resources: the resources of each worker; see `map_batches`. Default: no CPU, because workers mostly wait.
             With a checkpoint, Ray itself needs two CPUs.
         settings: the other arguments of `Ask`: `columns`, `answers`, `schema`, model options and so on.
 

@@ -50,7 +50,8 @@ class Failure:
 
 
 def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]:
-    """Yields a text in one piece, in every two pieces, in pieces of each size, and in pieces of random sizes.
+    """Yields a text in one piece, in two pieces at every position, in pieces of each size, and in pieces of random
+    sizes.
 
     Args:
         cut_tokens: also split special tokens, which are single tokens for a model.

@@ -59,7 +59,7 @@ def swap_check(
     """Show the requests that several providers would get.
 
     Nothing is sent and no API key is needed. Every change for a provider is a warning. Exit with 1 if a provider
-    doesn't support the request or something is dropped.
+    doesn't support the request or a part of the request is dropped.
     """
     with reported_errors(as_json):
         arguments = read_conversation(read_json(conversation), str(conversation))
@@ -112,7 +112,7 @@ def _read_message(data: Any, where: str) -> Message | dict[str, Any]:
 
 
 def _written_by_us(data: Mapping[str, Any]) -> bool:
-    """True if a message has members that only `Message.to_dict` writes."""
+    """True if a message has fields that only `Message.to_dict` writes."""
     parts, calls = data.get("content"), data.get("tool_calls")
     inner = [*(parts if isinstance(parts, list) else ()), *(calls if isinstance(calls, list) else ())]
     own = {name for one in inner if isinstance(one, Mapping) for name in one} & {"part", "raw_arguments"}

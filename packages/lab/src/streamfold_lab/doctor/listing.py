@@ -91,7 +91,7 @@ def _limit(row: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _parts(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields a list entry, and its members that may contain limits."""
+    """Yields a list entry, and its fields that may contain limits."""
     yield row
     yield from (part for name in ("top_provider", "meta", "limits") if isinstance(part := row.get(name), Mapping))
 

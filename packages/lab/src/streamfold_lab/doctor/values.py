@@ -64,7 +64,7 @@ class ProbeRequest:
     Attributes:
         name: the name within its probe; part of the recording's name.
         special: a description for `--dry-run`.
-        edit: changes the JSON body before it is sent, for members without an option.
+        edit: changes the JSON body before it is sent, for fields without an option.
         when: returns whether this request is needed after the earlier requests of the probe.
         patience: how often the request is sent if its response breaks off. An error response isn't repeated.
         leave: cancel the request after the first bytes of its response.

@@ -37,7 +37,7 @@ def document(
     Args:
         body: the HTML of the body.
         command: the command that creates such pages, for the title.
-        framed: styles and scripts of pages in a frame of this page, which the policy must allow too.
+        framed: the styles and scripts of embedded pages (iframes), which the content security policy must also allow.
         connects: true if the page requests more data from its own server.
     """
     styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]

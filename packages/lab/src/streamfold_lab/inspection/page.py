@@ -27,7 +27,9 @@ def page_frame(title: str) -> tuple[str, str]:
 
 
 def page_assets() -> tuple[str, str]:
-    """Returns the style and the script of the page, for the policy of a page that contains this one in a frame."""
+    """Returns the style and the script of the page, for the content security policy of a page that embeds this page in
+    an iframe.
+    """
     return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
@@ -44,7 +46,7 @@ def _asset(name: str) -> str:
 
 
 class _Table:
-    """Strings that are repeated often, each stored once; the page gets their positions."""
+    """Strings that are repeated often, each stored once; the page refers to them by position."""
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {"": 0}
@@ -73,7 +75,9 @@ def _data(made: Inspection) -> dict[str, Any]:
 
 
 def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
-    """Number, kind, time, gap, piece, start, raw text; then the steps: lane, words, piece of text, why, opens."""
+    """Returns an event as a list: number, kind, time, gap, piece, start, raw text, and steps (lane, words, piece of
+    text, why, opens).
+    """
     opening = {placement.call for placement in event.placements if placement.opens}
     drawn = [
         [lanes[_key(step)], word(step.what), step.piece, word(step.why), int(step.call in opening)] for step in lines

@@ -109,7 +109,6 @@ class _Trace:
         self._time = 0.0
 
     def run(self, body: bytes, interrupted: str | None) -> StreamError | None:
-        """Reads the body. Returns the error at its end, if there is one."""
         decoder, reader = self._decoder, self._reader
         is_stream = not body or body_kind(body) == "events"
         failed: StreamError | None = None

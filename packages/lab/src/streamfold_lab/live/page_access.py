@@ -24,7 +24,7 @@ class PageAccess:
 
     With keys, a request needs a key as a bearer token, or as the password that a browser asks for. Without keys, the
     page is for programs and browsers on this machine that know its token, from its URL or as a bearer token. The token
-    is needed because a proxy on this machine may forward requests of others.
+    is needed because a proxy on this machine may forward requests from other machines.
 
     Args:
         keys: the keys for the page.

@@ -1,7 +1,7 @@
 """Patches streams of the Messages API.
 
 Text, thinking, tool calls and the end are written from the engine's deltas, in the server's blocks. Blocks of hosted
-tools, citations, signatures and members without a delta are written unchanged.
+tools, citations, signatures and fields without a delta are written unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EVENTS = frozenset(
 
 
 class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
-    """Writes a streamed message with the blocks and members of its events that have no delta.
+    """Writes a streamed message with the blocks and fields of its events that have no delta.
 
     Args:
         request: the body of the request.

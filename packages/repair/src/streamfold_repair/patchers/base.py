@@ -1,4 +1,4 @@
-"""The base of serializers that rewrite a server's answer, including the members without a delta."""
+"""The base of serializers that rewrite a server's answer, including the fields without a delta."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event t
 class StreamPatcher(StreamSerializer):
     """Base class of the patchers. Each patcher also derives from the serializer of its wire format.
 
-    Patchers use and override only public members of a serializer.
+    Patchers use and override only public attributes and methods of a serializer.
 
     Attributes:
         calls_have_ids: whether clients need the ids of calls.
@@ -29,15 +29,15 @@ class StreamPatcher(StreamSerializer):
     @staticmethod
     @abstractmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        """Returns the functions of a request in the shape of Chat Completions."""
+        """Returns the functions of a request in the format of Chat Completions."""
 
     @abstractmethod
     def accepts(self, payload: Any, name: str) -> bool:
-        """Returns whether clients of this API accept the shape of an event after the previous events."""
+        """Returns whether clients of this API accept the structure of an event after the previous events."""
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Reads the members of an event without a delta. Returns those that have a position among the deltas."""
+        """Reads the fields of an event without a delta. Returns those that have a position among the deltas."""
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
@@ -45,10 +45,10 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def follows(self, payload: Any) -> bool:
-        """Changes to the state of a client that has read this event. Returns whether that is possible."""
+        """Updates the patcher to the state of a client that has read this event. Returns whether that is possible."""
 
     def advance_past(self, payload: Any) -> bytes | None:
-        """Records that an event, whose deltas were fed, is forwarded unchanged.
+        """Records that an event is forwarded unchanged, after its deltas were fed.
 
         Returns None if later output follows the event, otherwise the output to write instead of the event.
         """

@@ -1,6 +1,6 @@
 """Patches streams of Chat Completions.
 
-Text, tool calls, usage and the finish reason are written from the engine's deltas. All other members of an event (log
+Text, tool calls, usage and the finish reason are written from the engine's deltas. All other fields of an event (log
 probabilities, fingerprints, filter results and so on) are written unchanged.
 """
 
@@ -23,7 +23,7 @@ _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of 
 
 
 class ChatStreamPatcher(ChatSerializer, StreamPatcher):
-    """Writes a streamed completion with the members of its events that have no delta.
+    """Writes a streamed completion with the fields of its events that have no delta.
 
     Args:
         request: the body of the request.
@@ -173,7 +173,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self.created = as_count(created) or 0
 
     def _keep(self, *rests: dict[str, Any]) -> None:
-        """Stores members for the next chunk. If that chunk already has other values for them, it is written first."""
+        """Stores fields for the next chunk. If that chunk already has other values for them, it is written first."""
         said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
         if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
             self.write_delta({})

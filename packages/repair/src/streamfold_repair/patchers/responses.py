@@ -1,6 +1,6 @@
 """Patches streams of the Responses API.
 
-Text, tool calls and the end are written from the engine's deltas, at the positions in the events. Members without a
+Text, tool calls and the end are written from the engine's deltas, at the positions in the events. Fields without a
 delta, and items of hosted tools with all their events, are written unchanged, except for their positions.
 """
 
@@ -42,7 +42,7 @@ _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "outpu
 
 
 class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
-    """Writes a streamed response with the items and members of its events that have no delta.
+    """Writes a streamed response with the items and fields of its events that have no delta.
 
     Args:
         request: the body of the request.
@@ -175,7 +175,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
-        """Records the members of an event at the position of its deltas."""
+        """Records the fields of an event at the position of its deltas."""
         kind, item = str(payload.get("type")), _object(payload.get("item"))
         if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             for at, one in enumerate(_dicts(response.get("output"))):
@@ -285,7 +285,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().finish_item(index, item)
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
-        """Adds the members of the server's item, except its text."""
+        """Adds the fields of the server's item, except its text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
@@ -296,7 +296,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the members of an item without an id, found by its text, and by its position if it has one."""
+        """Returns the fields of an item without an id, found by its text, and by its position if it has one."""
         alike = {
             place: said
             for place, said in self._items.items()
@@ -411,5 +411,5 @@ def _is_call(item: Mapping[str, Any]) -> bool:
 
 
 def _own(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members of a call that are never repaired."""
+    """Returns the fields of a call that are never repaired."""
     return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}

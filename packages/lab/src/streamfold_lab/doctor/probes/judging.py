@@ -126,12 +126,12 @@ def accepted(name: str) -> Callable[[Answers], bool]:
 
 
 def with_members(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that sets members of the body."""
+    """Returns an edit that sets fields of the body."""
     return lambda body: {**body, **members}
 
 
 def without_members(*names: str, **members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that removes members of the body and sets others."""
+    """Returns an edit that removes fields of the body and sets others."""
     return lambda body: {name: value for name, value in body.items() if name not in names} | members
 
 

@@ -30,7 +30,7 @@ _OFF: dict[str, dict[str, Any]] = {
 
 
 def reasoning_member(seen: ProbeResponse) -> str | None:
-    """Returns the member of a Chat Completions response that contains the reasoning; None if there is none."""
+    """Returns the field of a Chat Completions response that contains the reasoning; None if there is none."""
     body = seen.recording.body if seen.recording else b""
     return next((name for name in _FIELDS if f'"{name}":'.encode() in body), None)
 

@@ -30,8 +30,8 @@ def raw_history(
     Args:
         call_id: the id of the tool call.
         result: the content of the tool message.
-        drop: members to remove from the turn with the tool call.
-        turn: members to add to this turn.
+        drop: fields to remove from the turn with the tool call.
+        turn: fields to add to this turn.
     """
 
     def edit(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def raw_history(
 
 
 def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that gives tool calls of Chat Completions these members, and no other signature."""
+    """Returns an edit that gives tool calls of Chat Completions these fields, and no other signature."""
 
     def signed(message: dict[str, Any]) -> dict[str, Any]:
         calls = [

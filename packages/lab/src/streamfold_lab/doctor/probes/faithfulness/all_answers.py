@@ -202,7 +202,7 @@ def _wrong_count(seen: ProbeResponse) -> str:
 
 
 def _members(seen: ProbeResponse) -> dict[str, Any]:
-    """Returns the members of a request, including those of Gemini's settings."""
+    """Returns the fields of a request, including those of Gemini's settings."""
     settings = seen.sent.get("generationConfig")
     rest = {name: value for name, value in seen.sent.items() if name != "generationConfig"}
     return {**rest, **(settings if isinstance(settings, Mapping) else {})}
