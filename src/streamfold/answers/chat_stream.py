@@ -370,7 +370,6 @@ class ChatStream(AsyncIteration, AsyncContext):
 
 
 async def read_whole(stream: ChatStream) -> Reply:
-    """Reads a stream to its end and returns the reply."""
     async with stream:
         return await stream._rest()
 

@@ -137,7 +137,6 @@ def can_ask_again(reply: Reply) -> bool:
 
 
 def ask_again(reply: Reply, error: InvalidReplyError) -> list[Message]:
-    """Returns the messages that request another answer after an invalid answer."""
     return [reply.message, user(f"{error}\nAnswer again, in the requested format.")]
 
 

@@ -89,8 +89,6 @@ class PartialReader(Generic[M]):
 
 
 class _PartialModelBuilder:
-    """Builds models whose fields may all be missing or incomplete."""
-
     def __init__(self) -> None:
         self._made: dict[type[BaseModel], type[BaseModel] | None] = {}
 
@@ -193,8 +191,6 @@ class _Watched:
 
 
 class Watchers:
-    """The watch functions of one answer."""
-
     def __init__(self) -> None:
         self._watches: list[_Watch] = []
         self._calls: dict[int, _Watched] = {}
@@ -212,7 +208,6 @@ class Watchers:
             raise ConfigError(f"watch(): {exc}") from None
 
     def feed(self, chunk: StreamChunk) -> None:
-        """Calls the watch functions for a chunk."""
         if chunk.delta and not self._is_call:
             self._feed_answer(chunk.delta)
         if not chunk.finished:
@@ -224,8 +219,8 @@ class Watchers:
                 self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: ToolCallUpdate) -> None:
-        """Calls the watch functions for the next piece of a tool call. If the position of a tool call is unknown, the
-        tool call is read at the end.
+        """Passes the next piece of a tool call to the watch functions. A call of unknown position is read at the
+        end.
         """
         if not call.in_order:
             return

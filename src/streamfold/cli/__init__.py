@@ -9,7 +9,6 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Runs the `streamfold` command."""
     try:
         from ..terminal import prepare_streams
         from .app import app

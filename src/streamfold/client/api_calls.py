@@ -62,7 +62,6 @@ def _counting_api(endpoint: Endpoint, model: str) -> str | None:
 
 
 async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
-    """Returns the number of tokens of a prompt. See `Provider.count_tokens`."""
     if params.conversation is not None and params.conversation.after is not None:
         raise ConfigError(
             "the tokens of a stored conversation can't be counted: pass all messages, without conversation="
@@ -79,7 +78,6 @@ async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
 
 
 async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
-    """Returns the conversation as compacted by the provider. See `Provider.compact`."""
     if params.conversation is not None:
         raise ConfigError("conversation= isn't supported by compact(): pass all messages")
     options = replace(params.request.options, response_format=None, stop=None, compact_threshold=None)
@@ -97,7 +95,6 @@ async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
 
 
 def retrieve_answer(endpoint: Endpoint, answer_id: str, params: ChatParams) -> ChatStream:
-    """Returns a stored answer as a stream. See `Provider.retrieve`."""
     _check_answer_id(answer_id)
     options = params.request.options
     options = replace(options, extra_body={**options.extra_body, "store": True})
@@ -107,7 +104,6 @@ def retrieve_answer(endpoint: Endpoint, answer_id: str, params: ChatParams) -> C
 
 
 async def cancel_answer(endpoint: Endpoint, answer_id: str) -> None:
-    """Cancels an answer that runs in the background. See `Provider.cancel`."""
     _check_answer_id(answer_id)
     model = endpoint.resolved().model or ""
     adapter = endpoint.model(model).adapter
@@ -125,7 +121,6 @@ def _check_answer_id(answer_id: object) -> None:
 
 
 async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) -> bytes:
-    """Returns the bytes of a file. See `Provider.fetch_file`."""
     if file.data is not None:
         return file.data
     profile = endpoint.profile

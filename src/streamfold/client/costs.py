@@ -45,9 +45,7 @@ class ModelPrices:
 
     @classmethod
     def of(cls, profile: Profile, model: str) -> ModelPrices:
-        """Returns the prices of a model. The result has no reference to the profile, because replies may be stored
-        and the profile has an API key.
-        """
+        # The result has no reference to the profile, because replies may be stored and the profile has an API key.
         return cls(profile.prices, profile.models, shown_url(profile.base_url), model)
 
     @cached_property
@@ -66,7 +64,6 @@ class ModelPrices:
         return ProfilePricing.of(self).known
 
     def check_budget(self, provider: str) -> None:
-        """Raises ConfigError if a budget is configured but the prices are unknown."""
         if not self.known:
             what = f"the prices of {self.model or 'the model'} are unknown: set prices in the configuration"
             raise ConfigError(f"{provider}: max_cost_per_day: {what}")
@@ -94,7 +91,6 @@ class ProfilePricing:
 
     @classmethod
     def of(cls, prices: ModelPrices) -> ProfilePricing:
-        """Returns the pricing for a request that is sent now."""
         return cls(prices, datetime.now(UTC))
 
     @property
@@ -103,7 +99,6 @@ class ProfilePricing:
         return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost of a reply, or None if unknown."""
         if reply.usage is None:
             return None
         if reply.usage.steps:  # each request is billed at its own prices, which may depend on its length

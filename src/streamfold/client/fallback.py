@@ -62,17 +62,16 @@ class FallbackPolicy:
         return f"skipped while another request tests this model: {cooldown.reason}" if cooldown.probes else None
 
     def back_at(self, position: int) -> float:
-        """Returns the end of a model's cooldown."""
         return self._cooling_down[position].until
 
     def is_probed(self, position: int) -> bool:
-        """Returns True if another request is testing a failed model."""
+        """Returns True if another request is a probe of a failed model."""
         cooldown = self._cooling_down.get(position)
         return cooldown is not None and cooldown.probes > 0
 
     @contextmanager
     def probing(self, position: int) -> Iterator[None]:
-        """Marks a request as a test of a model, if the model failed before."""
+        """Marks a request as a probe if the model failed before."""
         cooldown = self._cooling_down.get(position)
         if cooldown is not None:
             cooldown.probes += 1
@@ -83,11 +82,9 @@ class FallbackPolicy:
                 cooldown.probes -= 1
 
     def mark_healthy(self, position: int) -> None:
-        """Ends the cooldown of a model that answered."""
         self._cooling_down.pop(position, None)
 
     def start_cooldown(self, position: int, error: APIError) -> None:
-        """Starts the cooldown of a model that failed."""
         until = monotonic() + (self._cooldown if error.retry_after is None else error.retry_after)
         self._cooling_down[position] = _CoolDown(until, f"{type(error).__name__}: {error.message}")
 

@@ -121,8 +121,6 @@ def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
 
 
 class Notifier:
-    """Calls the hooks of one request."""
-
     def __init__(self, info: RequestInfo, hooks: Iterable[Hooks]) -> None:
         self.info = info
         self._hooks = (_LOG if _logger.isEnabledFor(logging.INFO) else _QUIET, *hooks)

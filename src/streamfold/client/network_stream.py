@@ -74,7 +74,6 @@ class AnswerReader:
 
     @property
     def reply(self) -> Reply:
-        """The whole answer, after its last chunk was read."""
         return self._decoder.reply
 
     def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
@@ -93,9 +92,9 @@ class AnswerReader:
         return chunks
 
     async def next_batch(self) -> list[StreamChunk]:
-        """Reads until there are chunks. Returns an empty list if the stream was closed by the program.
+        """Reads until there are chunks. Returns an empty list if the program closed the stream.
 
-        If an answer breaks off, the remaining text is delivered before the error. If nothing was delivered before, the
+        If an answer breaks off, the remaining text is delivered before the error. If no chunk was delivered before, the
         text is dropped, because the request may be retried.
 
         Raises:
@@ -135,7 +134,6 @@ class AnswerReader:
         return self._rest()
 
     async def whole_batch(self) -> list[StreamChunk]:
-        """Reads to the end with `next_batch`, and returns all chunks."""
         batch = await self.next_batch()
         while batch and not batch[-1].finished:  # streamed all the same
             more = await self.next_batch()
@@ -176,7 +174,7 @@ class AnswerReader:
         return True
 
     async def _fetch_finished(self, request: HTTPRequest) -> None:
-        """Reads a stored answer in one piece, again and again until it is finished. Raises APIError."""
+        """Polls a stored answer until it is finished. Raises APIError."""
         pause, most = _FIRST_POLL, self._call.endpoint.profile.limits
         while True:
             body, pieces = NonStreamBody("json", most), list[bytes]()
@@ -239,7 +237,6 @@ class NetworkStream:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings about the request, and the warnings about the answer so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
         return tuple(dict.fromkeys((*self._request_warnings, *(self._decoder.warnings if self._decoder else ()))))
@@ -270,7 +267,6 @@ class NetworkStream:
         await self._attempts.aclose()
 
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the answer, grouped by network read."""
         if self._attempts.closed:
             return
         self._call_deltas = call_deltas
@@ -382,13 +378,10 @@ class NetworkStream:
         reply.warnings += self._charge(part, reply)
 
     def _charge(self, part: Reply, answer: Reply | None = None) -> list[ReplyWarning]:
-        """Charges the usage of a complete response to the limits. Unknown token counts or costs are estimated.
+        """Charges a response to the limits. Unknown counts or costs are estimated, with a warning.
 
         Args:
             answer: the tool calls and warnings of the response, if this is the last response of the answer.
-
-        Returns:
-            A warning if the charged cost is an estimate.
         """
         lease, usage = self._attempts.lease, part.usage
         if lease.limiter is None:

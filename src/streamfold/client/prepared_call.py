@@ -118,7 +118,6 @@ class PreparedCall:
 
     @property
     def max_continuations(self) -> int:
-        """The maximum number of additional requests for the answer."""
         own = self.params.max_continuations
         return self.endpoint.profile.max_continuations if own is None else own
 
@@ -144,11 +143,9 @@ class PreparedCall:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings about changes and problems of the request."""
         return (*self.sent.warnings, *self.prefix_warnings)
 
     def http_request(self) -> HTTPRequest:
-        """Returns the HTTP request with URL, API key and headers. Raises ConfigError."""
         params, whole = self.params, not self.sent.request.stream
         return self.endpoint.http_request(self.adapter, self.sent, params.timeouts, params.extra_headers, whole=whole)
 
@@ -276,13 +273,11 @@ class PreparedCall:
             conversation.add(stored.account, digest_with(stored.digest, reply.message), known, alone=grows)
 
     def complete_partial(self, error: APIError) -> None:
-        """Adds the origin and pricing to the partial reply of an error."""
         if error.partial is not None:
             pricing, origin = replace(self.pricing, partial=True), self.sent.request.origin
             error.partial = replace(error.partial, origin=origin, pricing=pricing)
 
     def preview(self) -> Preview:
-        """Returns the request without secrets. No API key is needed."""
         sent, endpoint = self.sent, self.endpoint
         headers = endpoint.shown_headers(sent.headers, self.params.extra_headers)
         return Preview(sent.method, endpoint.profile.url_of(sent.path), headers, sent.body, self.warnings)

@@ -155,7 +155,6 @@ def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
 def with_restrictions(
     request: Request, restrictions: Iterable[OptionRestriction]
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with all restrictions applied, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     for restriction in restrictions:
         if restriction.history is not None:
@@ -258,7 +257,6 @@ def requests_of(owner: str) -> Iterator[None]:
 
 
 def current_owner() -> str:
-    """Returns the owner set by `requests_of`, or ""."""
     return _owner.get()
 
 
@@ -372,7 +370,6 @@ class RestrictionCache:
         self._lock = Lock()  # several threads may use a cache at once
 
     def find(self, model: str, owner: str, request: Request) -> Restrictions:
-        """Returns the restrictions that apply to a request."""
         if not self._kept:
             return NO_RESTRICTIONS
         with self._lock:
@@ -404,9 +401,7 @@ class RestrictionCache:
             self.add(request.model, owner, frozenset(), always)
 
     def add(self, model: str, owner: str, refused: Combination, restrictions: Restrictions) -> None:
-        """Remembers restrictions for a combination of options. A new restriction replaces an earlier restriction of
-        the same option.
-        """
+        """Adds restrictions for a combination of options. A new restriction of an option replaces the earlier one."""
         now = self._clock()
         with self._lock:
             kept = self._kept.setdefault((model, owner), OrderedDict())
@@ -489,7 +484,6 @@ def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWa
 
 
 def with_refused_turns(request: Request, refused: Mapping[str, RefusedTurn]) -> tuple[Request, list[ReplyWarning]]:
-    """Applies `RefusedTurn`s to a request. Returns the request and a warning."""
     digests = enumerate(map(signed_turn, request.messages))
     found = {at: refused[digest] for at, digest in digests if digest is not None and digest in refused}
     if not found:

@@ -85,13 +85,11 @@ class RateLimitLease:
             self._reservation = first if usable else await self.limiter.acquire()
 
     def answered(self, rate_limit: RateLimit | None) -> None:
-        """Records that the server accepted the attempt."""
         self._answered = True
         if self._reservation is not None:
             self._reservation.answered(rate_limit)
 
     def charge(self, reply: Reply, *, partial: bool = False) -> None:
-        """Records the usage of the answer."""
         if self._reservation is not None and self.limiter is not None:
             cost = reply.cost if self.limiter.limits_cost else None
             self._reservation.charge(reply.usage, cost, partial=partial)
@@ -260,10 +258,10 @@ class RetryLoop:
         return None
 
     async def ask_again(self, request: HTTPRequest, pause: float) -> Exchange:
-        """Sends a request after a pause, because the answer to the last one wasn't finished yet.
+        """Repeats a request after a pause, because the stored answer isn't finished.
 
         Raises:
-            APIError: the request failed, or the timeout `total` expires before it is sent.
+            APIError: the request failed, or the timeout `total` expired.
         """
         if self.exchange is not None:
             await self.exchange.aclose()
@@ -285,7 +283,6 @@ class RetryLoop:
         await self.lease.aclose()
 
     def elapsed(self) -> float:
-        """Returns the seconds since the request was first sent."""
         return self._now() - self._began
 
     def complete_error(self, error: APIError) -> None:

@@ -30,10 +30,7 @@ def provider_files() -> dict[str, Path]:
 
 
 def catalogue_layers(name: str) -> list[Layer]:
-    """Returns the settings of a provider of the catalogue, as a layer above the layer of its base provider.
-
-    Raises KeyError if the catalogue has no such provider.
-    """
+    """Returns the layers of a provider in the catalogue. Raises KeyError for an unknown provider."""
     layer = Layer.of_file(_read(provider_files()[name]))
     base = layer.values.get("profile")
     if not base:  # the endpoint doesn't run a tool that its file doesn't name
@@ -42,7 +39,6 @@ def catalogue_layers(name: str) -> list[Layer]:
 
 
 def catalogue_values(name: str) -> dict[str, Any]:
-    """Returns the settings of a provider of the catalogue, with its name."""
     return {"name": name, **merge(catalogue_layers(name)).values}
 
 

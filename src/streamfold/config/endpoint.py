@@ -34,8 +34,6 @@ _MOST_PATHS = 64  # a path may hold the id of an answer or of a file
 
 
 class EndpointSettings(Protocol):
-    """The settings of a `Profile` that describe an endpoint."""
-
     name: str
     base_url: str
     api_key: SecretStr | None
@@ -124,7 +122,7 @@ class ResolvedEndpoint:
 
     @cached_property
     def key_headers(self) -> dict[str, str]:
-        """The HTTP header with the API key, or no header if no API key is needed."""
+        """The HTTP header with the API key, if an API key is needed."""
         if not self.key:
             return {}
         address = self.profile.base_url
@@ -140,7 +138,6 @@ class ResolvedEndpoint:
 
     @cached_property
     def base_url(self) -> str:
-        """The base URL."""
         url: str = normalized_url(self._expand("base_url"))
         try:
             check_url(url)
@@ -153,7 +150,6 @@ class ResolvedEndpoint:
         return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query
 
     def urls(self, path: str = "") -> URLs:
-        """Returns the URLs of a path below the base URL."""
         if (urls := self._urls.get(path)) is None:
             sent = joined_url(self.base_url, path)
             scheme, mark, rest = sent.partition("://")
@@ -189,7 +185,6 @@ class ResolvedEndpoint:
 
     @cached_property
     def model(self) -> str | None:
-        """The default model."""
         return None if self.profile.model is None else self._expand("model")
 
     @property
@@ -203,7 +198,7 @@ class ResolvedEndpoint:
         return store_url(where)
 
     def identity(self) -> dict[str, str | None]:
-        """Returns the variables that choose the credentials of requests without a key, and their values."""
+        """Returns the environment variables that select cloud credentials, with their values."""
         return read_environment(_IDENTITIES.get(self.profile.auth, ()))
 
     def make_signer(self) -> Signer | None:
@@ -305,9 +300,7 @@ def check_url(url: str) -> None:
 
 
 def same_origin(one: Any, other: Any) -> bool:
-    """Returns True if two base URLs have the same scheme, host and port. Returns False if a URL contains an
-    environment variable.
-    """
+    """Returns True for the same scheme, host and port, and False if a URL contains an environment variable."""
     if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
         return False
     try:
@@ -334,9 +327,7 @@ def normalized_url(url: Any) -> Any:
 
 
 def untrusted(file: str) -> str:
-    """Returns the reason why a file in the working directory may not use environment variables, and how to trust the
-    file.
-    """
+    """Explains why a file in the working directory may not use environment variables, and how to trust the file."""
     path = Path(file).absolute()
     return (
         f"{file} is in the working directory, and may belong to someone else. If you trust this file:"

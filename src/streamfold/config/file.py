@@ -63,7 +63,6 @@ class FileSettings(Table):
         return text
 
     def package_tables(self) -> Iterator[tuple[str, PackageTable]]:
-        """Yields the names and tables of other packages."""
         yield from ((name, value) for name, value in self if isinstance(value, PackageTable))
 
 

@@ -185,7 +185,6 @@ class Budget:
 
 
 def configured_budgets(config: Config) -> list[Budget]:
-    """Returns the budgets of the file's providers, and of the tables of other packages."""
     if config.file is None:
         return []
     layer = Layer.of_file(config.file)
@@ -200,9 +199,7 @@ def configured_budgets(config: Config) -> list[Budget]:
 
 
 def stores_in_process(config: Config) -> list[str]:
-    """Returns the stores in the file that lose their content at the end of the process: budgets, and tables of
-    packages.
-    """
+    """Returns the stores in the file that lose their content when the process ends."""
     settings = config.checked[0]
     found = [
         toml_path((name, key))

@@ -52,12 +52,10 @@ class TomlFile:
             raise ConfigError(f"{origin}: not TOML: {exc}") from None
 
     def place(self, path: KeyPath) -> str:
-        """Returns `file:line` of a key, or only the file if the line is unknown."""
         line = line_of(self._lines, path)
         return f"{self.origin}:{line}" if line else self.origin
 
     def line(self, path: KeyPath) -> int:
-        """Returns the line of a key, or 0 if unknown."""
         return line_of(self._lines, path) or 0
 
     @cached_property
@@ -90,7 +88,6 @@ class Layer:
 
     @property
     def is_catalogue(self) -> bool:
-        """True if the settings come from the catalogue."""
         return self.file is not None and not self.table
 
     @classmethod
@@ -122,7 +119,6 @@ class Layer:
         return ": ".join(filter(None, (self.place(path), key, text)))
 
     def line(self, path: KeyPath) -> int:
-        """Returns the line of a setting in its file, or 0 without a file."""
         return self.file.line((*self.table, *path)) if self.file else 0
 
 

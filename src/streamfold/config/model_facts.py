@@ -75,7 +75,6 @@ def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
 
 
 def all_families() -> list[Family]:
-    """Returns all rows of streamfold's families.toml."""
     return [_parsed(row) for row in dict.fromkeys(_index().rows.values())]
 
 
@@ -92,9 +91,7 @@ def own_family(path: str | None, model: str) -> Family:
 
 
 def own_families(path: str | None) -> tuple[Family, ...]:
-    """Returns the rows of the user's own file: the named file, or `families.toml` in the user's configuration
-    directory.
-    """
+    """Returns the rows of the configured file, or of `families.toml` in the user's configuration directory."""
     if path is not None:
         file = Path(path).expanduser()
     elif (folder := user_folder()) is None:
@@ -221,15 +218,11 @@ _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
 
 
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Returns the prices of a model. Prices in tables of `models` take precedence over prices for all models, key by
-    key.
-    """
+    """Returns a model's prices. Prices in `models` take precedence, key by key."""
     return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
 
 
 class EndpointModels:
-    """The methods of a `Profile` about models."""
-
     if TYPE_CHECKING:
         name: str
         profile: str | None
@@ -250,7 +243,6 @@ class EndpointModels:
         def on_api(self, api: str) -> Self: ...
 
     def make_adapter(self, model: str | None = None) -> Adapter:
-        """Returns the adapter with the quirks of this endpoint and of a model."""
         served = self.for_model(model)
         kind, quirks = find_adapter(served.adapter), read_quirks(served.adapter, served.quirks_of(model))
         adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
@@ -264,14 +256,11 @@ class EndpointModels:
         return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
 
     def for_model(self, model: str | None) -> Self:
-        """Returns the settings for the wire format of a model."""
         api = self.adapter_of(model)
         return self if api == self.adapter else self.on_api(api)
 
     def capabilities_of(self, model: str | None) -> Capabilities:
-        """Returns the known capabilities of a model. Without a model, returns the capabilities that all models
-        share.
-        """
+        """Returns a model's known capabilities, or without a model the capabilities that all models share."""
         return self.family_of(model).capabilities
 
     def family_of(self, model: str | None) -> Family:
@@ -324,11 +313,9 @@ class EndpointModels:
         return prices_in(self.prices, self.models, model or "")
 
     def models_with(self, capability: str) -> list[str]:
-        """Returns example models with a capability."""
         return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
 
     def examples(self) -> list[str]:
-        """Returns some known models of this endpoint."""
         own = (name for table in self.models for name in table.examples)
         return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 

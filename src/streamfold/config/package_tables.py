@@ -38,9 +38,7 @@ class PackageTable(Table):
 
 
 def find_table(name: str) -> type[PackageTable] | None:
-    """Returns the model of a table, or None if no installed package has the table. Raises ConfigError if the import
-    fails.
-    """
+    """Returns the model of a table, or None if it isn't installed. Raises ConfigError if the import fails."""
     from importlib.metadata import entry_points  # slow to import, and mostly not needed
 
     for entry in entry_points(group="streamfold.tables", name=name):

@@ -64,7 +64,6 @@ def _trusted_digests(record: Path) -> dict[str, str]:
 
 
 def user_folder() -> Path | None:
-    """Returns the user's configuration directory, or None."""
     variable = "APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME"
     folder = Path(os.environ.get(variable, ""))
     if folder.is_absolute():  # the XDG specification says to ignore relative paths
@@ -95,7 +94,6 @@ class Location:
 
     @property
     def exists(self) -> bool:
-        """True if the file exists."""
         try:
             return self.path.exists() and not self.path.is_dir()  # not is_file(): the null device is an empty file
         except OSError:  # a folder without permission

@@ -84,7 +84,6 @@ class Rules:
 
 
 def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass, ...]:
-    """Returns the schema passes for a server's quirks."""
     passes: list[_Pass] = [partial(inline_refs, why="the provider doesn't support $ref")] if inline else []
     return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
 
@@ -308,9 +307,7 @@ def _by_instruction(
 
 
 def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> Request:
-    """Adds an instruction to write a JSON object, if the API has no JSON mode or requires the word "json" in a
-    message.
-    """
+    """Adds an instruction to write a JSON object, if JSON mode is missing or requires the word "json"."""
     says_json = any("json" in str(message.content or "").lower() for message in request.messages)
     if rules.json_mode == "yes" or (rules.json_mode == "says_json" and says_json):
         return request
@@ -337,7 +334,6 @@ def _instructed(request: Request, text: str) -> Request:
 
 
 def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> Request:
-    """Adds a tool whose arguments are the answer. The model must call this tool or another tool."""
     names = {tool.name for tool in request.tools}
     name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
     about = "Gives the final answer, in this form."

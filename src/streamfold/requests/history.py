@@ -474,7 +474,6 @@ class _Fitting:
     # --- the order of messages ----------------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Moves results directly after their message, in the order of the tool calls."""
         follow = self._rules.results_follow
         rank, ranks = 0, list[int]()  # of each message among those that are sent
         for turn in self._turns:
@@ -627,7 +626,6 @@ def is_blank_message(message: Message) -> bool:
 
 
 def refusal_as_text(message: Message) -> Message:
-    """Moves the refusal of a message into its text."""
     content = message.content
     if isinstance(content, tuple) and any(map(_is_refusal, content)):
         content = tuple(TextPart(part["refusal"]) if _is_refusal(part) else part for part in content)

@@ -32,9 +32,7 @@ class HostedEndpoint(Protocol):
     """An endpoint that may not support all hosted tools of its wire format."""
 
     @property
-    def name(self) -> str:
-        """The provider's configured name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def hosted(self) -> Collection[str] | None:
@@ -89,7 +87,6 @@ def _check_offered(
 
 
 def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any] | None:
-    """Returns a hosted tool in the wire format, or None for a function."""
     if isinstance(tool.hosted, HostedTool):
         return dict(tool.hosted.raw)
     return None if tool.hosted is None else forms[tool.kind].write(tool.hosted)

@@ -17,7 +17,6 @@ def digest_parts(*parts: Any) -> str:
 
 
 def content_values(message: Message) -> list[Any]:
-    """Returns a message's content as JSON data, without cache marks."""
     content = message.content
     if isinstance(content, str | None):
         return [content] if content else []

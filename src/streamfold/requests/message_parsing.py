@@ -186,9 +186,7 @@ _EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
 
 
 def is_item(message: Any) -> bool:
-    """Returns True if a dict is an item of the Responses API. Messages of Chat Completions have no `type` and no
-    `phase`.
-    """
+    """Returns True if a dict is an item of the Responses API. Chat Completions messages have no `type` or `phase`."""
     return isinstance(message, Mapping) and ("type" in message or "phase" in message)
 
 
@@ -413,7 +411,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
 
 
 def _reasoning(fields: ObjectReader) -> str | None:
-    """Reads the reasoning from either of two members. A server may send the same text in both members."""
+    """Reads the reasoning from either of two fields. A server may send the same text in both."""
     first, second = fields.text("reasoning_content"), fields.any("reasoning")
     if isinstance(second, str) and (first is None or first == second):
         return second

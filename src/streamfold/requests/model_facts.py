@@ -152,7 +152,6 @@ class ModelFacts:
     audio: Support | None = None
 
     def known(self) -> dict[str, Any]:
-        """Returns the known values by name."""
         return {name: value for name in FACTS if (value := getattr(self, name)) is not None}
 
 
@@ -194,7 +193,6 @@ class Family(ModelFacts):
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """The features of the models of this family."""
         thinks: Support | None = None if self.thinking is None else "no" if self.thinking == "never" else "yes"
         said = {name: getattr(self, name) for name in CAPABILITIES} | {"reasoning": self.reasoning or thinks}
         return Capabilities(**{name: value for name, value in said.items() if value is not None})
@@ -211,7 +209,6 @@ class Family(ModelFacts):
         return served and self.tools_on_chat in (None, "yes")
 
     def without_retirement(self) -> Family:
-        """Returns the family without the retirement date."""
         return self if self.retires is None else replace(self, retires=None, retires_earliest=None)
 
     def retirement_holds(self, name: str) -> bool:
@@ -243,14 +240,11 @@ RETIREMENT_NOTICE = 60
 
 
 def today() -> date:
-    """Returns today's date (UTC)."""
     return datetime.now(UTC).date()
 
 
 def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTICE) -> str | None:
-    """Returns a notice about a model's retirement. Returns None if the date is unknown, or more than a number of
-    days away.
-    """
+    """Returns a notice if a model will be retired within a number of days, or was retired."""
     if facts.retires is None or (left := (facts.retires - today()).days) > days:
         return None
     day = facts.retires.isoformat()

@@ -99,10 +99,7 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`, after it is known whether the model thinks.
-
-    An adapter's changes to the request may turn thinking off.
-    """
+    """Adapts `temperature` and `top_p`. Called last, because an adapter may turn thinking off."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)
@@ -149,7 +146,7 @@ def _not_sent(name: str, adapter: str) -> ConfigError:
 
 
 def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
-    """Raises ConfigError for the first changed option if the policy is "strict"."""
+    """Raises ConfigError for the first change if `unsupported_options` is "strict"."""
     if changes and options.unsupported_options == "strict":
         raise ConfigError(f'{changes[0].detail} (an error, because unsupported_options is "strict")')
 
@@ -303,7 +300,7 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
 
 
 def _stop(options: Options, fitting: _FitContext) -> Options:
-    """Emulates stop texts that can't be sent: the reader ends the answer at these texts."""
+    """Emulates unsupported stop texts: the decoder ends the answer at these texts."""
     if options.stop is None:
         return options
     rules = fitting.rules

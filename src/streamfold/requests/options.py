@@ -44,7 +44,7 @@ def header_problem(value: Any) -> str | None:
 
 
 def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Validates headers. Raises ConfigError, which names the invalid header and never quotes its value."""
+    """Validates headers. Raises ConfigError with the name of the header, but never its value."""
     if headers is not None and not isinstance(headers, Mapping):
         raise ConfigError(f"extra_headers must be a mapping of names to strings, not {type(headers).__name__}")
     given: Mapping[Any, Any] = headers or {}
@@ -171,7 +171,6 @@ class ChatOptions(TypedDict, total=False):
 
 
 def check_max_continuations(value: object) -> None:
-    """Raises ConfigError if the value isn't a whole number of 0 or more."""
     if not _is_integer(value) or value < 0:  # type: ignore[operator]
         raise ConfigError(f"max_continuations must be a whole number, 0 or more, not {value!r:.80}")
 
@@ -272,7 +271,6 @@ def _is_stop(value: Any) -> bool:
 
 
 def check_stream(stream: object) -> None:
-    """Validates the argument `stream` of `chat()`. Raises ConfigError if the argument isn't a bool."""
     if not isinstance(stream, bool):
         raise ConfigError(f"stream must be True or False, not {stream!r:.80}")
 

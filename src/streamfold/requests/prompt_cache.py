@@ -39,7 +39,6 @@ class PromptCacheMonitor:
         self._last: dict[str, list[_Piece]] = {}
 
     def remember(self, request: Request) -> None:
-        """Stores a request with cache marks for comparison with the next request."""
         if pieces := _prefix(request):
             self._last.pop(request.model, None)
             self._last[request.model] = pieces

@@ -18,8 +18,6 @@ from .request import Request
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A required capability, and the position in the request that requires the capability."""
-
     capability: str
     place: str
 
@@ -55,9 +53,7 @@ _MOST_MODELS = 4
 
 
 def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities with their positions, such as `tools`, `messages[2].content[1]` or an
-    option.
-    """
+    """Returns the required capabilities, with positions such as `tools` or `messages[2].content[1]`."""
     return tuple(_needs(request))
 
 
@@ -69,7 +65,6 @@ def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[
 
 
 def is_forced(request: Request) -> bool:
-    """Returns True if the request forces a tool call."""
     choice = request.tool_choice
     if isinstance(choice, AllowedTools):
         return choice.mode == "required"

@@ -32,7 +32,6 @@ def signed_turn(message: Message) -> str | None:
 
 
 def without_signed_reasoning(message: Message) -> Message:
-    """Returns a turn without its signed reasoning."""
     extras = {name: value for name, value in message.extras.items() if name not in _DETAILS}
     if isinstance(blocks := extras.get("blocks"), list):
         extras["blocks"] = [block for block in blocks if not is_signed_block(block)]

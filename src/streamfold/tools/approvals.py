@@ -84,9 +84,7 @@ class TurnCalls:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns a message for each tool call that doesn't run in the background: the result, or the reason for a
-        missing result.
-        """
+        """Returns the result messages. A missing result is replaced by its reason; background calls are left out."""
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)
             for found in self._calls.values()
@@ -108,11 +106,9 @@ class TurnCalls:
         )
 
     def having(self, status: _Status) -> list[ToolCall]:
-        """Returns the tool calls with a status."""
         return [found.call for found in self._calls.values() if found.status == status]
 
     def __getitem__(self, call: ToolCall) -> CallState:
-        """Returns the state of a tool call."""
         return self._calls[call.id]
 
     def wait_for_approval(self, call: ToolCall) -> None:
@@ -131,7 +127,6 @@ class TurnCalls:
         )
 
     def finish(self, result: ToolResult) -> None:
-        """Records a result."""
         found = self._calls[result.call.id]
         found.status, found.message = "done", result.message
 
@@ -159,7 +154,6 @@ class TurnCalls:
         return found.call if found.status == "result" else None
 
     def dump(self) -> list[dict[str, Any]]:
-        """Returns the statuses as JSON data."""
         names = ("status", "decision", "reason", "approval_id", "nonce", "unanswered")
         return [
             {"id": call_id} | {name: getattr(found, name) for name in names} for call_id, found in self._calls.items()
@@ -254,6 +248,5 @@ async def needs_approval(
 
 
 async def decide(approve: Approve, call: ToolCall) -> Literal["approved", "denied"]:
-    """Calls the approval function with a tool call, and returns its decision."""
     said = approve(call)
     return "approved" if (await said if isawaitable(said) else said) else "denied"

@@ -60,7 +60,6 @@ class BackgroundCalls:
             started.cancel = _spawn_on_trio(work)
 
     async def wait(self) -> None:
-        """Waits until a tool call has ended."""
         while self._running and not any(each.ended for each in self._running):
             self._changed = anyio.Event()
             await self._changed.wait()
@@ -85,7 +84,6 @@ class BackgroundCalls:
         return found
 
     def stop(self) -> None:
-        """Cancels the tool calls."""
         for each in self._running:
             each.cancel()
         self._running = []

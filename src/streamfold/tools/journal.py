@@ -313,9 +313,7 @@ async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
 
 
 async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
-    """Records in a journal that the runs of these keys have ended. Failures are only logged, because the answer is
-    complete.
-    """
+    """Records in a journal that these runs have ended. Failures are only logged, because the answer is complete."""
     end: Callable[[str], Awaitable[None]] | None = getattr(journal, "end_run", None)
     if end is None:
         return
@@ -363,12 +361,10 @@ def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
 
 
 async def store_approval(journal: CallJournal, key: str, approval: Approval) -> None:
-    """Stores a requested approval, and replaces an earlier approval."""
     await _retried(partial(journal.finish, key, json.dumps([approval.nonce, approval.key])))
 
 
 async def load_approval(journal: CallJournal, key: str) -> Approval | None:
-    """Returns the approval with a key, or None."""
     stored = await _retried(partial(journal.result, key))
     return None if stored is None else Approval(*json.loads(stored))
 

@@ -135,7 +135,6 @@ class RunSettings:
     def from_options(
         cls, tools: Iterable[ToolLike], options: RunOptions, *, tool_choice: ToolChoice = "auto"
     ) -> RunSettings:
-        """Validates the options of a run. Raises ConfigError for an invalid option."""
         rest = options.copy()
         external = as_tools(rest.pop("external", ()))
         external_names = frozenset(tool.name for tool in external)

@@ -98,7 +98,6 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
 
 
 def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
-    """Returns the result of a denied tool call."""
     text = "not run: the call was denied" + (f": {reason}" if reason else "")
     return ToolResult(call, tool_result(call, text, error=True), text, denied=True)
 

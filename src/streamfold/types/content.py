@@ -23,7 +23,6 @@ CacheMark: TypeAlias = bool | _Lifetime
 
 
 def check_cache_mark(mark: Any, what: str) -> None:
-    """Raises ConfigError if a cache mark is neither a bool nor a lifetime."""
     if not isinstance(mark, bool) and mark not in get_args(_Lifetime):
         raise ConfigError(f"{what}: cache must be True, False, '5m' or '1h', not {mark!r}")
 
@@ -219,7 +218,7 @@ def _read(what: str, source: str | Path) -> bytes:
 
 
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a part as JSON data, with the kind of part in the member `part`. Other dicts are returned unchanged."""
+    """Returns a part as JSON data, with the kind of part in the field `part`. Other dicts are returned unchanged."""
     if isinstance(part, TextPart):
         return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
     if isinstance(part, Mapping):
@@ -249,7 +248,7 @@ def part_schema(cls: type) -> dict[str, Any]:
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
-    """Parses the output of `write_part`. Raises ConfigError, which names the position of the invalid value."""
+    """Parses the output of `write_part`. Raises ConfigError with the position of the invalid value."""
     match value:
         case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
             mark: Any = rest.get("cache", False)

@@ -9,7 +9,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 
 def is_truncated(reason: FinishReason) -> bool:
-    """Returns True if the finish reason means a truncated answer, which may have incomplete tool calls."""
+    """Returns True if the finish reason means a truncated answer. Its tool calls may be incomplete."""
     return reason in ("length", "content_filter")
 
 

@@ -107,7 +107,6 @@ def _citation(said: Mapping[str, Any], start: int | None, size: int) -> Citation
 
 
 def files(blocks: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the files that executed code created."""
     for block in blocks:
         content = block.get("content")
         inner = content.get("content") if isinstance(content, Mapping) else None

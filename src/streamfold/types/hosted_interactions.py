@@ -71,7 +71,6 @@ def server_call_ids(steps: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
-    """Yields the hosted tool steps, in order."""
     ran = server_call_ids(steps)
     for step in steps:
         if step.get("type") == "function_call" and step.get("id") in ran:
@@ -81,7 +80,6 @@ def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def requests(steps: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of hosted tool for each call."""
     yield from (part.kind for part in hosted(steps) if part.part == "call" and part.kind != "function")
 
 
@@ -92,7 +90,6 @@ def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def step_text(step: Mapping[str, Any]) -> str:
-    """Returns the visible text of a step."""
     texts = (one.get("text") for one in contents(step) if one.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -125,7 +122,6 @@ def _citation(annotation: Mapping[str, Any], start: int | None, place: UTF8Offse
 
 
 def files(steps: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the images, audio and other files of an answer."""
     for content in (content for step in steps for content in contents(step)):
         if content.get("type") not in STEP_MEDIA:
             continue

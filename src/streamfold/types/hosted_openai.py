@@ -245,7 +245,6 @@ def _image_type(item: Mapping[str, Any], data: bytes) -> str:
 
 
 def requests(items: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of each hosted tool request."""
     for part in hosted(items, ()):
         if part.part == "both" or (part.part == "call" and part.runs == "server"):
             yield part.kind

@@ -64,7 +64,6 @@ def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def call_order(extras: Mapping[str, Any]) -> list[str | None]:
-    """Returns the tool call ids in the model's order, if the order is known."""
     return hosted_openai.call_order(_items(extras, "output"))
 
 
@@ -96,7 +95,7 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the number of hosted tool requests by kind, counted in the answer."""
+    """Returns the number of hosted tool requests by kind."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
     steps = hosted_interactions.requests(_items(extras, "steps"))

@@ -17,7 +17,7 @@ from .content import AudioPart, ContentPart, FilePart, ImagePart
 
 
 def mcp_member(value: Any, *names: str) -> Any:
-    """Returns the first existing member of an object or a mapping among several names, or None."""
+    """Returns the value of the first name that exists, of an object or a mapping, or None."""
     for name in names:
         if isinstance(value, Mapping):
             if name in value:
@@ -73,7 +73,6 @@ def _part(block: Any) -> str | ContentPart:
 
 
 def mcp_resource(contents: Any) -> str | ContentPart:
-    """Returns the contents of a resource as text, an image, audio or a file."""
     if (text := mcp_member(contents, "text")) is not None:
         return str(text)
     media_type = mcp_member(contents, "mimeType", "mime_type") or "application/octet-stream"

@@ -29,8 +29,6 @@ _DEEPEST = 100  # levels of a value; what is below them is not checked
 
 
 class SchemaProblem(NamedTuple):
-    """A part of a value that doesn't match the schema."""
-
     path: Path
     message: str
     value: Any
@@ -86,9 +84,7 @@ def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[st
 
 
 def resolve_ref(schema: Any, ref: str) -> Any:
-    """Returns the target of a reference inside a schema. Returns None if the target doesn't exist or is in another
-    schema.
-    """
+    """Returns the target of a reference within a schema, or None if there is no such target."""
     if ref == "#":
         return schema
     found: Any = schema

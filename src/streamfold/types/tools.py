@@ -257,7 +257,6 @@ ToolChoice: TypeAlias = ReadToolChoice | HostedTool | Mapping[str, Any]
 
 
 def hosted_tool(value: ServerTool) -> Tool:
-    """Creates a `Tool` from a hosted tool or a custom tool."""
     function = value.function if isinstance(value, CustomTool | HostedTool) else None
     return Tool(value.title, kind=value.kind, function=function, hosted=value)
 

@@ -235,9 +235,7 @@ class _Fitter:
         return both(first, second, self._root)
 
     def _conjunction(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces `allOf` by one schema if the subset refuses `allOf`, or if each of its schemas would be closed
-        separately.
-        """
+        """Merges `allOf` into one schema if the subset refuses `allOf`, or if its parts would be closed separately."""
         parts = node.get("allOf")
         if not isinstance(parts, list) or (self._takes("allOf", path) and not self._subset.closed):
             return node
@@ -423,7 +421,6 @@ class _Fitter:
     # --- types and objects --------------------------------------------------------------------------------------------
 
     def _typed(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Adds the type that other keywords imply, or a union of all types."""
         subset = self._subset
         if path == self._at and subset.root_object:
             kinds = types_of(node) or ["object"]

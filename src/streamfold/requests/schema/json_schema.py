@@ -25,7 +25,6 @@ CONDITIONS = ("not", "if", "then", "else")
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:
-    """Returns a digest that identifies a schema."""
     return sha256(json.dumps(schema, sort_keys=True, default=repr).encode("utf-8", "replace")).hexdigest()
 
 
@@ -169,9 +168,7 @@ class _Inliner:
         self.changes: list[str] = []
 
     def expand(self, node: Any, path: str, inside: frozenset[str]) -> Any:
-        """Returns a copy of a schema without references. `inside` has the references to the enclosing schemas, to
-        detect recursion.
-        """
+        """Returns a copy without references. `inside` has the references to the enclosing schemas."""
         if not isinstance(node, Mapping):
             return node
         ref = node.get("$ref")

@@ -32,7 +32,6 @@ def unique(schemas: Iterable[Any]) -> list[Any]:
 
 
 def one_of(schemas: Iterable[Any]) -> Any:
-    """Returns a schema that accepts the values that at least one of these schemas accepts."""
     found = unique(schemas)
     if any(schema is True or schema == {} for schema in found):
         return {}
@@ -92,9 +91,7 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Resolves a reference at the top of a schema. Returns None if the keywords next to the reference can't be added to
-    the target.
-    """
+    """Resolves a reference at the top. Returns None if the keywords next to it can't be added to the target."""
     seen: set[str] = set()
     while isinstance(ref := node.get("$ref"), str):
         target = resolve_ref(root, ref)

@@ -82,7 +82,6 @@ class Subset:
     tools: int | None = None
 
     def takes(self, keyword: str) -> bool:
-        """Returns True if a keyword is accepted."""
         return keyword not in self.refused and (self.accepted is None or keyword in self.accepted)
 
 
