@@ -190,7 +190,7 @@ def test_the_paths_of_the_architecture_page_are_there() -> None:
     source = ROOT / "src" / "streamfold"
     named = [
         name
-        for name in re.findall(r"[\w/]+\.(?:py|toml|md)\b", page)
+        for name in re.findall(r"[\w/-]+\.(?:py|toml|md)\b", page)
         if not re.search("NAME|API|test_|streamfold.toml", name)
     ]
     assert len(named) > 60
@@ -198,7 +198,7 @@ def test_the_paths_of_the_architecture_page_are_there() -> None:
         ROOT,
         DOCS,
         source,
-        ROOT / "packages" / "gateway" / "src" / "streamfold_gateway",
+        *(ROOT / "packages").glob("*/src/*"),
         source / "adapters" / "chat",
     )
     assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
