@@ -710,13 +710,14 @@ def test_values_have_their_declared_types(name: str, pattern: str, frame: str) -
         ({"type": ["integer", "string"]}, '<|"|>5<|"|>', "5"),
         ({"$ref": "#/$defs/count"}, "5", 5),
         ({"$ref": "#/definitions/text"}, "5", "5"),
+        ({"$ref": "#/$defs/count~1day"}, "5", "5"),
     ],
 )
 def test_gemma_values_without_quotes(schema: dict[str, Any], written: str, value: Any) -> None:
     """Strings have quotes there, so a bare value is JSON, unless the schema says that it must be a string."""
     parameters = {
         "properties": {"q": schema},
-        "$defs": {"count": {"type": "integer"}},
+        "$defs": {"count": {"type": "integer"}, "count/day": {"type": "string"}},
         "definitions": {"text": {"type": "string"}},
     }
     text = "<|tool_call>call:search{q:" + written + "}<tool_call|>"

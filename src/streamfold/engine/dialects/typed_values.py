@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...jsontext import parse_object
+from ...types import resolve_ref
 from .scanner import is_json
 
 
@@ -68,7 +69,7 @@ def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str,
     if not isinstance(schema, Mapping) or depth > 8:
         return {}
     if isinstance(schema.get("$ref"), str):
-        return _plain(_referenced(schema["$ref"], root), root, depth + 1)
+        return _plain(resolve_ref(root, schema["$ref"]), root, depth + 1)
     options = [option for option in _options(schema) if option != {"type": "null"}]
     return _plain(options[0], root, depth + 1) if len(options) == 1 else schema
 
@@ -83,7 +84,7 @@ def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[
     if isinstance(declared, list):
         return {name for name in declared if isinstance(name, str)}
     if isinstance(reference := schema.get("$ref"), str):
-        return declared_types(_referenced(reference, root), root, depth + 1)
+        return declared_types(resolve_ref(root, reference), root, depth + 1)
     found: set[str] = set()
     for option in _options(schema):
         types = declared_types(option, root, depth + 1)
@@ -96,13 +97,6 @@ def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[
 def _type(value: Any) -> str:
     names = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
     return names.get(type(value), "string")
-
-
-def _referenced(reference: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
-    for name in reference.removeprefix("#/").split("/"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
