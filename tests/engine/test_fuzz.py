@@ -16,7 +16,7 @@ from folding import DONE, bytewise, call, chunk, codes, entry, event, fin, fold,
 from odd_values import VALUES, check_types, outcome, paths, replaced
 from scale import examples, pick
 from streamfold import Limits, Reply, StreamError, Usage
-from streamfold.engine.dialects import _BUILT_IN as DIALECTS
+from streamfold.engine import DIALECTS
 from streamfold.engine.response_body import error_body
 from streamfold.errors import error_info, status_error
 from tables import each_row

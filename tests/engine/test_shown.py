@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import scale
 from folding import DONE, chunk, event, fin, random_cut, text
 from streamfold import Limits, Reply, StreamChunk, StreamDecoder, StreamError, Tool
-from streamfold.engine.dialects import _BUILT_IN as DIALECTS
+from streamfold.engine import DIALECTS
 from streamfold.recording import Recording
 from tables import each_row
 

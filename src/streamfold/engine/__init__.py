@@ -18,12 +18,14 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..public_names import set_public_module
 from .decoder import StreamDecoder
+from .dialects import DIALECTS
 from .response_body import NonStreamBody, error_body
 from .sse import EventRange, EventScanner, SSEDecoder, body_kind, event_ranges
 from .tool_call_assembly import CallMatch, IncomingCall, MatchRule
 from .tool_call_delivery import ToolNameMap
 
 __all__ = [
+    "DIALECTS",
     "CallMatch",
     "EventRange",
     "EventScanner",

@@ -19,28 +19,31 @@ from .dialect import Dialect, DialectContext
 from .leaked_markup import bare_forms, leaked_markup, reader_of
 from .special_tokens import any_special_token, special_tokens
 
+# The doctor takes the first one that reads a text best: those without markers of their own are the last ones.
 _BUILT_IN = {
-    "cohere": "cohere:Cohere",
-    "deepseek": "special_token_calls:DeepSeek",
-    "dsml": "xml_tags:DSML",
-    "functiongemma": "gemma:FunctionGemma",
-    "gemma4": "gemma:Gemma4",
-    "glm": "xml_arguments:GLM",
-    "harmony": "harmony:Harmony",
     "hermes": "hermes:Hermes",
     "kimi": "special_token_calls:Kimi",
-    "kimi3": "xml_tags:Kimi3",
-    "lfm2": "lfm2:LFM2",
+    "qwen3coder": "xml_arguments:Qwen3Coder",
+    "glm": "xml_arguments:GLM",
+    "deepseek": "special_token_calls:DeepSeek",
+    "mistral": "mistral:Mistral",
     "llama3": "llama3:Llama3",
+    "harmony": "harmony:Harmony",
+    "dsml": "xml_tags:DSML",
+    "kimi3": "xml_tags:Kimi3",
     "minimax": "xml_tags:MiniMax",
     "minimax3": "minimax3:MiniMax3",
-    "mistral": "mistral:Mistral",
-    "named": "guided:GuidedOutput",
-    "qwen3coder": "xml_arguments:Qwen3Coder",
-    "required": "guided:GuidedOutput",
+    "gemma4": "gemma:Gemma4",
+    "functiongemma": "gemma:FunctionGemma",
+    "lfm2": "lfm2:LFM2",
     "seed": "xml_arguments:Seed",
+    "cohere": "cohere:Cohere",
+    "required": "guided:GuidedOutput",
+    "named": "guided:GuidedOutput",
     "think": "reader:ThinkTags",
 }
+DIALECTS = tuple(_BUILT_IN)
+"""The names of the built-in dialects."""
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")
 _CALLS_FOUND = ("unfinished_markup", "markup_dropped")
 

@@ -7,19 +7,13 @@ from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from streamfold import Reply, ToolCall
+from streamfold.engine import DIALECTS
 from streamfold.types import Messages, ToolLike
 
 from ..damage import reread
 from ..known_values import told_codes
 from ..questions import LINE, capped
 from ..values import Answers, Conclusion, Probe, ProbeRequest, ProbeResponse, Setting, Verdict
-
-DIALECTS = (
-    *("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3"),
-    *("harmony", "dsml", "kimi3", "minimax", "minimax3", "gemma4", "functiongemma", "lfm2", "seed", "cohere"),
-    *("required", "named"),
-)
-
 
 T = TypeVar("T")
 Judge: TypeAlias = Callable[[T], Conclusion]
