@@ -54,7 +54,6 @@ from .provider_data import KeptTurn, file_reference, keep_turn, warn_left_out
 __all__ = ["ChatStreamfold"]
 
 _OF_FUNCTIONS = (None, "function", "object")  # types of dicts that describe a function; a schema is an object
-_OPTIONS = ("temperature", "top_p", "seed", "reasoning_effort", "extra_body")
 _NOT_IN_BODIES = {*NAMES, *(ChatOptions.__annotations__.keys() - Options.__dataclass_fields__.keys())}
 _CHOICES = {"any": "required", True: "required", False: "none"}
 # Settings of other models of LangChain, by ours.
@@ -181,8 +180,11 @@ class ChatStreamfold(BaseChatModel):
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the options of a request, including options that only some APIs have."""
+        names = [name for name in ChatOptions.__annotations__ if name in type(self).model_fields]
+        given = {name: value for name in (*names, *NAMES) if (value := getattr(self, name)) is not None}
+        given.pop("model", None)  # it names the provider, too
         options = {
-            **{name: value for name in (*_OPTIONS, *NAMES) if (value := getattr(self, name)) is not None},
+            **given,
             "max_output_tokens": self.max_tokens,
             "stop": stop or self.stop,
             "timeouts": None if self.timeout is None else {"total": self.timeout},
