@@ -34,7 +34,7 @@ from .model_facts import prices_in, read_prices
 from .package_tables import PackageTable
 from .profile import Profile, ProviderConfig, timeouts_over
 from .search_path import search_locations, trust_file
-from .store_settings import RateLimitSettings, StoreName, store_place, store_url
+from .store_settings import RateLimitSettings, StoreName, is_shared_store, store_place, store_url
 from .tables import (
     Count,
     Flag,
@@ -69,6 +69,7 @@ __all__ = [
     "allowed_values_hint",
     "config_problems",
     "did_you_mean",
+    "is_shared_store",
     "key_lines",
     "read_config",
     "read_profile",

@@ -45,6 +45,15 @@ def store_place(where: str, what: str) -> tuple[str, str]:
     return scheme, rest
 
 
+def is_shared_store(where: str) -> bool:
+    """Returns whether processes in other folders and on other machines can reach a store by its URL.
+
+    A file counts if its path is absolute: then at least the processes of one machine can.
+    """
+    scheme, _, rest = where.partition("://")
+    return scheme != "memory" and (scheme != "sqlite" or rest.startswith("//"))
+
+
 def store_url(where: str, what: str = "memory") -> str:
     """Replaces environment variables in a store's URL. Raises NotConfiguredError for an unset variable."""
     return expand_variables(where, lambda variable: variable_value(variable, what))

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from streamfold import ConfigError
-from streamfold.config import store_place, store_url
+from streamfold.config import is_shared_store, store_place, store_url
 from streamfold.stores import Retention, Store, StoreError, open_store
 
 from ..answers import ANSWER_COLUMNS, Answer, answer_cells
@@ -31,7 +31,7 @@ def fingerprint(*parts: str | bytes) -> str:
 def check_answers(where: str) -> None:
     """Raises ConfigError if a URL isn't a store that all workers can reach."""
     store_place(where, "answers:")
-    if where == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
+    if not is_shared_store(where):
         raise ConfigError(
             f"answers: can't be {where!r}, which other workers can't reach. Allowed: valkey://HOST:PORT, or on one"
             " machine sqlite://// and the rest of an absolute path"
