@@ -63,17 +63,17 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         opener: httpx.AsyncBaseTransport,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self._http = http
+        self._other_requests = http
         self._opener = opener
         self._now = now or anyio.current_time
         self._idle: list[_Connection] = []  # the one that was used last is the last one
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.method != "POST" or not request.url.path.endswith(_PATH):
-            return await self._http.handle_async_request(request)
+            return await self._other_requests.handle_async_request(request)
         turn = SocketTurn.read(await request.aread())
         if turn is None:
-            return await self._http.handle_async_request(request)
+            return await self._other_requests.handle_async_request(request)
         head = _handshake(request)
         connection = await self._idle_for(turn, _identity(head))
         is_new, must_be_whole = connection is None, False
@@ -108,7 +108,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         for connection in idle:
             await connection.aclose()
         await self._opener.aclose()
-        await self._http.aclose()
+        await self._other_requests.aclose()
 
     def release(self, connection: _Connection) -> None:
         """Makes a connection idle again after its answer has ended."""

@@ -118,7 +118,7 @@ def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequ
         lines = recorded.body.splitlines(), str(_apply_wildcards(recorded.body, sent.body)).splitlines()
     else:
         lines = _lines(values[0]), _lines(_apply_wildcards(*values))
-    return "\n".join(_narrow(list(unified_diff(*lines, "recorded", "sent", lineterm="", n=2))))
+    return "\n".join(_shortened_lines(list(unified_diff(*lines, "recorded", "sent", lineterm="", n=2))))
 
 
 def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[str]]:
@@ -161,7 +161,7 @@ def _lines(value: Any) -> list[str]:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
 
 
-def _narrow(lines: list[str]) -> list[str]:
+def _shortened_lines(lines: list[str]) -> list[str]:
     """Shortens the long lines of a diff: around the first change if a line replaces another line, else at the end."""
     changes = [0] * len(lines)
     for start in range(len(lines)):

@@ -34,7 +34,7 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
         yield RefusalDelta(reply.refusal)
     for name, values in reply.extras.items():
         if name != "output":
-            for value in _in_the_text(reply, values) if name == "annotations" else values:
+            for value in _cited_in_whole_text(reply, values) if name == "annotations" else values:
                 yield ExtraPart(name, value)
     yield from _items_and_calls(reply, with_texts=has_items)
     if reply.usage is not None:
@@ -45,9 +45,11 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
         yield Finish(reply.finish_reason, reply.raw_finish_reason or "")
 
 
-def _in_the_text(reply: Reply, annotations: list[Any]) -> list[Any]:
-    """Returns citations with positions in the whole text. The Responses API counts positions separately for each
-    part."""
+def _cited_in_whole_text(reply: Reply, annotations: list[Any]) -> list[Any]:
+    """Returns citations with positions in the whole text, for serializers of APIs whose answers have one text.
+
+    A reply of the Responses API counts positions separately for each part.
+    """
     found, text = [], ""
     for item in _items(reply):
         for part in item.get("content") or () if item.get("type") == "message" else ():

@@ -262,6 +262,9 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
     Args:
         run: a function that runs the tool call.
 
+    Returns:
+        The result. If it can't be stored, that is logged: the tool has run, and its result counts.
+
     Raises:
         CallInDoubtError: another run has claimed the tool call, and has no result yet.
         Exception: an exception of the journal before `run` was called, or an exception of `run`.
