@@ -204,6 +204,21 @@ def test_the_paths_of_the_architecture_page_are_there() -> None:
     assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
 
 
+def test_the_functions_of_the_pipeline_page_are_there() -> None:
+    """Each function that a chunk or a rejected option passes is in the module that its row names."""
+    page = (DOCS / "concepts" / "pipeline.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(?:(\w+)\.)?(\w+)` \| `([\w/]+)` \|", page, re.MULTILINE)
+    assert len(rows) >= 16
+    missing = []
+    for owner, function, module in rows:
+        tree: Any = ast.parse((ROOT / "src" / "streamfold" / f"{module}.py").read_text("utf-8"))
+        if owner:
+            tree = next((node for node in tree.body if getattr(node, "name", None) == owner), tree)
+        if function not in [getattr(node, "name", None) for node in tree.body]:
+            missing.append(f"{owner}.{function} in {module}")
+    assert missing == []
+
+
 def test_the_layers_of_the_architecture_page() -> None:
     """Each layer has its row, above the layers that import it."""
     page = (DOCS / "architecture.md").read_text("utf-8").partition("## The layers")[2].partition("##")[0]
