@@ -225,7 +225,12 @@ def log_config() -> dict[str, Any]:
 
 def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
     """Logs the URLs for clients, the models, and problems in the configuration of the providers."""
-    endpoints = [endpoint for api in CLIENT_APIS for endpoint in api.endpoints if not endpoint.count_member]
+    endpoints = [
+        endpoint
+        for api in CLIENT_APIS
+        for endpoint in api.endpoints
+        if not (endpoint.count_member or endpoint.compacts)
+    ]
     paths = [each.path.removeprefix("/v1") for each in endpoints if each.path.startswith("/v1/")]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     here = f"http://{host}:{settings.port}"
