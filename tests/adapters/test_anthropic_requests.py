@@ -110,7 +110,9 @@ def test_media() -> None:
     assert url == {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}
     assert (pdf["source"]["media_type"], pdf["title"]) == ("application/pdf", "a.pdf")
     assert text["source"] == {"type": "text", "media_type": "text/plain", "data": "plain"}
-    with pytest.raises(ConfigError, match=r"messages\[0\]\.content\[0\] is audio, which the Messages API can't carry"):
+    with pytest.raises(
+        ConfigError, match=r"messages\[0\]\.content\[0\] is audio, which the Messages API doesn't support"
+    ):
         sent([user(audio(b"RIFF....WAVEfmt "))])
 
 

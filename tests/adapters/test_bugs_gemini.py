@@ -496,7 +496,7 @@ def test_gmf13_built_in_tools() -> None:
 )
 def test_gmf14_a_cache_beside_what_it_holds(asked: dict[str, Any]) -> None:
     """Tools and system messages are refused beside cached content, which has its own."""
-    with pytest.raises(ConfigError, match=r"extra_body\.cachedContent can't be sent beside"):
+    with pytest.raises(ConfigError, match=r"extra_body\.cachedContent can't be combined with"):
         preview(asked.pop("messages", "Hi"), extra_body={"cachedContent": "cachedContents/x"}, **asked)
 
 

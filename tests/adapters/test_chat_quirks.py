@@ -130,7 +130,7 @@ def test_no_forced_choice_while_thinking(choice: Any) -> None:
     body, warnings = sent(NOT_THINKING, tools=[WEATHER], choice=choice)
     assert (body["tool_choice"], [code for code, _ in warnings]) == ("auto", ["forced_choice_dropped"])
     assert warnings[0][1] == (
-        "m accepts no forced tool choice while it thinks"
+        "m doesn't accept a forced tool choice while thinking"
         " (reasoning_effort='none', or disable_thinking_for_forced_tools=True):"
         " tool_choice='auto' was sent"
     )

@@ -196,7 +196,7 @@ def test_what_has_no_place() -> None:
     """It is left out or emulated, with a warning; or refused, by name."""
     assert "parallel_tool_calls" not in sent("Hi", [TIME], parallel_tool_calls=False)
     assert sent("Hi", stop=list("abcdef"))["generationConfig"]["stopSequences"] == list("abcde")
-    with pytest.raises(ConfigError, match=r"extra_body\.cachedContent can\'t be sent beside tools"):
+    with pytest.raises(ConfigError, match=r"extra_body\.cachedContent can\'t be combined with tools"):
         sent("Hi", [TIME], extra_body={"cachedContent": "cachedContents/x"})
 
 

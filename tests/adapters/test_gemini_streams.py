@@ -46,7 +46,7 @@ def test_pieces_of_arguments_that_make_no_object(body: bytes, size: int) -> None
             assert not any(chunk.tool_calls for chunk in decoder.feed(body[at : at + size]))
         decoder.close()
 
-    with pytest.raises(ProtocolError, match="can't be put together"):
+    with pytest.raises(ProtocolError, match="can't be assembled"):
         read()
 
 

@@ -216,7 +216,7 @@ def test_a_stored_interaction() -> None:
     assert sent([result], extra_body={"previous_interaction_id": "v1_a"})["input"] == [
         {"type": "function_result", "call_id": "call_a", "name": "get_weather", "result": "18 °C"}
     ]
-    with pytest.raises(ConfigError, match="previous_interaction_id: only a stored interaction"):
+    with pytest.raises(ConfigError, match="previous_interaction_id: available only for stored interactions"):
         sent("Hi", extra_body={"previous_interaction_id": "v1_a", "store": False})
 
 

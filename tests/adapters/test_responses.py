@@ -142,7 +142,7 @@ def decode(payload: Any, name: str = "message") -> list[Delta]:
             "function_call_arguments.done",
             {"arguments": {"x": "é"}},
             [
-                Warn("repaired_arguments", "the arguments came as an object instead of its text"),
+                Warn("repaired_arguments", "the server sent the arguments as an object instead of text"),
                 ToolCallDelta(2, arguments='{"x": "é"}', whole=True, item="it_1"),
             ],
         ),

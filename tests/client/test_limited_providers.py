@@ -272,7 +272,7 @@ async def test_a_long_pause_is_an_error() -> None:
         with pytest.raises(RateLimitError) as caught:
             await provider.chat("Hello")
         assert caught.value.retry_after == 3600
-        with pytest.raises(LimitReachedError, match=r"the server asked for a pause, of which 3\d+ s are left"):
+        with pytest.raises(LimitReachedError, match=r"the server requested a pause, which ends in 3\d+ s"):
             await same_key.chat("Hello")
     assert upstream.asked == 1
 

@@ -97,11 +97,11 @@ MESSAGES: list[Row] = [
     ),
     (
         lambda: ask([user("Hi"), assistant("It", partial=True)]),
-        "messages[1] is partial, and this provider can't continue a text: leave partial out",
+        "messages[1] is partial, and this provider can't continue a text: remove partial",
     ),
     (
         lambda: ask([user("Hi"), assistant("It", partial=True)], to="responses"),
-        "messages[1] is partial, and this provider can't continue a text: leave partial out",
+        "messages[1] is partial, and this provider can't continue a text: remove partial",
     ),
     (
         lambda: ask([user(image("https://x.test/a.png"))], to="kimi"),

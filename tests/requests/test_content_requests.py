@@ -168,7 +168,7 @@ def test_only_users_show_images_in_a_chat(api: str, role: Any) -> None:
     """Else OpenAI says "Image URLs are only allowed for messages with role 'user'"."""
     message = Message(role, (TextPart("Look:"), image(PNG)))
     assert refused(api, message, user("Hi")) == (
-        f"messages[0].content[1] is an image in a message of the role '{role}': on this API only users send such"
+        f"messages[0].content[1] is an image in a message of the role '{role}': this API accepts it only from users"
     )
 
 

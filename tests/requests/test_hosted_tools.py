@@ -138,7 +138,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("anthropic", CustomTool("sql"), "CustomTool: provider \"anthropic\""),
     ("anthropic", CodeExecution(files=["a"]), "CodeExecution(files=...)"),
     ("anthropic", HostedMcpServer("w", "https://w.test", headers={"a": "b"}), "HostedMcpServer(headers=...)"),
-    ("anthropic", HostedMcpServer("w", "https://w.test", require_approval="always"), "Anthropic asks for no approvals"),
+    ("anthropic", HostedMcpServer("w", "https://w.test", require_approval="always"), "isn't supported by Anthropic"),
     ("gemini", HostedMcpServer("w", "https://w.test"), "HostedMcpServer: provider \"gemini\""),
     ("gemini", WebSearch(allowed_domains=["a"]), "WebSearch(allowed_domains=...)"),
     ("minimax-anthropic", CodeExecution(), "It has: web_search"),

@@ -228,7 +228,7 @@ def test_bad_names(tmp_path: Path, name: str) -> None:
 async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     """The request is not even sent, and an answer that can't be kept is an error that says so."""
     tmp_path.joinpath("file").write_bytes(b"")
-    with pytest.raises(ConfigError, match=r"there can't be recordings in .*file"):
+    with pytest.raises(ConfigError, match=r"recordings can't be saved in .*file"):
         await post(RecordTransport(Scripted(AssertionError("sent")), tmp_path / "file"))
     tmp_path.joinpath("x.toml").mkdir()
     with pytest.raises(ConfigError, match=r"the recording .*x can't be written"):

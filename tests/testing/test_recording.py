@@ -386,7 +386,7 @@ def test_bad_arguments() -> None:
     """What is no fault is refused with the names there are, and so is a transport with nothing to play."""
     with pytest.raises(ConfigError, match=r"faults are a list of values of .*faults \(corrupt, cut_after, "):
         ReplayTransport(TIMED, faults=["disconnect"])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match="no recording was given"):
+    with pytest.raises(ConfigError, match="no recording was passed"):
         ReplayTransport([])
     with pytest.raises(ConfigError, match="cuts are"):
         ReplayTransport(TIMED, cuts="pieces")

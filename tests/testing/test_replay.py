@@ -244,7 +244,7 @@ def test_a_folder(tmp_path: Path) -> None:
     tmp_path.joinpath("empty").mkdir()
     with pytest.raises(ConfigError, match=r"there is no recording in .*empty"):
         load_source(tmp_path / "empty")
-    with pytest.raises(ConfigError, match="no recording was given"):
+    with pytest.raises(ConfigError, match="no recording was passed"):
         load_source([])
 
 

@@ -234,6 +234,6 @@ async def test_loopback_only() -> None:
         with pytest.raises(ConfigError, match="on loopback addresses"):
             async with serve_replay(A, host=host):
                 pytest.fail("it listens")
-    with pytest.raises(ConfigError, match="no recording was given"):
+    with pytest.raises(ConfigError, match="no recording was passed"):
         async with serve_replay([]):
             pytest.fail("it serves nothing")

@@ -115,7 +115,7 @@ async def test_faults_and_retries() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ReplayProvider(), "no recording was given"),
+        (lambda: ReplayProvider(), "no recording was passed"),
         (lambda: ReplayProvider("nowhere/nothing"), r"there is no recording .*nowhere/nothing"),
         (lambda: ReplayProvider("demo/parallel_calls", cuts="x"), "cuts are"),
     ],

@@ -181,7 +181,7 @@ async def test_a_state_that_is_too_old(browser: type[Browser], monkeypatch: pyte
         monkeypatch.setattr("streamfold.tools.journal.time", lambda days=days: now + days * 86_400)
         request = requested(page, page.decide(approved))
         if days > 2:
-            with pytest.raises(ConfigError, match=r"too old.*began 2.1 days ago.*for 2 days"):
+            with pytest.raises(ConfigError, match=r"too old.*began 2.1 days ago.*after 2 days"):
                 request.run(ScriptedProvider(), desk.tools, state=state, journal=journal)
         else:
             await request.run(ScriptedProvider("Done."), desk.tools, state=state, journal=journal)

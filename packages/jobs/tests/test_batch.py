@@ -164,8 +164,8 @@ async def test_lines_that_are_no_json(tmp_path: Path) -> None:
 @each_row(
     ("given", "problem"),
     [
-        ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "row 2: the id 'a' is that of row 1 too"),
-        ([{"id": "1", "prompt": "x"}, {"prompt": "y"}], "row 2: the id '1' is that of row 1 too"),
+        ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "row 2: the id 'a' is also the id of row 1"),
+        ([{"id": "1", "prompt": "x"}, {"prompt": "y"}], "row 2: the id '1' is also the id of row 1"),
         ([{"text": "x"}], "no row has one of: prompt, messages, body"),
     ],
 )
@@ -348,7 +348,7 @@ async def test_money_needs_a_price() -> None:
     for priced, models in ((False, [None]), (True, [None, "other"])):
         prices = {"models": [{"pattern": "m", "prices": {"input": 1, "output": 1}}]} if priced else {}
         given = [{"prompt": "x"} | ({"model": model} if model else {}) for model in models]
-        with pytest.raises(ConfigError, match="costs is unknown; configure its `prices`"):
+        with pytest.raises(ConfigError, match="is unknown: configure its `prices`"):
             await finished(batch(server.provider(**prices), given, max_cost=20))
     assert not server.asked
 
@@ -652,7 +652,7 @@ def test_names_that_are_given_twice_among_many(tmp_path: Path) -> None:
     lines = [f'{{"id": {number % 9_000}, "prompt": "x"}}\n' for number in range(9_003)]
     lines[4] = "\ufeffnot JSON\n"
     (tmp_path / "rows.jsonl").write_text("".join(lines), "utf-8")
-    with pytest.raises(ConfigError, match=r"rows\.jsonl, row 9001: the id '0' is that of row 1 too"):
+    with pytest.raises(ConfigError, match=r"rows\.jsonl, row 9001: the id '0' is also the id of row 1"):
         Rows(tmp_path / "rows.jsonl").check()
 
 

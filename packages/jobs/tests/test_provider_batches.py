@@ -320,7 +320,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
 
 async def test_a_budget_is_not_exceeded_by_a_batch(tmp_path: Path) -> None:
     """What a batch costs is known when it has ended, so a provider with a budget takes none."""
-    with pytest.raises(ConfigError, match="can't be kept within max_cost_per_day of custom"):
+    with pytest.raises(ConfigError, match="can't be used with max_cost_per_day of custom"):
         job(FilesServer(), tmp_path, settings={"max_cost_per_day": 1.0, "prices": {"input": 1, "output": 1}})
 
 
@@ -458,5 +458,5 @@ async def test_a_batch_of_somebody_else_is_not_taken_for_ours(tmp_path: Path) ->
 async def test_platforms_without_batches_say_so(tmp_path: Path, platform: str) -> None:
     """Bedrock and Vertex AI read batches from storage of their own."""
     settings = {**ANTHROPIC, "quirks": {"platform": platform}}
-    with pytest.raises(ConfigError, match="batches of the provider are not available with adapter 'anthropic'"):
+    with pytest.raises(ConfigError, match="provider batches are not supported with adapter 'anthropic'"):
         job(MessagesServer(), tmp_path, settings=settings)

@@ -216,7 +216,7 @@ class Adapter(ABC):
             refuse_if_strict(request.options, changes)
             return replace(request, conversation=None), changes
         if extra.get("store", True) is False:
-            raise ConfigError("conversation: the provider must store it: remove store=False from extra_body")
+            raise ConfigError("conversation: the provider must store the response: remove store=False from extra_body")
         if given := [name for name in self.conversation_members if extra.get(name)]:
             raise ConfigError(f"conversation: extra_body has {' and '.join(given)}, too: pass one of them")
         grows = stored.base is not None and self.grows(stored.base)
@@ -224,7 +224,7 @@ class Adapter(ABC):
         request = replace(request, conversation=continue_stored(stored, talk, request.names, grows=grows))
         if not stored.restarted:
             return request, []
-        detail = f"the provider no longer has the conversation ({stored.restarted}): all messages were sent"
+        detail = f"the provider no longer stores the conversation ({stored.restarted}): all messages were sent"
         return request, [ReplyWarning("conversation_restarted", detail)]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
@@ -376,9 +376,7 @@ class Adapter(ABC):
         Raises:
             ConfigError: the wire format has no known batch API.
         """
-        raise ConfigError(
-            f"batches of the provider are not available with adapter {self.name!r}. Ask the rows by live requests"
-        )
+        raise ConfigError(f"provider batches are not supported with adapter {self.name!r}: send live requests instead")
 
     def handles_path(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
@@ -428,7 +426,7 @@ class Adapter(ABC):
         Raises:
             ValueError: the answer has another format; the message has the reason.
         """
-        raise ValueError("this wire format has no counts of tokens")
+        raise ValueError("this wire format can't count tokens")
 
 
 def find_adapter(name: str) -> type[Adapter]:

@@ -46,7 +46,9 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
         read = read_part({name: value for name, value in part.items() if name != "cache_control"}, where)
         read = part if isinstance(read, Mapping) else replace(read, cache=mark)
     if isinstance(read, Mapping) and read.get("type") in _FOREIGN:
-        raise ConfigError(f"{where} is {dict(part)!r:.120}, a part of another API that this one can't carry")
+        raise ConfigError(
+            f"{where} is {dict(part)!r:.120}, a content part of another API, which this API doesn't support"
+        )
     return read
 
 

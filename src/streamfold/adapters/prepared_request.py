@@ -76,7 +76,7 @@ def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
     whole = join_surrogates(text)
     if whole.count("\ufffd") == text.count("\ufffd"):
         return whole.encode(), []
-    detail = "the request contains half of a surrogate pair, which JSON text can't carry: sent as U+FFFD"
+    detail = "the request contains half of a surrogate pair, which JSON can't represent: sent as U+FFFD"
     return whole.encode(), [ReplyWarning("invalid_utf8", detail)]
 
 

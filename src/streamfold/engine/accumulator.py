@@ -635,7 +635,7 @@ class StreamAccumulator:
             self.part_ended = True
             return None
         if self._finish is not None and self._finish.continues and not is_paused(self._extras):
-            self.warn("not_continued", f"the finish reason {self._finish.raw!r} came without a token to continue with")
+            self.warn("not_continued", f"the finish reason {self._finish.raw!r} arrived without a continuation token")
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
         self.calls.mark_strays()

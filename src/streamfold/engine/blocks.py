@@ -442,4 +442,4 @@ def _putting_together() -> Iterator[None]:
     try:
         yield
     except (ValueError, RecursionError) as exc:
-        raise ProtocolError(f"the arguments of a call can't be put together: {exc}") from exc
+        raise ProtocolError(f"the arguments of a tool call can't be assembled: {exc}") from exc

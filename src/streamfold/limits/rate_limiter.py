@@ -376,7 +376,7 @@ class RateLimiter:
         if grant.reason == "reserved":
             return "requests in flight have reserved the rest of today's budget"
         if grant.reason == "rest":
-            return f"the server asked for a pause, of which {grant.wait:.0f} s are left"
+            return f"the server requested a pause, which ends in {grant.wait:.0f} s"
         rates = {"requests": self._rate or self._stated, "tokens": self._token_rate or self._stated_tokens}
         text = " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
         return f"the limit of {text or 'requests'} is reached"

@@ -142,9 +142,9 @@ local function begin_day()
     local today = math.floor(now / DAY)
     if state.day or state.spent then
         for _, name in ipairs({'day', 'spent'}) do
-            if not state[name] then return "the state of the limit has no '" .. name .. "': delete it to begin anew" end
+            if not state[name] then return "the state of the limit has no '" .. name .. "': delete it to reset it" end
         end
-        if state.day > today + 366 then return 'the state of the limit is of a later year: delete it to begin anew' end
+        if state.day > today + 366 then return 'the state of the limit has a future date: delete it to reset it' end
         if state.day >= today then return end
     end
     new_day = true

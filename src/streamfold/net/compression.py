@@ -173,7 +173,7 @@ class _Brotli:
         self.error: type[Exception] = brotli.error
         self._body = brotli.Decompressor()
         if not hasattr(self._body, "can_accept_more_data"):
-            raise ImportError("needs brotli 1.2, which can limit what it unpacks at once")
+            raise ImportError("needs brotli 1.2, which can limit the size of decompressed data")
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         yield self._body.process(data, output_buffer_limit=_PIECE)

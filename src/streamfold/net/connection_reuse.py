@@ -103,7 +103,7 @@ class ResponseFraming:
     def _check(self, head: bytes) -> None:
         """Refuses heads that h11 refuses. Before 3.14, aiohttp's parser accepts a NUL in a field."""
         if b"\0" in head:
-            raise MalformedHead("there is a NUL in it")
+            raise MalformedHead("it contains a NUL character")
         if head and head[0] < _FIRST_PRINTABLE:
             raise MalformedHead(f"it does not begin with a status line: {head[:20]!r}")
         if len(head) > _LONGEST_HEAD:

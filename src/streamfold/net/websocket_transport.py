@@ -157,9 +157,9 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
             accepted = b64encode(sha1(key + _MAGIC, usedforsecurity=False).digest()).decode()
             headers = response.headers
             if headers.get("upgrade", "").lower() != "websocket" or headers.get("sec-websocket-accept") != accepted:
-                raise MalformedResponse("the server switches to another protocol than WebSocket")
+                raise MalformedResponse("the server switched to a protocol other than WebSocket")
             if "sec-websocket-extensions" in headers or "sec-websocket-protocol" in headers:
-                raise MalformedResponse("the server chose an extension of WebSocket that was not offered")
+                raise MalformedResponse("the server chose a WebSocket extension that was not offered")
         except MalformedResponse:
             await response.aclose()
             raise
@@ -228,7 +228,7 @@ class _Connection:
         events: list[bytes | SocketError] = []
         for message in messages:
             if turn.ended:
-                self._protocol.fail(1002, "a message that answers no request")
+                self._protocol.fail(1002, "a message without a matching request")
                 break
             events.append(turn.feed(message))
         return events

@@ -397,7 +397,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            raise ConfigError(f"there can't be recordings in {folder}: {exc.strerror or exc}") from exc
+            raise ConfigError(f"recordings can't be saved in {folder}: {exc.strerror or exc}") from exc
 
 
 def recording_client(

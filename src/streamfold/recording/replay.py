@@ -51,7 +51,7 @@ def load_source(source: Source) -> list[Recording]:
     if not isinstance(source, str | os.PathLike):
         found = [item if isinstance(item, Recording) else open_recording(item) for item in source]
         if not found:
-            raise ConfigError("no recording was given: there is nothing to answer with")
+            raise ConfigError("no recording was passed")
         return found
     path = Path(source).absolute()
     if path.is_dir() and not path.with_name(f"{path.name}.sse").is_file():

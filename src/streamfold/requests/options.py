@@ -118,7 +118,7 @@ class ChatOptions(TypedDict, total=False):
     """
 
     disable_thinking_for_forced_tools: bool | None
-    """True to disable thinking for this request, if the model accepts no forced tool choice while it thinks (Kimi).
+    """True to disable thinking for this request, if the model doesn't accept a forced tool choice while thinking.
     By default, `tool_choice` becomes "auto" instead, with the warning `forced_choice_dropped`.
     """
 

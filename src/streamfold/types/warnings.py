@@ -56,7 +56,7 @@ WarningCode = Literal[
     "turn_cache_failed",  # the turn cache could not be read or written
     "ids_renumbered",  # ids of tool calls and results were replaced by ids in the provider's format
     "tool_images_moved",  # images of a tool result were sent in a user message, as the provider requires
-    "conversation_restarted",  # the provider no longer has the conversation that it stored; all messages were sent
+    "conversation_restarted",  # the provider no longer stores the conversation that it stored; all messages were sent
     # the API
     "usage_invalid",  # a token count or a cost is negative, not finite, too large or not a number; it is not counted
     "usage_estimated",  # the server reported no tokens, so the budget was charged an estimate

@@ -262,7 +262,7 @@ class _Connection:
         if not isinstance(payload, dict) or payload.get("type") != "response.create":
             kind = payload.get("type") if isinstance(payload, dict) else None
             raise http_error(
-                400, f"messages of the type {str(kind)[:100]!r} are not answered here: send response.create"
+                400, f"messages of the type {str(kind)[:100]!r} are not supported here: send response.create"
             )
         return payload
 

@@ -235,7 +235,7 @@ def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPag
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     here = f"http://{host}:{settings.port}"
     log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
-    log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
+    log.info("Base URL for Google's and Anthropic's clients: %s", here)
     if page:
         log.info("Page with the last responses: %s%s", here, page.path)
     log.info("Models: %s", ", ".join(models.describe()))

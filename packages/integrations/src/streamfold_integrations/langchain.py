@@ -577,7 +577,7 @@ def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
     if name in _SYNONYMS:
         return f"{unknown}: pass {_SYNONYMS[name]}"
     if name == "stream_usage":
-        return f"{unknown}: leave it out, usage_metadata is always there if the server counts"
+        return f"{unknown}: remove it, because usage_metadata is always set if the server sends token counts"
     if name in ChatOptions.__annotations__:
         return f"{unknown}: pass options={{{name!r}: ...}}"
     if name in streamfold.ProviderConfig.__annotations__:

@@ -404,7 +404,7 @@ def _content(content: str | Sequence[Any]) -> Any:
         elif parts:  # it marks the content before it
             parts[-1] = replace(parts[-1], cache=item.ttl)
         else:
-            raise UserError("a CachePoint can't be the first content of a user prompt: it marks what stands before it")
+            raise UserError("a CachePoint can't be the first content of a user prompt: it marks the content before it")
     return tuple(parts)
 
 

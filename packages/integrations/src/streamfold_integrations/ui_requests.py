@@ -116,7 +116,7 @@ class UIRequest:
         messages = (*((system(instructions),) if instructions else ()), *conversation)
         options.setdefault("partial_tool_calls", True)
         if options.setdefault("owner", self.owner) != self.owner:
-            raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
+            raise ConfigError("the owner of a run comes from its request: pass owner= to read_request")
         paused = state if isinstance(state, str) and self.resumes and read_state(state).calls else None
         if paused is not None:
             run = resume_tools(model, paused, tools, **options)

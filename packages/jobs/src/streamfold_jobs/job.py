@@ -119,8 +119,8 @@ def _make_backend(
         raise ConfigError(f"batches need a single provider, but {model.name} is something else")
     if direct.limiter is not None and direct.limiter.limits_cost:
         raise ConfigError(
-            f"batches of the provider can't be kept within max_cost_per_day of {model.name}, because what they cost is"
-            " known when they have ended: ask by live requests, or use a provider without a budget"
+            f"provider batches can't be used with max_cost_per_day of {model.name}, because their cost is known only at"
+            " the end: use live requests, or a provider without a budget"
         )
     return ProviderBatchBackend(direct, wait=wait)
 

@@ -219,7 +219,7 @@ class RowQueue:
 
 def unpriced(model: str) -> str:
     """Returns the message about a model without prices."""
-    return f"what {model} costs is unknown; configure its `prices`"
+    return f"the price of {model} is unknown: configure its `prices`"
 
 
 def _uncounted(answer: Answer) -> str | None:

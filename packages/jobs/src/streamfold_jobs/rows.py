@@ -227,7 +227,7 @@ class Rows:
         for number, value in enumerate(map(_value_or_none, self)):
             name = None if value is None else _name(number, value)
             if name is not None and hash(name) in hashes and (first := places.setdefault(name, number)) != number:
-                raise ConfigError(f"{self.place(number)}: the id {name!r} is that of row {first + 1} too")
+                raise ConfigError(f"{self.place(number)}: the id {name!r} is also the id of row {first + 1}")
 
 
 class _DuplicateIds:

@@ -76,7 +76,7 @@ class AWSEventStream:
 
     def _read(self, message: bytes, headers_length: int) -> Iterator[ServerSentEvent]:
         if len(message) < _PRELUDE + headers_length + _CHECKSUM:
-            raise ProtocolError("a message of the event stream is shorter than it says")
+            raise ProtocolError("a message of the event stream is shorter than its declared length")
         if crc32(message[:-_CHECKSUM]) != unpack_from(">I", message, len(message) - _CHECKSUM)[0]:
             raise ProtocolError("a message of the event stream is damaged: its checksum is wrong")
         headers = _headers(message[_PRELUDE : _PRELUDE + headers_length])

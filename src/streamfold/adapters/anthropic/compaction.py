@@ -62,7 +62,7 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
     if threshold is None or asks_for_compaction(request):
         return {}
     if any(is_signed_compaction(message, request) for message in request.messages):
-        detail = "compact_threshold: not beside a compaction that was requested: call Provider.compact() again"
+        detail = "compact_threshold can't be combined with a requested compaction: call Provider.compact() again"
         changes.append(ReplyWarning("option_dropped", detail))
     elif threshold < _SMALLEST_THRESHOLD:
         detail = f"compact_threshold={threshold} was sent as {_SMALLEST_THRESHOLD}, the smallest"

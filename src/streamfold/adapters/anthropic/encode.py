@@ -132,13 +132,9 @@ def _check_prefill(body: Mapping[str, Any]) -> None:
     """Raises ConfigError for a final assistant message together with options that the API refuses then."""
     thinking, output = body.get("thinking"), body.get("output_config")
     if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
-        raise ConfigError(
-            "messages: the last message is the assistant's, which can't be continued while thinking is on"
-        )
+        raise ConfigError("messages: a final assistant message can't be continued while thinking is on")
     if isinstance(output, Mapping) and "format" in output:
-        raise ConfigError(
-            "messages: the last message is the assistant's, which can't be continued with response_format"
-        )
+        raise ConfigError("messages: a final assistant message can't be continued with response_format")
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -290,7 +286,7 @@ def _block(part: Any, where: str) -> dict[str, Any]:
                 **with_cache_control(part.cache),
             }
         case AudioPart():
-            raise ConfigError(f"{where} is audio, which the Messages API can't carry")
+            raise ConfigError(f"{where} is audio, which the Messages API doesn't support")
         case Mapping():
             return dict(part)  # a block of this API, or of a server that has more of them
     raise ConfigError(f"{where}: unknown content part {part!r:.80}")

@@ -53,7 +53,7 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     loop = _open_loop(request.messages)
     if not loop or any(_begins_with_thinking(message, request, quirks) for message in loop):
         return request, []
-    detail = "the turns whose calls are answered have no thinking with a signature: thinking is off for this request"
+    detail = "the turns with answered tool calls have no signed thinking: thinking was turned off for this request"
     return _with_effort(request, "none"), [ReplyWarning("lost_reasoning", detail)]
 
 
@@ -81,7 +81,7 @@ def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request
     if request.options.disable_thinking_for_forced_tools and family.thinking != "always":
         return disable_reasoning(request)
     warnings: list[ReplyWarning] = []
-    return drop_forced_tool_choice(request, "accepts no forced tool choice while it thinks", warnings), warnings
+    return drop_forced_tool_choice(request, "doesn't accept a forced tool choice while thinking", warnings), warnings
 
 
 def _with_effort(request: Request, effort: Any) -> Request:

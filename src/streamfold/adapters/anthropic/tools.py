@@ -39,7 +39,9 @@ def _fetch(tool: UrlContext) -> dict[str, Any]:
 
 def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
     if tool.require_approval not in (None, "never"):
-        raise ConfigError("HostedMcpServer(require_approval=...): Anthropic asks for no approvals; list allowed_tools")
+        raise ConfigError(
+            "HostedMcpServer(require_approval=...) isn't supported by Anthropic: set allowed_tools instead"
+        )
     out: dict[str, Any] = {"type": "mcp_toolset", "mcp_server_name": tool.name}
     if tool.allowed_tools is not None:
         allowed = {name: {"enabled": True} for name in tool.allowed_tools}

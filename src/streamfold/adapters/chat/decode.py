@@ -115,7 +115,7 @@ class ChatEventReader:
             # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one
             # event. Each line must be a payload of its own.
             payloads = ["[DONE]" if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
-            out.append(Warn("unseparated_events", "several payloads came without a blank line between them"))
+            out.append(Warn("unseparated_events", "several payloads arrived without a blank line between them"))
             for payload in payloads:
                 self._chunk(payload, out, failed=False)
 
@@ -291,9 +291,9 @@ class ChatEventReader:
             function = entry
         arguments = function.get("arguments")
         if arguments is None and (arguments := function.get("parameters")) is not None:
-            out.append(Warn("repaired_arguments", "the arguments came in `parameters`"))
+            out.append(Warn("repaired_arguments", "the server sent the arguments in `parameters`"))
         if type(arguments) is not str and arguments is not None:
-            out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
+            out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
         number, call_id, name = get("index"), get("id"), function.get("name")
         call = ToolCallDelta(

@@ -97,8 +97,8 @@ def check_media_roles(message: Message, where: str) -> None:
     for at, part in enumerate(message.content):
         if isinstance(part, _MEDIA):
             raise ConfigError(
-                f"{where}.content[{at}] is {_WORDS[type(part)]} in a message of the role {message.role!r}: on this"
-                " API only users send such"
+                f"{where}.content[{at}] is {_WORDS[type(part)]} in a message of the role {message.role!r}: this"
+                " API accepts it only from users"
             )
 
 
@@ -243,7 +243,7 @@ class ChatRequestWriter:
 
     def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         if message.partial and not self.takes_partial:
-            raise ConfigError(f"{where} is partial, and this provider can't continue a text: leave partial out")
+            raise ConfigError(f"{where} is partial, and this provider can't continue a text: remove partial")
         check_media_roles(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(tool_result_content(message), where)}
         out.update(sent_extras(message))

@@ -63,7 +63,7 @@ def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, li
         return disable_reasoning(request)
     warnings: list[ReplyWarning] = []
     why = (
-        "accepts no forced tool choice while it thinks"
+        "doesn't accept a forced tool choice while thinking"
         " (reasoning_effort='none', or disable_thinking_for_forced_tools=True)"
     )
     return drop_forced_tool_choice(request, why, warnings), warnings

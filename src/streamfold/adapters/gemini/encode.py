@@ -81,7 +81,9 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
     if continued is not None:
         body["continuationToken"] = continuation_token(continued.extras)
     if "cachedContent" in body and (beside := [name for name in _WITH_CACHE if name in body]):
-        raise ConfigError(f"extra_body.cachedContent can't be sent beside {', '.join(beside)}: put them into the cache")
+        raise ConfigError(
+            f"extra_body.cachedContent can't be combined with {', '.join(beside)}: put them into the cache"
+        )
     return body
 
 
@@ -355,7 +357,7 @@ def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
             case ImagePart() | FilePart() | AudioPart():
                 yield _media(part)
             case _:
-                raise ConfigError(f"{place} is {part!r:.120}, a part that Gemini can't carry")
+                raise ConfigError(f"{place} is {part!r:.120}, a part that Gemini doesn't support")
 
 
 def _media(part: MediaPart) -> dict[str, Any]:

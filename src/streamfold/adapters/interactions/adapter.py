@@ -137,7 +137,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             body["previous_interaction_id"] = known
         body["input"] = encode_steps(talk, request)
         if not body["input"]:
-            raise ConfigError("messages: an interaction needs at least one message beside the instructions")
+            raise ConfigError("messages: an interaction needs at least one message in addition to the instructions")
         if system:
             body["system_instruction"] = "\n\n".join(system)
         if tools := tool_entries(request):
@@ -151,7 +151,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         body |= {"stream": request.stream, "store": _is_stored(request)}
         body = deep_merged(body, with_raw_tools(body, extra))
         if not body["store"] and (needing := [name for name in _STORED if body.get(name)]):
-            raise ConfigError(f"{' and '.join(needing)}: only a stored interaction has this: leave out store=False")
+            raise ConfigError(f"{' and '.join(needing)}: available only for stored interactions: remove store=False")
         if continued is not None:
             body["continuation_token"] = continuation_token(continued.extras)
             if body["store"]:  # the token belongs to the interaction, with which the input is stored

@@ -365,7 +365,7 @@ def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> No
 def _arguments(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
     piece = delta.get("arguments")
     if isinstance(piece, dict) and piece:
-        out.append(Warn("repaired_arguments", "arguments came as an object instead of text"))
+        out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
         piece = dump_compact(piece)
     if isinstance(piece, str) and piece:
         out.append(BlockPiece(index, "call", "arguments", piece, "json"))

@@ -122,7 +122,9 @@ class KimiAdapter(ChatAdapter):
         if request.options.disable_thinking_for_forced_tools and request.family.thinking in ("default", None):
             return disable_reasoning(request)
         warnings: list[ReplyWarning] = []
-        return drop_forced_tool_choice(request, "accepts no forced tool choice while it thinks", warnings), warnings
+        return drop_forced_tool_choice(
+            request, "doesn't accept a forced tool choice while thinking", warnings
+        ), warnings
 
     # --- how it is written --------------------------------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ def _computer(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
     if checks := message.extras.get(ACKNOWLEDGED):
         item[ACKNOWLEDGED] = checks
     if picture is None:
-        raise ConfigError(f"{where} answers a call of the computer: its result is a screenshot, image(...)")
+        raise ConfigError(f"{where} is the result of a computer call, which must be a screenshot: use image(...)")
     if picture.file_id is not None:
         return {**item, "output": {"type": "computer_screenshot", "file_id": picture.file_id}}
     url = picture.url if picture.url is not None else picture.data_url
@@ -155,11 +155,11 @@ _OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", 
 def check_message(message: Message, where: str) -> None:
     """Raises ConfigError if a message can't be sent as items."""
     if message.role == "function":
-        raise ConfigError(f"{where} has the role 'function', which the Responses API does not know")
+        raise ConfigError(f"{where} has the role 'function', which the Responses API does not support")
     if message.extras.get("function_call"):
         raise ConfigError(f"{where} has a function_call without an id: write it as tool_calls")
     if message.partial:
-        raise ConfigError(f"{where} is partial, and this provider can't continue a text: leave partial out")
+        raise ConfigError(f"{where} is partial, and this provider can't continue a text: remove partial")
 
 
 def message_items(

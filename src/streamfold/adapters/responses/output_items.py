@@ -107,7 +107,7 @@ def arguments_text(arguments: Any, out: list[Delta]) -> str:
         return arguments
     if arguments is None:
         return ""
-    out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
+    out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
     try:
         return json.dumps(arguments, ensure_ascii=False)
     except RecursionError as exc:

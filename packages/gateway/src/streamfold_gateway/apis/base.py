@@ -260,7 +260,7 @@ def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], W
 def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
     """Returns a warning about request fields that only this API has; none if the fields have no effect."""
     lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
-    detail = f"{' and '.join(lost)}: only {api} has this; not sent to the provider"
+    detail = f"{' and '.join(lost)}: only {api} supports this; not sent to the provider"
     return [ReplyWarning("option_dropped", detail)] if lost else []
 
 

@@ -297,7 +297,7 @@ class BatchSubmitter:
                 found = await self._search(batch, asked)
             except APIError as error:
                 raise StreamfoldError(
-                    "whether the provider has created a batch is not known, because its list of batches can't be read:"
+                    "it is unknown whether the provider has created a batch, because its list of batches can't be read:"
                     f" {error}. None is created twice"
                 ) from error
             if found is not None or not 0 <= began - asked < _UNDER_WAY:
