@@ -134,7 +134,7 @@ def test_a_choice_among_tools() -> None:
 def test_a_choice_that_demands_a_tool_of_the_providers_servers() -> None:
     """It is refused: the answer would be another than the one that was demanded."""
     with pytest.raises(
-        ConfigError, match=r"^tool_choice demands 'web_search', a hosted tool that this provider doesn't have"
+        ConfigError, match=r"^tool_choice requires 'web_search', a hosted tool that this provider doesn't have"
     ):
         parsed(RUN, {"type": "web_search"}, tool_choice={"type": "web_search"})
 

@@ -93,5 +93,5 @@ async def test_a_folder_that_can_not_be_used(tmp_path: Path) -> None:
     """A mistake is an error where it is made."""
     (tmp_path / "file").write_text("")
     provider, _ = cached(tmp_path / "file" / "below", Server(ANSWER))
-    with pytest.raises(ConfigError, match="can't be recordings"):
+    with pytest.raises(ConfigError, match="recordings can't be saved"):
         await provider.chat("Hello")

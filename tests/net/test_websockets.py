@@ -715,7 +715,7 @@ REFUSALS = [
         AuthenticationError,
         "no such key",
     ),
-    (404, "Not Found", APIError, "the server opens no WebSocket here"),
+    (404, "Not Found", APIError, "the server refused the WebSocket"),
     (426, '{"error": {"message": "send a POST"}}', APIError, "send a POST"),
     (503, "busy", ServerError, "busy"),
 ]
@@ -765,7 +765,7 @@ async def test_another_protocol_is_refused(header: str) -> None:
         await peer.gone()
 
     async with serving_sockets(script) as server, server.provider() as provider:
-        with pytest.raises(APIError, match="another protocol"):
+        with pytest.raises(APIError, match="a protocol other than WebSocket"):
             await provider.chat([user("Hello")])
         await server.all_closed()
 

@@ -93,7 +93,7 @@ async def test_a_choice_that_no_such_provider_can_meet() -> None:
     async with behind(HELLO) as client:
         answer = await client.post(RESPONSES, json=asked(tool_choice={"type": "web_search"}))
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
-    assert "tool_choice demands 'web_search'" in answer.json()["error"]["message"]
+    assert "tool_choice requires 'web_search'" in answer.json()["error"]["message"]
 
 
 async def test_a_provider_of_the_same_api_is_asked_as_the_client_asked() -> None:

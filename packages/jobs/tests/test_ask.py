@@ -187,7 +187,7 @@ async def test_mistakes_that_end_a_job(batch: Any, settings: dict[str, Any], mes
 @each_row(
     ("settings", "message"),
     [
-        ({"columns": {"promt": "x"}}, "columns: unknown member 'promt' .did you mean 'prompt'"),
+        ({"columns": {"promt": "x"}}, "columns: unknown field 'promt' .did you mean 'prompt'"),
         ({"on_refused": "never"}, "on_refused: can't be 'never'. Allowed: stop, error"),
         (
             {"answers": "sqlite:///relative.db"},

@@ -394,7 +394,7 @@ async def _refused(response: httpx.Response) -> httpx.Response:
     read = error_body(received.decode("utf-8", "replace").strip())
     said = read.get("error", read) if isinstance(read, dict) else read
     said = said.get("message", said) if isinstance(said, dict) else said
-    message = f"the server opens no WebSocket here (HTTP {response.status_code}): {said or 'no message'}"
+    message = f"the server refused the WebSocket (HTTP {response.status_code}): {said or 'no message'}"
     status = response.status_code if response.status_code >= 400 else httpx.codes.UPGRADE_REQUIRED
     body = json.dumps({"error": {"message": f'{message}; use transport = "httpx"', "type": "invalid_request_error"}})
     return httpx.Response(status, headers={"content-type": "application/json"}, content=body.encode())

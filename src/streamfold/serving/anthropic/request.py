@@ -49,7 +49,7 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
     fields = ObjectReader(body)
     model, max_tokens = fields.need("model"), fields.limit("max_tokens")
     if max_tokens is None:
-        raise ConfigError("max_tokens is missing: it must be a whole number")
+        raise ConfigError("max_tokens is missing: set it to a whole number")
     fields.any("stream")
     messages = tuple(parse_conversation(fields.any("system"), fields.items("messages"), native=native))
     entries = fields.items("tools") or []
@@ -261,7 +261,9 @@ def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
         elif native:
             tools.append(hosted_tool(HostedTool(entry)))
         else:
-            raise ConfigError(f"tools[{at}].type: {kind!r} is a hosted tool of Anthropic, which this model can't use")
+            raise ConfigError(
+                f"tools[{at}].type: {kind!r} is a hosted tool of Anthropic, which this model doesn't support"
+            )
     return tuple(tools)
 
 

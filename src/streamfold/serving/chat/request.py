@@ -57,5 +57,7 @@ def wants_usage(body: Any) -> bool:
 def _most_tokens(fields: ObjectReader) -> int | None:
     new, old = fields.limit("max_completion_tokens"), fields.limit("max_tokens")
     if new is not None and old is not None and new != old:
-        raise ConfigError("max_tokens and max_completion_tokens differ, and are two names of the same option")
+        raise ConfigError(
+            "max_tokens and max_completion_tokens differ, but are two names for the same option: send one of them"
+        )
     return old if new is None else new

@@ -232,9 +232,9 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     entries = fields.items("tools") or []
     tools, hosted = _tools(entries)
     if hosted and not native:
-        raise ConfigError(f"{hosted} is a hosted tool of Google, which this model can't use")
+        raise ConfigError(f"{hosted} is a hosted tool of Google, which this model doesn't support")
     if not native and fields.any("cachedContent") is not None:
-        raise ConfigError("cachedContent: the provider does not have it; send the content itself")
+        raise ConfigError("cachedContent isn't supported by this provider: send the content itself")
     calling = ObjectReader(camel_case(fields.any("toolConfig") or {}), "toolConfig")
     choice = _choice(calling.any("functionCallingConfig"), tools)
     if left := calling.rest():

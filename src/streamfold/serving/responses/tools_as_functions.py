@@ -322,7 +322,7 @@ class ToolsAsFunctions:
             return {**choice, "tools": [{"type": "function", "name": name} for name in read if name is not None]}
         if (name := self._chosen(choice)) is None:
             raise ConfigError(
-                f"tool_choice demands {choice.get('type')!r}, a hosted tool that this provider doesn't have"
+                f"tool_choice requires {choice.get('type')!r}, a hosted tool that this provider doesn't have"
             )
         return {"type": "function", "name": name}
 

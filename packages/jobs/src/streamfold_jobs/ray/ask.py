@@ -272,7 +272,7 @@ class AskSettings:
         if unknown := next((name for name in self.columns or () if name not in ROW_MEMBERS), None):
             allowed = ", ".join(ROW_MEMBERS)
             raise ConfigError(
-                f"columns: unknown member {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {allowed}"
+                f"columns: unknown field {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {allowed}"
             )
         self.for_rows()
 

@@ -35,7 +35,7 @@ def read_cards(path: Path) -> list[ReportCard]:
     try:
         return cards_from(data)
     except (KeyError, TypeError, ValueError) as exc:
-        raise ConfigError(f"{path}: a member is missing or wrong: {exc}") from exc
+        raise ConfigError(f"{path}: a field is missing or wrong: {exc}") from exc
 
 
 def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:

@@ -16,7 +16,7 @@ from .turns import TURNS
 NOT_EXAMINED = {
     "refused_members": "these settings are only for frameworks, and a server that ignores one responds normally",
     "hosted_tools": "the server's documentation describes its own tools, and running one costs money",
-    "refusals": "a server that leaves the member out of the prompt responds normally",
+    "refusals": "a server that leaves the field out of the prompt responds normally",
     "returned_members": "the server's documentation describes it, and a server responds normally without it",
     "model_in_path": "the path is part of the base URL, which the server's documentation names",
     "schemas": "documented by the maker; inline_refs and unsupported_keywords are tested instead",

@@ -55,7 +55,7 @@ def _answers(seen: ProbeResponse) -> Conclusion:
 
 @BASICS.probe_many(
     "max_tokens",
-    "Which member limits the length of an answer?",
+    "Which field limits the length of an answer?",
     ProbeRequest(
         "max_tokens",
         COUNT,
