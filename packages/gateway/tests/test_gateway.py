@@ -166,7 +166,7 @@ async def test_options_of_one_api_only() -> None:
     assert (asked["metadata"], asked["verbosity"], asked["reasoning_effort"]) == ({"a": "b"}, "low", "low")
     assert "x-streamfold-warnings" not in quiet.headers
     assert told.headers["x-streamfold-warnings"].startswith(
-        "option_dropped: reasoning and max_tool_calls: only the Responses API has this"
+        "option_dropped: reasoning and max_tool_calls: only the Responses API supports this"
     )
 
 

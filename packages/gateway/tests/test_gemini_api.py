@@ -119,7 +119,7 @@ async def test_what_only_gemini_has() -> None:
         streamed = await client.post(STREAM, json=asked, params=EVENTS)
         whole = await client.post(WHOLE, json=asked)
         (warning,) = payloads(streamed.content)[-1]["streamfoldWarnings"]
-        assert "safetySettings and generationConfig.topK: only Gemini's API has this" in warning
+        assert "safetySettings and generationConfig.topK: only Gemini's API supports this" in warning
         assert whole.headers["x-streamfold-warnings"] in warning
         assert not {"topK", "generationConfig", "safetySettings"} & sent(client).keys()
         refused = await client.post(WHOLE, json=body(cachedContent="cachedContents/x"))
