@@ -126,7 +126,7 @@ async def test_what_only_gemini_has() -> None:
         counted = await client.post(COUNT, json=body(cachedContent="cachedContents/x"))
     for answer in (refused, counted):
         assert answer.status_code == 400
-        assert answer.json()["error"]["message"].startswith("cachedContent: the provider does not have it")
+        assert answer.json()["error"]["message"].startswith("cachedContent isn't supported by this provider")
 
 
 async def test_what_only_gemini_has_reaches_gemini() -> None:
