@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -10,7 +11,11 @@ import pytest
 from parted_answers import WIRES, Step, Wire, events_of
 from streamfold_repair.httpx import RepairTransport
 
-PATHS = {"gemini": "/v1beta/models/gemini-4-argon:streamGenerateContent?alt=sse", "anthropic": "/v1/messages"}
+PATHS = {
+    "gemini": "/v1beta/models/gemini-4-argon:streamGenerateContent?alt=sse",
+    "anthropic": "/v1/messages",
+    "interactions": "/v1beta/interactions",
+}
 PART = [Step("text", "I will pay, "), Step("call", "pay", "a", {"amount": 1}), Step("text", "unless ")]
 OPEN = {"functionCall": {"name": "pay", "willContinue": True}}  # a call that the next response goes on with
 
@@ -18,9 +23,11 @@ OPEN = {"functionCall": {"name": "pay", "willContinue": True}}  # a call that th
 def sent_on(wire: Wire, body: bytes) -> bytes:
     headers = {"content-type": "text/event-stream"}
     below = httpx.MockTransport(lambda _: httpx.Response(200, content=body, headers=headers))
-    request = {"contents": [{"role": "user", "parts": [{"text": "Pay?"}]}]}
+    request: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": "Pay?"}]}]}
     if wire == "anthropic":
         request = {"model": "m", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "Pay?"}]}
+    if wire == "interactions":
+        request = {"model": "gemini-4-argon", "stream": True, "input": "Pay?"}
     with httpx.Client(transport=RepairTransport(below)) as client:
         return client.post(f"https://test{PATHS[wire]}", json=request).content
 

@@ -386,8 +386,8 @@ class ResponsesQuirks:
         added_tools: whether tools may be declared inside the conversation (`additional_tools`). Otherwise they are
             declared with the other tools.
         counts_tokens: whether the endpoint has `/responses/input_tokens`. Azure doesn't
-        (learn.microsoft.com/answers/questions/5889782). tool_choice: whether `tool_choice` is sent. Otherwise the
-        excluded tools are left out.
+            (learn.microsoft.com/answers/questions/5889782).
+        tool_choice: whether `tool_choice` is sent. Otherwise the excluded tools are left out.
     """
 
     store: bool | None = False
