@@ -46,9 +46,9 @@ class Provider(BaseChatModel):
 
     Args:
         profile: the provider's configuration.
-        http_client: the HTTP client for all requests. The caller must close this client. hooks: functions that are
-            called while answers are requested and read. fallbacks: models that are tried if this provider fails, as
-            with `Fallback`. `aclose` closes these models.
+        http_client: the HTTP client for all requests. The caller must close this client.
+        hooks: functions that are called while answers are requested and read.
+        fallbacks: models that are tried if this provider fails, as with `Fallback`. `aclose` closes these models.
         turn_cache: restores data of earlier turns (see `TurnCache`). The value is a cache or store, which the caller
             must close, or a name such as "sqlite:///turns.db". By default, the profile's value is used.
     """
@@ -103,8 +103,8 @@ class Provider(BaseChatModel):
             config: the path of the configuration file, or a loaded file. By default, the file is the value of
                 `STREAMFOLD_CONFIG`, or `streamfold.toml` in the working directory or in the user's configuration
                 directory.
-            http_client: the HTTP client for all requests. The caller must close this client. hooks: functions that are
-                called while answers are requested and read, also by fallbacks.
+            http_client: the HTTP client for all requests. The caller must close this client.
+            hooks: functions that are called while answers are requested and read, also by fallbacks.
             turn_cache: see `Provider`. Fallbacks use the same turn cache.
 
         Raises:

@@ -295,10 +295,12 @@ class _Piece(NamedTuple):
     """A string in a JSON document.
 
     Attributes:
-        place: the part of the answer; strings with the same place continue each other. None: unknown, because the
-        document is truncated. names: the names of the fields around it, without positions in lists. flags: the boolean
-        fields of the same object, such as `thought` of Gemini's parts. start, end: the place of its token in the bytes.
-        is_cut: whether the body ends inside it.
+        place: the part of the answer; strings with the same place continue each other. None if it is unknown because
+            the document is truncated.
+        names: the names of the fields around the string, without positions in lists.
+        flags: the boolean fields of the same object, such as `thought` of Gemini's parts.
+        start, end: the position of the string's token in the bytes.
+        is_cut: True if the body ends inside the string.
     """
 
     place: tuple[Any, ...] | None

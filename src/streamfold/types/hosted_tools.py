@@ -56,7 +56,8 @@ class WebSearch(ServerTool):
     Attributes:
         max_uses: the maximum number of searches per answer.
         allowed_domains, blocked_domains: restrict the results to domains, or exclude domains. Only one of the two can
-            be set. user_location: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
+            be set.
+        user_location: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
         context_size: the amount of search results that the model reads.
     """
 
@@ -80,7 +81,8 @@ class UrlContext(ServerTool):
     Attributes:
         max_uses: the maximum number of pages per answer.
         allowed_domains, blocked_domains: restrict the pages to domains, or exclude domains. Only one of the two can be
-            set. citations: whether the answer cites the pages.
+            set.
+        citations: whether the answer cites the pages.
         max_content_tokens: the maximum number of tokens that the model reads per page.
     """
 

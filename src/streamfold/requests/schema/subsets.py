@@ -41,8 +41,10 @@ class Subset:
             "recursive" (only enclosing schemas, which can't be inlined) or "none".
         recursion: a schema may contain itself.
         values: the accepted values in `enum`: "scalars", or "one_type" (all values have the same type).
-        property_names: the pattern of accepted property names. reserved_names: refused property names.
-        depth, properties, enum_values, characters: limits of a whole schema. choices: the limit of one `anyOf`.
+        property_names: the pattern of accepted property names.
+        reserved_names: refused property names.
+        depth, properties, enum_values, characters: limits of a whole schema.
+        choices: the limit of one `anyOf`.
         optional, unions, tools: limits for all strict tools of a request together: optional properties, properties with
             several types, and tools.
     """
