@@ -597,7 +597,8 @@ def page() -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--run"]:
         (name,) = sys.argv[2:]
-        words = [sys.executable, "-m", *(word for word in COMMANDS[name][0] if word not in ("python", "-m"))]
+        command = COMMANDS[name][0]
+        words = [sys.executable, *(command[1:] if command[0] == "python" else ["-m", *command])]
         done = subprocess.run(  # noqa: S603 # a command of the table above
             words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
