@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two workers for each core: a good part of the tests wait, for sockets, processes and clocks."""
     return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", 2 * (os.cpu_count() or 1)))

@@ -115,7 +115,7 @@ async def test_shards_are_merged(tmp_path: Path) -> None:
             stack.enter_context(Ledger(tmp_path / name, readonly=True)) for name in ("2", "0", "1", "other")
         ]
         assert export(ledgers, tmp_path / "out.jsonl") == 20
-        with pytest.raises(ConfigError, match="two of the ledgers are of the same shard"):
+        with pytest.raises(ConfigError, match="two of the ledgers belong to the same shard"):
             export([ledgers[0], ledgers[0]], tmp_path / "again.jsonl")
         with pytest.raises(ConfigError, match="belong to different jobs: they differ in rows"):
             export([ledgers[0], other], tmp_path / "again.jsonl")

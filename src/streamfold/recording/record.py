@@ -70,7 +70,7 @@ class Capture(httpx.AsyncByteStream):
         save: Callable[[Capture], None],
     ) -> None:
         if not isinstance(response.stream, httpx.AsyncByteStream):
-            raise ConfigError(f"{request.path}: the transport gave an answer that can't be read asynchronously")
+            raise ConfigError(f"{request.path}: the transport returned a response that can't be read asynchronously")
         self.request, self.address, self.path = request, address, path
         self.status, self.headers = response.status_code, response.headers
         self.pieces: list[tuple[float, bytes]] = []

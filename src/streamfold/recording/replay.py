@@ -378,7 +378,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
             await wait(injection.delay)
         response = await self._transport.handle_async_request(request)
         if not isinstance(response.stream, httpx.AsyncByteStream):
-            raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
+            raise ConfigError(f"{self._transport!r} returned a response that can't be read asynchronously")
         headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-length"]
         return httpx.Response(
             response.status_code,

@@ -186,7 +186,7 @@ class _Turn:
 
     Attributes:
         at: the message's position in the caller's list.
-        answered: the tool call of this result, or None.
+        answered: the tool call that this result answers, or None.
         repeats: for a result without a tool call, the last preceding tool call with the same id.
         dropped: True if the message isn't sent.
     """

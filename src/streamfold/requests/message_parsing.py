@@ -64,7 +64,7 @@ def read_part(part: Any, where: str) -> ReadPart:
     TextPart(text='Hello')
 
     Raises:
-        ConfigError: the value isn't a part, or a member of the part is invalid.
+        ConfigError: the value isn't a part, or one of the part's fields is invalid.
     """
     if isinstance(part, ContentPart):
         return part

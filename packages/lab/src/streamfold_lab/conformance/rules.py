@@ -123,7 +123,7 @@ def named_by_type(stream: Stream) -> Iterator[str]:
 
 
 def error_with_message(stream: Stream) -> Iterator[str]:
-    """Yields a problem with the response to a rejected request, whose format is the same on all APIs."""
+    """Yields each problem of an error response. All APIs use the same format for error responses."""
     error = stream.error.get("error") if isinstance(stream.error, Mapping) else None
     if stream.status >= _SERVER_ERROR:
         yield f"status {stream.status}"

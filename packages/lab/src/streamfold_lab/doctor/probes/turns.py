@@ -118,7 +118,7 @@ def _tool_history(answers: Answers) -> Conclusion:
 )
 def _call_ids(answers: Answers) -> Conclusion:
     if answers["long"].fine:
-        return Conclusion("ok", "an id of another provider is accepted")
+        return Conclusion("ok", "accepts a tool call id that another provider issued")
     why = refusal(answers["long"])
     if (short := answers.get("short")) and short.fine:
         does = 'ids are replaced by nine alphanumeric characters: call_ids = "nine_alphanumeric"'
