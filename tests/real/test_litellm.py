@@ -16,7 +16,7 @@ from streamfold import (
     APIConnectionError,
     APIStatusError,
     AuthenticationError,
-    BadRequestError,
+    ModelNotFoundError,
     Provider,
     RateLimitError,
     ServerError,
@@ -140,7 +140,7 @@ async def test_an_end_that_is_made_up(litellm: LiteLLM, api: str) -> None:
 async def test_refusals(litellm: LiteLLM, api: str) -> None:
     """Its own, with its words: an unknown model, and a wrong key, which has no status of its own without a database."""
     async with provider(litellm, api, "nobody") as unknown:
-        with pytest.raises(BadRequestError, match="nobody"):
+        with pytest.raises(ModelNotFoundError, match="nobody"):
             await unknown.chat("Hello")
     async with provider(litellm, api, "tiny", api_key="sk-wrong") as wrong:
         with pytest.raises(APIStatusError) as caught:
