@@ -24,6 +24,7 @@ def saved(folder: Path, *events: bytes) -> Path:
     return folder / "answer.sse"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

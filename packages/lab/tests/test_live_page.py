@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import httpx
+import pytest
 
 from gateways import CHAT, asking, serve_command
 from servers import END, STREAM, Connection, framed, serving
@@ -241,6 +242,7 @@ async def test_the_page_loads_nothing_from_elsewhere() -> None:
         assert "innerHTML" not in answer.text
 
 
+@pytest.mark.slow
 async def test_streamfold_serve_ui(tmp_path: Path) -> None:
     """`ui = true` serves the page beside the gateway, and the log says where."""
     file = tmp_path / "streamfold.toml"

@@ -17,6 +17,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", PAGES)
 async def test_every_block_runs(

@@ -82,6 +82,7 @@ def names(card: ReportCard, probe: str) -> bool:
     return finding is not None and finding.verdict in ("fault", "handled")
 
 
+@pytest.mark.slow
 def test_planted_faults_are_named() -> None:
     """Of 300 faults on four wire formats, at least 95 percent are named."""
     cases: Sequence[tuple[str, Fault, str, int | None]] = some(CASES, 12)
