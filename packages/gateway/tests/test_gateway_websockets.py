@@ -258,7 +258,7 @@ async def test_a_wrong_message_is_an_error(message: str, status: int, says: str)
 async def test_a_message_that_is_nested_too_deeply() -> None:
     """It is an error, and the connection goes on."""
     async with before(HI) as setting, setting.socket() as socket:
-        for depth in (900, 2000, 200_000):
+        for depth in (20_000, 200_000):  # Python 3.13 reads a thousand levels, 3.11 doesn't
             nested = "[" * depth + "]" * depth
             await socket.send_text(
                 f'{{"type": "response.create", "model": "main", "input": "x", "metadata": {nested}}}'
