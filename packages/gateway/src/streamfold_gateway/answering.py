@@ -60,7 +60,7 @@ class AnswerOutput(Protocol):
     """The output of a response: its client (`ResponseStream`), or a background response.
 
     Attributes:
-        gone: true if the response is no longer needed.
+        gone: true if the client has disconnected, or the response was canceled.
     """
 
     gone: bool
@@ -71,7 +71,7 @@ class AnswerOutput(Protocol):
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
-        """Returns a block that is cancelled when the response is no longer needed; it then raises ClientGone."""
+        """Returns a block that is cancelled when `gone` becomes true; it then raises ClientGone."""
         ...
 
     def leave(self) -> None:

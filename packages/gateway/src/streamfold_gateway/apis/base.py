@@ -172,7 +172,7 @@ class ClientAPI(ABC):
 
     def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
         """Returns the body of the response to a request for a compaction, of an API with such an endpoint."""
-        raise NotImplementedError
+        raise NotImplementedError  # called only for an endpoint with `compacts`, whose API has its own method
 
     def counted_body(self, body: Any) -> Any:
         """Converts the body of a request for a token count into the body of a normal request."""
