@@ -228,7 +228,7 @@ class Finish:
     usually do.
 
     Attributes:
-        continues: the response continues in another HTTP request; `reason` is "unknown".
+        continues: the response continues in another HTTP request; `reason` is that of this part alone.
         drops_calls: the response was stopped from outside, so no tool calls are delivered.
     """
 

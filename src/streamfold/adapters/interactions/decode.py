@@ -207,7 +207,7 @@ def _end(interaction: dict[str, Any], out: list[Delta]) -> None:
         return
     token = str_or_none(interaction.get("continuation_token"))
     if token and status == "requires_continuation":
-        out += [ExtraPart("continuation_token", [token], whole=True), Finish("unknown", status, continues=True)]
+        out += [ExtraPart("continuation_token", [token], whole=True), Finish("length", status, continues=True)]
         return
     reason = STATUSES.get(status) or guess_finish_reason(status)
     if reason == "error" or status == "failed":
