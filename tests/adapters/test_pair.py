@@ -34,7 +34,8 @@ from planned_calls import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
 from streamfold.deltas import Delta, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from streamfold.recording import Recording
-from streamfold.serving.reply_deltas import chunk_deltas, error_delta
+from streamfold.serving.reply_deltas import error_delta
+from streamfold.serving.reply_writer import chunk_deltas
 from streamfold.serving.responses.serializer import ResponsesSerializer
 from streamfold.serving.stream_serializer import json_text
 from tables import each_row

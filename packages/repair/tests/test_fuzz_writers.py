@@ -15,6 +15,7 @@ from mirror import serializer
 from repaired_clients import ask
 from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
+from streamfold.serving import ReplyWriter
 from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
@@ -242,7 +243,7 @@ def written(api: str, target: str, body: bytes, rng: Random) -> tuple[bytes, Str
     if target == REPAIR:
         repair = RepairSettings(partial_tool_calls=rng.random() < 0.8).stream(api, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
-    rewriter = StreamRewriter(api, serializer(target), partial_tool_calls=rng.random() < 0.8)
+    rewriter = StreamRewriter(api, ReplyWriter(serializer(target)), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error
 
 

@@ -14,6 +14,7 @@ from folding import random_cut
 from made_hosted import MAKERS
 from mirror import read, serializer
 from streamfold import HostedPart, Message, Provider, Reply, StreamDecoder, user
+from streamfold.serving import ReplyWriter
 from streamfold.serving.reply_deltas import reply_deltas
 from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
@@ -122,7 +123,7 @@ def test_it_is_the_same_when_it_is_written_again(api: str) -> None:
         rng = Random(seed)
         body = MAKERS[api](rng).body
         reply = read(api, body)
-        for writer in (StreamRewriter(api, serializer(api)), RepairSettings().stream(api, {})):
+        for writer in (StreamRewriter(api, ReplyWriter(serializer(api))), RepairSettings().stream(api, {})):
             out = b"".join([writer.feed(piece) for piece in random_cut(body, rng)]) + writer.close()
             assert everything(read(api, out)) == everything(reply), seed
         if api == "responses":

@@ -15,6 +15,7 @@ from made_hosted import responses_stream
 from mirror import emit, payloads, read, serializer
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.chat import ChatAdapter
+from streamfold.serving import ReplyWriter
 from streamfold.serving.reply_deltas import has_items, reply_deltas
 from streamfold_repair.rewriter import StreamRewriter
 
@@ -99,7 +100,7 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
         body = responses_stream(rng, items)
         reply = original(body)
         assert has_items(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
-        made = StreamRewriter("responses", serializer("responses"))
+        made = StreamRewriter("responses", ReplyWriter(serializer("responses")))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         whole = serializer("responses", fill_finish_reason=True)
         again = whole.feed_all(reply_deltas(reply)) + whole.finish()
@@ -116,7 +117,7 @@ def test_items_of_every_kind_on_other_apis(api: str) -> None:
         rng = Random(seed)
         body = responses_stream(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
         reply = original(body)
-        made = StreamRewriter("responses", serializer(api, fill_finish_reason=True))
+        made = StreamRewriter("responses", ReplyWriter(serializer(api, fill_finish_reason=True)))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         found = read(api, out)
         calls = [(call.kind, call.name, call.arguments) for call in reply.tool_calls if call.kind in kinds]

@@ -23,6 +23,7 @@ from repaired_clients import MESSAGES, ask, openai_client
 from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.recording import Recording
+from streamfold.serving import ReplyWriter
 from streamfold.serving.chat import ChatSerializer
 from streamfold.serving.responses import ResponsesSerializer
 from streamfold_repair import httpx2 as over_httpx2
@@ -757,9 +758,9 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
 
     repair = RepairSettings().stream("responses", {})
     assert written(repair.feed(body) + repair.close()) == [item["type"] for item in ITEMS]
-    gateway = StreamRewriter("responses", ResponsesSerializer(id="r", model="m"))
+    gateway = StreamRewriter("responses", ReplyWriter(ResponsesSerializer(id="r", model="m")))
     assert written(gateway.feed(body) + gateway.close()) == [item["type"] for item in ITEMS]
-    chat = StreamRewriter("responses", ChatSerializer(id="r", model="m"))
+    chat = StreamRewriter("responses", ReplyWriter(ChatSerializer(id="r", model="m")))
     said = [one["choices"][0]["delta"].get("tool_calls") for one in payloads(chat.feed(body) + chat.close())]
     found = [(call["index"], call[call["type"]]["name"]) for calls in said for call in calls or ()]
     assert sorted(found) == [(0, "exec"), (1, "f")]

@@ -16,6 +16,7 @@ from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut,
 from mirror import looks_whole, open_calls, payloads, read, serializer, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
 from streamfold.recording import Recording
+from streamfold.serving import ReplyWriter
 from streamfold.serving.responses import ClientTool, ResponsesSerializer
 from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
@@ -31,7 +32,7 @@ BEGUN = fragments("0 a f ''", '0 - - {"x')
 def rewritten(
     body: bytes, api: str, pieces: list[bytes] | None = None, **options: object
 ) -> tuple[bytes, StreamRewriter]:
-    made = StreamRewriter("chat", serializer(api), **options)
+    made = StreamRewriter("chat", ReplyWriter(serializer(api)), **options)
     out = b"".join([made.feed(piece) for piece in pieces or [body]])
     return out + made.close(), made
 
@@ -43,7 +44,7 @@ def told(reply: Reply) -> list[tuple[str, str, object]]:
 @EACH
 def test_fragments_go_out_as_they_come(api: str) -> None:
     """Each piece is written with the event that brought it; the last character waits for what comes behind the call."""
-    made = StreamRewriter("chat", serializer(api))
+    made = StreamRewriter("chat", ReplyWriter(serializer(api)))
     texts, out = [], b""
     for piece in (BEGUN, call(entry(0, arguments='":[1,')), call(entry(0, arguments="2]} ")), text("After")):
         out += made.feed(piece)
@@ -80,7 +81,7 @@ def test_text_that_comes_after_a_call_stays_after_it(api: str) -> None:
 )
 def test_a_call_that_may_still_become_another_waits(api: str, held: bytes) -> None:
     """It comes whole, at the end."""
-    made = StreamRewriter("chat", serializer(api), tools=[Tool(name="f", description="", parameters={})])
+    made = StreamRewriter("chat", ReplyWriter(serializer(api)), tools=[Tool(name="f", description="", parameters={})])
     out = made.feed(held + text("After"))
     assert written_calls(out) == {}
     out += made.feed(fin("tool_calls")) + made.close()
@@ -141,7 +142,7 @@ def test_pieces_and_wholes_that_differ(api: str, pieces: list[str], whole: str, 
     events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces]
     events += [{"type": "response.function_call_arguments.done", **at, "arguments": whole}]
     events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
-    made = StreamRewriter("responses", serializer(api))
+    made = StreamRewriter("responses", ReplyWriter(serializer(api)))
     out = b"".join([made.feed(event(one)) for one in events]) + made.close()
     assert (made.error is None) == fits
     if fits:
@@ -209,7 +210,7 @@ def test_arguments_that_have_lost_a_piece(api: str, missing: bool) -> None:
     events += [{"type": delta, **at, "delta": piece} for piece in ('{"x":"one', " two", '"}')]
     events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
     numbered = [{**one, "sequence_number": number} for number, one in enumerate(events)]
-    made = StreamRewriter("responses", serializer(api))
+    made = StreamRewriter("responses", ReplyWriter(serializer(api)))
     out = b"".join([made.feed(event(one)) for one in numbered if not missing or one.get("delta") != " two"])
     out += made.close()
     if missing:
@@ -252,7 +253,7 @@ def check_rewritten(adapter: str, body: bytes, api: str, interrupted: str | None
         expected: Reply | None = decoder.reply
     except StreamError:
         expected = None
-    made = StreamRewriter(adapter, serializer(api), **options)
+    made = StreamRewriter(adapter, ReplyWriter(serializer(api)), **options)
     out = b"".join([made.feed(piece) for piece in random_cut(body, Random(len(body)))])
     out += made.close(interrupted=interrupted)
     if expected is None or made.error is not None:
@@ -276,7 +277,7 @@ def test_servers_with_random_habits(server: str, share: int) -> None:
     for seed, stream in call_streams.with_objects(server, range(share, scale.pick(2000, 120), 10)):
         reply = call_streams.read(server, stream, [stream.body]).reply
         api = APIS[seed // 10 % 3]
-        made = StreamRewriter(server, serializer(api))
+        made = StreamRewriter(server, ReplyWriter(serializer(api)))
         out = b"".join([made.feed(piece) for piece in random_cut(stream.body, Random(seed))])
         out += made.close(interrupted=stream.interrupted)
         if made.error is None:
@@ -298,7 +299,7 @@ def test_calls_that_wait_for_another_keep_their_pieces_in_order(api: str) -> Non
     heads = call(*(entry(number, f"id_{number}", "f") for number in range(3)))
     third = fragments('2 - - {"a": "x', '1 - - {"b": 1}', '2 - - y"}')
     body = heads + third + call(entry(0, arguments='{"c": 2}')) + fin("tool_calls") + DONE
-    made = StreamRewriter("chat", serializer(api))
+    made = StreamRewriter("chat", ReplyWriter(serializer(api)))
     out = made.feed(body) + made.close()
     assert [made.arguments for made in read(api, out).tool_calls] == [{"c": 2}, {"b": 1}, {"a": "xy"}]
 
@@ -343,7 +344,7 @@ def test_calls_keep_their_order(adapter: str, body: bytes, api: str) -> None:
     decoder = StreamDecoder(adapter)
     decoder.feed(body)
     decoder.close()
-    made = StreamRewriter(adapter, serializer(api))
+    made = StreamRewriter(adapter, ReplyWriter(serializer(api)))
     out = b"".join([made.feed(body[at : at + 1]) for at in range(len(body))]) + made.close()
     assert told(read(api, out)) == told(decoder.reply)
     assert made.error is None
@@ -351,7 +352,7 @@ def test_calls_keep_their_order(adapter: str, body: bytes, api: str) -> None:
 
 def test_calls_in_order_are_written_live_behind_other_parts() -> None:
     """The numbers of items count other parts too: a call behind one that is complete does not wait."""
-    made = StreamRewriter("responses", serializer("chat"))
+    made = StreamRewriter("responses", ReplyWriter(serializer("chat")))
     search = {"id": "ws_0", "type": "web_search_call", "status": "completed"}
     made.feed(block({"type": "response.output_item.done", "output_index": 0, "item": search}))
     assert written_calls(made.feed(responses_call(1, '{"x":', "1"))) == {"c1": '{"x":'}
@@ -372,7 +373,7 @@ LOST_HEAD = b"".join(map(block, [
 @each_row("api", ALL_APIS)
 def test_a_call_that_waits_and_ends_otherwise(api: str) -> None:
     """Nothing was written of it, so it is written as it is handed out."""
-    made = StreamRewriter("responses", serializer(api))
+    made = StreamRewriter("responses", ReplyWriter(serializer(api)))
     reply = read(api, made.feed(LOST_HEAD) + made.close())
     assert told(reply) == [("c0", "f", {}), ("c1", "f", {"b": 1}), ("c2", "f", {})]
 
@@ -410,7 +411,7 @@ def test_text_of_a_failed_answer(adapter: str, body: bytes, api: str) -> None:
     decoder.feed(body)
     with pytest.raises(StreamError) as failed:
         decoder.close()
-    made = StreamRewriter(adapter, serializer(api))
+    made = StreamRewriter(adapter, ReplyWriter(serializer(api)))
     out = made.feed(body) + made.close()
     with pytest.raises(StreamError) as again:
         read(api, out)
@@ -443,7 +444,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, api: st
         repair = RepairSettings().stream(adapter, {"stream": True})
         api, out = adapter, repair.feed(body) + repair.close()
     else:
-        made = StreamRewriter(adapter, serializer(api))
+        made = StreamRewriter(adapter, ReplyWriter(serializer(api)))
         out = made.feed(body) + made.close()
     if api in ("chat", "responses"):
         assert [made.error for made in read(api, out).tool_calls] == ["invalid_json"]
@@ -458,7 +459,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, api: st
 def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
     """Any text can be run: the model's own text is one, and JSON that was cut is not."""
     made = ResponsesSerializer(id="r", model="m", tools={"f": ClientTool("f", "custom")})
-    rewriter = StreamRewriter("chat", made)
+    rewriter = StreamRewriter("chat", ReplyWriter(made))
     out = rewriter.feed(call(entry(0, "a", "f", raw)) + fin("tool_calls") + DONE) + rewriter.close()
     done = [one["item"].get("input") for one in payloads(out) if one["type"] == "response.output_item.done"]
     assert done == ([raw] if runs else [])
@@ -470,7 +471,7 @@ def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
 def test_a_finish_reason_that_nobody_said(api: str, mend: bool) -> None:
     """None is made up, unless that is asked for; text and calls are the same."""
     body = text("A") + call(entry(0, "a", "f", '{"x":1}')) + DONE
-    made = StreamRewriter("chat", serializer(api, fill_finish_reason=mend))
+    made = StreamRewriter("chat", ReplyWriter(serializer(api, fill_finish_reason=mend)))
     reply = read(api, made.feed(body) + made.close())
     assert (reply.text, told(reply)) == ("A", [("a", "f", {"x": 1})])
     assert (reply.raw_finish_reason is None) == (not mend)
@@ -482,6 +483,6 @@ def test_a_call_that_may_lack_its_arguments(api: str) -> None:
     body = fragments("- - f", '0 b g {"x":1}', "3 - - {}")
     body += fin("tool_calls") + DONE
     assert [made.error for made in read("chat", body).tool_calls] == ["invalid_json", None]
-    made = StreamRewriter("chat", serializer(api))
+    made = StreamRewriter("chat", ReplyWriter(serializer(api)))
     with pytest.raises(UpstreamError, match="the arguments of f are broken or not complete"):
         read(api, made.feed(body) + made.close())

@@ -14,6 +14,7 @@ from folding import DONE, call, entry, fin, fragments, random_cut, text
 from mirror import openai_chat, openai_done, payloads, read, serializer
 from streamfold import Reply
 from streamfold.recording import Recording
+from streamfold.serving import ReplyWriter
 from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
@@ -91,7 +92,7 @@ def said(reply: Reply) -> list[str]:
 def test_calls_whose_fragments_are_mixed(api: str, server: str) -> None:
     """Each call is whole before the next one begins, on every API, whatever habits the server has."""
     for seed, stream in whole_streams(server, scale.pick(2000, 80)):
-        made = StreamRewriter(server, serializer(api))
+        made = StreamRewriter(server, ReplyWriter(serializer(api)))
         out = b"".join(map(made.feed, random_cut(stream.body, Random(seed))))
         out += made.close(interrupted=stream.interrupted)
         if made.error is None and made.reply.finish_reason not in ("length", "content_filter"):
@@ -134,7 +135,7 @@ def test_openai_helper_and_accumulator() -> None:
 
 def test_an_end_is_held_back_until_something_else_comes() -> None:
     """The last call of an answer that breaks off never looks whole, and one behind which something came is whole."""
-    made = StreamRewriter("chat", serializer("chat"))
+    made = StreamRewriter("chat", ReplyWriter(serializer("chat")))
     steps = [
         (call(entry(0, "a", "f", '{"x":1}')), [["a", "f", '{"x":1']]),
         (call(entry(1, "b", "f", '{"y"')), [["a", "f", '{"x":1}'], ["b", "f", '{"y']]),
@@ -156,7 +157,7 @@ def test_arguments_that_go_on_behind_the_next_call() -> None:
     """White space is left out; anything else ends the answer with an error, because it would be the next call's."""
     begun = fragments('0 a f {"x":1}', '1 b f {"y":2}')
     for more, fails in ((" \n", False), ("}", True)):
-        made = StreamRewriter("chat", serializer("chat"))
+        made = StreamRewriter("chat", ReplyWriter(serializer("chat")))
         out = made.feed(begun + call(entry(0, arguments=more)) + fin("tool_calls") + DONE) + made.close()
         assert (made.error is not None) is fails
         assert one_by_one(out)[0] == ["a", "f", '{"x":1}']

@@ -53,7 +53,6 @@ from .responses.serializer import ResponsesSerializer, SerializedEvent, compacti
 from .responses.tools_as_functions import ClientTools, has_only_function_tools
 from .stream_serializer import (
     SSE_HEADERS,
-    AnswerWriter,
     SerializedCall,
     SerializerArguments,
     StreamSerializer,
@@ -74,7 +73,6 @@ __all__ = [
     "RESPONSES_PART_KINDS",
     "RESPONSES_TEXT_EVENTS",
     "SSE_HEADERS",
-    "AnswerWriter",
     "AnthropicSerializer",
     "ApiFormat",
     "ChatSerializer",

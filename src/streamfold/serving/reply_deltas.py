@@ -1,4 +1,4 @@
-"""Converts chunks, replies and errors to deltas for serializers."""
+"""Converts replies and errors to deltas for serializers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,7 @@ from typing import Any
 from ..deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
 from ..errors import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
 from ..jsontext import replace_non_finite, str_or_none
-from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, StreamChunk, ToolCall, ToolCallDelta
-
-
-def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
-    """Converts the texts of a chunk to deltas. `end_deltas` converts the rest of the last chunk."""
-    if chunk.reasoning:
-        yield ReasoningDelta(chunk.reasoning, chunk.part)
-    if chunk.refusal:
-        yield RefusalDelta(chunk.refusal, chunk.part)
-    if chunk.delta:
-        yield TextDelta(chunk.delta, chunk.part)
+from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, ToolCall, ToolCallDelta
 
 
 def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
@@ -72,7 +62,10 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
     if has_items(reply):
         yield from end_deltas(reply, has_items=True)
     else:
-        yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
+        if reply.reasoning:
+            yield ReasoningDelta(reply.reasoning)
+        if reply.text:
+            yield TextDelta(reply.text)
         yield from end_deltas(reply)
 
 

@@ -1,38 +1,150 @@
-"""`DeltaOrder` decides the order of written deltas. `ReplyWriter` writes an answer as it arrives."""
+"""Writes an answer as it arrives: `DeltaOrder` converts its chunks to ordered deltas, `ReplyWriter` serializes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
 
-from ..deltas import Delta, Failure, Finish, RefusalDelta, Warn
+from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta, Warn
 from ..errors import ErrorInfo, IncompleteStreamError, ProtocolError, StreamError
-from ..jsontext import replace_non_finite
-from ..types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage, is_truncated
-from .call_deltas import CallDeltas
-from .reply_deltas import chunk_deltas, end_deltas, keep_call_kinds, without_non_finite
-from .stream_serializer import AnswerWriter, StreamSerializer, is_complete_object
+from ..jsontext import BracketTracker, join_surrogates, parse_object, replace_non_finite
+from ..types import (
+    ChunkDetails,
+    ExtraPart,
+    Reply,
+    StreamChunk,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallUpdate,
+    Usage,
+    is_truncated,
+)
+from .reply_deltas import end_deltas, keep_call_kinds, without_non_finite
+from .stream_serializer import StreamSerializer, is_complete_object
+
+
+class ReplyWriter:
+    """Writes one answer as it arrives, without I/O.
+
+    With the option `partial_tool_calls`, tool calls are written as they grow, one after the other. The last character
+    of a tool call waits for the next content, so that a truncated tool call doesn't look complete.
+
+    A subclass can override `write`, `end` and `release` to change what the serializer gets.
+
+    Args:
+        serializer: writes the events.
+
+    Attributes:
+        serializer: the same serializer.
+    """
+
+    def __init__(self, serializer: StreamSerializer) -> None:
+        self.serializer = serializer
+        self._order = DeltaOrder(keeps_ends=serializer.keeps_order)
+        self._failed = False
+
+    def feed(self, chunk: StreamChunk) -> bytes:
+        """Returns the events for a chunk. Pass all chunks, including the finished one."""
+        return self.write(self._order.feed(chunk))
+
+    def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
+        """Returns the events for a server event's fields without a delta. Call this method before `feed`.
+
+        Args:
+            preceding_calls: how many tool calls had begun before that event.
+        """
+        return self.write(self._order.note(preceding_calls, extra))
+
+    def finish(self, reply: Reply) -> bytes:
+        """Returns the events that end the answer.
+
+        Raises:
+            StreamError: a written tool call is missing in the reply, or differs there. End the answer with `fail`.
+        """
+        try:
+            written = keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
+            rest = self._order.end(written, self.serializer)
+        except StreamError as error:
+            error.partial = replace(reply, tool_calls=[])
+            raise
+        self.serializer.said = (reply.text, reply.reasoning, reply.refusal or "")
+        return self.write(rest) + self.end()
+
+    def rest(self, partial: Reply | None) -> bytes:
+        """Returns the events for the unwritten text of a failed answer, without tool calls.
+
+        Args:
+            partial: the answer so far. It may have a refusal that no chunk contained.
+        """
+        refusal: list[Delta] = []
+        if partial is not None and not self._failed:
+            self.serializer.said = (partial.text, partial.reasoning, partial.refusal or "")
+            refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
+        self._failed = True
+        return self.write([*self._order.rest(), *refusal]) + self.release()
+
+    def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
+        """Returns the events that end the answer with an error, so that no client treats the answer or its tool calls
+        as complete.
+
+        Args:
+            partial: see `rest`.
+        """
+        return self.rest(partial) + self.write([Failure(info)])
+
+    def write(self, deltas: Iterable[Delta]) -> bytes:
+        """Returns the events for ordered deltas."""
+        return self.serializer.feed_all(deltas)
+
+    def end(self) -> bytes:
+        """Returns the events that end an answer whose deltas have all been written."""
+        return self.serializer.finish()
+
+    def release(self) -> bytes:
+        """Returns the events that still wait in the serializer of a failed answer."""
+        return self.serializer.release()
+
+
+_PLAIN = ChunkDetails()  # the details of a chunk that has none
+
+
+def chunk_deltas(chunk: StreamChunk) -> list[Delta]:
+    """Converts the texts of a chunk to deltas. `end_deltas` converts the rest of the last chunk."""
+    details = chunk.details or _PLAIN
+    deltas: list[Delta] = []
+    if chunk.reasoning:
+        deltas.append(ReasoningDelta(chunk.reasoning, details.part))
+    if details.refusal:
+        deltas.append(RefusalDelta(details.refusal, details.part))
+    if chunk.delta:
+        deltas.append(TextDelta(chunk.delta, details.part))
+    return deltas
 
 
 class DeltaOrder:
-    """Sorts the deltas of one answer for writing, so that text after a tool call stays after it.
+    """Converts the chunks of one answer to deltas and sorts them for writing, so that text after a tool call stays
+    after the tool call.
 
     Text, reasoning and fragments of tool calls are written as they arrive. A tool call that can't be written yet (see
-    `call_deltas.py`) is written in one piece at the end, and later content waits for it. Many clients assume that a
+    `_CallFragments`) is written in one piece at the end, and later content waits for it. Many clients assume that a
     tool call is complete when the next one begins, so interleaved tool calls are written one after the other. The last
     bracket of a tool call is written together with the next content, or at the end.
 
     Args:
         keeps_ends: whether the ends of tool calls wait for the end of the answer.
         whole_calls: whether tool calls are written in one piece, because the answer isn't streamed.
+
+    Attributes:
+        refused: the text of the refusal that chunks have contained so far.
     """
 
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
         self._keeps_ends = keeps_ends
         self._whole_calls = whole_calls
-        self._fragments = CallDeltas()
+        self._calls: dict[int, _CallFragments] = {}  # by their numbers
+        self._ids: dict[str, int] = {}  # the numbers of the calls by their ids
         self._late: list[tuple[int, Delta]] = []  # what waits, each with the number of calls that come before it
         self._passed = 0  # how many calls have been seen, and are written at the end
         self._next = 0  # the first call that has not begun
@@ -42,36 +154,38 @@ class DeltaOrder:
         self._held: ToolCallDelta | None = None  # its end
         self._sizes: dict[int, int] = {}  # characters that were written of each call
         self._closed: dict[int, str] = {}  # the ends that were written
-        self.refused = ""  # what chunks have shown of a refusal
+        self.refused = ""
         self._ends: dict[str | None, ToolCallDelta] = {}  # the calls that are handed out, by their ids
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns the deltas that can be written now."""
         out: list[Delta] = []
-        grown = None if chunk.details is None else chunk.details.call
-        place = chunk.preceding_calls if grown is None else grown.number
-        for mark in map(_finite, chunk.marks):
-            if self._late or 0 < place <= self._passed:
-                self._late.append((place, mark))
+        details = chunk.details or _PLAIN
+        place, call = details.preceding_calls, details.call
+        for mark in map(_finite, details.marks):
+            marked = place if call is None else call.number
+            if self._late or 0 < marked <= self._passed:
+                self._late.append((marked, mark))
             else:  # of what has been written: it does not wait for the calls
                 out.append(mark)
-        if self._whole_calls and grown is not None:
-            self._passed = max(self._passed, grown.number + 1)
-        if chunk.item is not None:
-            self._add(chunk.preceding_calls, ExtraPart("output", replace_non_finite(chunk.item)), out)
-        self.refused += chunk.refusal
+        if details.item is not None:
+            self._add(place, ExtraPart("output", replace_non_finite(details.item)), out)
+        self.refused += details.refusal
         for delta in chunk_deltas(chunk):
-            self._add(chunk.preceding_calls, delta, out)
+            self._add(place, delta, out)
         if self._whole_calls:
-            return out
-        if chunk.finished:
-            numbers = () if chunk.details is None else chunk.details.call_numbers
-            self._ends = {end.id: end for end in self._fragments.finish(chunk.tool_calls or (), numbers)}
-            return out
-        for fragment in self._fragments.feed(grown) if grown else ():
-            if fragment.extra:
-                fragment = replace(fragment, extra=replace_non_finite(fragment.extra))
-            self._add(fragment.index or 0, fragment, out)
+            if call is not None:
+                self._passed = max(self._passed, call.number + 1)
+        elif chunk.finished:
+            # There are no numbers if no call was written before.
+            for ended, number in zip(chunk.tool_calls or (), details.call_numbers, strict=False):
+                if ended.kind == "function":
+                    self._ends[ended.id] = self._fragments_of(number).finish(ended, number)
+        elif call is not None:
+            for fragment in self._fragments_of(call.number).feed(call, self._ids):
+                if fragment.extra:
+                    fragment = replace(fragment, extra=replace_non_finite(fragment.extra))
+                self._add(fragment.index or 0, fragment, out)
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
@@ -130,6 +244,11 @@ class DeltaOrder:
         if text[size:].strip() or not text[:size].endswith(closed):
             raise ProtocolError(f"the arguments of {end.name} continued after their end")
         return replace(end, arguments=text[:size])
+
+    def _fragments_of(self, number: int) -> _CallFragments:
+        if number not in self._calls:
+            self._calls[number] = _CallFragments()
+        return self._calls[number]
 
     def _add(self, preceding_calls: int, delta: Delta, out: list[Delta]) -> None:
         if self._goes_on(delta):
@@ -225,72 +344,139 @@ def _finite(mark: ExtraPart) -> ExtraPart:
     return mark if value is mark.value else replace(mark, value=value)
 
 
-class ReplyWriter:
-    """Writes one answer as it arrives, without I/O.
+@dataclass(slots=True, eq=False)
+class _CallFragments:
+    """Decides which fragments of one tool call can be written to a client before the answer has ended.
 
-    With the option `partial_tool_calls`, tool calls are written as they grow, one after the other. The last character
-    of a tool call waits for the next content, so that a truncated tool call doesn't look complete.
+    - A truncated tool call must not look complete. So the last non-space character is delayed, and a tool call isn't
+      begun before the text after its first brace is known. A character that closes the object is a fragment with
+      `ended=True`.
+    - Written fragments can't be taken back. A tool call is written in one piece at the end if its id or name is
+      missing, its id belongs to another tool call, its tool is unknown, or its text looks damaged
+      (`jsontext/tool_arguments.py`).
+    - Tool calls are written in their final order. If an earlier tool call may still arrive, later ones wait for the
+      end.
 
-    Args:
-        serializer: writes the events.
-        through: receives the deltas instead of the serializer, and passes some of them on to it.
+    Attributes:
+        id, name: as written to the client; empty before that.
+        pieces: all pieces of the arguments.
+        held: the end of the text, not yet released.
+        shown: the released pieces.
+        first: the first piece; `is_only` until a different piece arrives.
+        unread: the last pieces, which have no closing brace.
+        stopped: whether no more text is released before the end.
+        closed: whether `held` closes the object.
     """
 
-    def __init__(self, serializer: StreamSerializer, through: AnswerWriter | None = None) -> None:
-        self._serializer = serializer
-        self._through = through
-        self._writer: AnswerWriter | StreamSerializer = through or serializer
-        self._order = DeltaOrder(keeps_ends=serializer.keeps_order)
-        self._failed = False
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    first: str = ""
+    is_only: bool = True
+    unread: list[str] = field(default_factory=list)
+    stopped: bool = False
+    closed: bool = False
+    brackets: BracketTracker = field(default_factory=BracketTracker)
 
-    def feed(self, chunk: StreamChunk) -> bytes:
-        """Returns the events for a chunk. Pass all chunks, including the finished one."""
-        if self._through is not None:
-            self._through.observe_chunk(chunk)
-        return self._writer.feed_all(self._order.feed(chunk))
-
-    def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for a server event's fields without a delta. Call this method before `feed`.
+    def feed(self, call: ToolCallUpdate, ids: dict[str, int]) -> list[ToolCallDelta]:
+        """Returns the fragments that can be written now. The first fragment of a tool call has id and name.
 
         Args:
-            preceding_calls: how many tool calls had begun before that event.
+            ids: the numbers of all tool calls by their ids.
         """
-        return self._writer.feed_all(self._order.note(preceding_calls, extra))
+        self.pieces.append(call.text)
+        if call.text and not (call.is_certain and call.in_order):
+            self.stopped = True
+        if self.stopped:
+            return []
+        if call.text:
+            self._read(call.text)
+        if not (self.id or self._may_begin(call, ids)) or not (text := self._release()):
+            return []
+        self.shown.append(text)
+        shown = ToolCallDelta(call.number, arguments=text)
+        if not self.id:
+            self.id, self.name = call.id, call.tool or ""
+            shown = ToolCallDelta(call.number, self.id, self.name, text, extra=call.extra, item=call.item)
+        if not self.closed:
+            return [shown]
+        return [shown, ToolCallDelta(call.number, arguments="".join(self.held), ended=True)]
 
-    def finish(self, reply: Reply) -> bytes:
-        """Returns the events that end the answer.
+    def finish(self, call: ToolCall, number: int) -> ToolCallDelta:
+        """Returns the complete tool call as one fragment.
 
-        Raises:
-            StreamError: a written tool call is missing in the reply, or differs there. End the answer with `fail`.
+        `ended=False` marks a tool call that was written with other content. The writer must then end the answer with
+        an error.
         """
+        text = call.raw_arguments if call.raw_arguments.strip() else "{}"
+        ended = None
+        if self.id:
+            shown = "".join(self.shown)
+            if not text.startswith(shown):
+                text = self._same_value(call) or text
+            same = (self.id, self.name) == (call.id, call.name) and text.startswith(shown)
+            ended = None if same else False
+        return ToolCallDelta(number, call.id, call.name, text, whole=True, extra=call.extra, ended=ended)
+
+    def _read(self, piece: str) -> None:
+        """Reads the next piece. Stops at the end of the object, and at damaged pieces."""
+        if not self.first:
+            self.first = piece
+        elif self.is_only and piece.startswith(self.first):  # snapshots in place of pieces
+            self.stopped = True
+            return
+        else:
+            self.is_only = False
+        if "}" not in piece:
+            self.unread.append(piece)
+        else:
+            before = "".join(self.unread)
+            self.unread = []
+            if (end := self.brackets.feed(before + piece)) >= 0:
+                self.stopped = self.closed = True
+                piece = piece[: max(0, end - len(before))]
+        self.held.append(piece)
+
+    def _may_begin(self, call: ToolCallUpdate, ids: dict[str, int]) -> bool:
+        if not call.id or not call.tool:
+            return False
+        if call.kind == "custom":  # any part of its text could be run
+            self.stopped = True
+            return False
+        if ids.setdefault(call.id, call.number) != call.number:
+            return False
+        if not self.held or self.held[-1].isspace():
+            return False
+        begun = "".join(self.held)
+        self.held = [begun]
+        begun = begun.lstrip()
+        inside = begun[1:].lstrip()
+        # An empty object may precede the real one, and other text may be an object that was encoded twice.
+        doubtful = begun[0] != "{" or inside.startswith("}")
+        self.stopped = self.stopped or doubtful
+        return bool(inside) and not doubtful
+
+    def _release(self) -> str:
+        """Removes and returns the releasable part of the delayed text."""
+        held = self.held
+        if not held or (len(held) > 1 and held[-1].isspace()):
+            return ""
+        text = "".join(held)
+        end = len(text.rstrip()) - 1
+        if end > 0 and "\ud800" <= text[end - 1] <= "\udbff":  # half a character, whose other half may come
+            end -= 1
+        if end <= 0:
+            return ""
+        self.held = [text[end:]]
+        return join_surrogates(text[:end])
+
+    def _same_value(self, call: ToolCall) -> str | None:
+        """Returns the text of the pieces if its value equals the delivered arguments."""
+        text = join_surrogates("".join(self.pieces))
         try:
-            rest = self._order.end(
-                keep_call_kinds(without_non_finite(reply), self._serializer.call_kinds), self._serializer
-            )
-        except StreamError as error:
-            error.partial = replace(reply, tool_calls=[])
-            raise
-        self._serializer.said = (reply.text, reply.reasoning, reply.refusal or "")
-        return self._writer.feed_all(rest) + self._writer.finish()
-
-    def rest(self, partial: Reply | None) -> bytes:
-        """Returns the events for the unwritten text of a failed answer, without tool calls.
-
-        Args:
-            partial: the answer so far; it may have a refusal that no chunk has shown.
-        """
-        refusal = []
-        if partial is not None and not self._failed:
-            self._serializer.said = (partial.text, partial.reasoning, partial.refusal or "")
-            refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
-        self._failed = True
-        return self._writer.feed_all([*self._order.rest(), *refusal]) + self._writer.release()
-
-    def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
-        """Returns the events that end the answer with an error, so that no client treats the answer or its tool calls
-        as complete.
-
-        Args:
-            partial: see `rest`.
-        """
-        return self.rest(partial) + self._writer.feed(Failure(info))
+            same = repr(parse_object(text)) == repr(call.arguments)  # `==` would take true for 1
+        except ValueError:
+            return None
+        return text if same else None

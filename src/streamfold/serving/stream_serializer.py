@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn, Protocol, Required, TypedDict
+from typing import Any, ClassVar, NoReturn, Required, TypedDict
 
 from ..deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
 from ..errors import ErrorInfo
 from ..jsontext import parse_object
-from ..types import CallKind, ExtraPart, ReadToolChoice, StreamChunk, ToolCall, ToolCallDelta, Usage, WarningCode
+from ..types import CallKind, ExtraPart, ReadToolChoice, ToolCall, ToolCallDelta, Usage, WarningCode
 
 
 def is_complete_object(arguments: str) -> bool:
@@ -125,22 +125,6 @@ class SerializerArguments(TypedDict, total=False):
     fill_finish_reason: bool
 
 
-class AnswerWriter(Protocol):
-    """Interface of objects that receive a `ReplyWriter`'s chunks and deltas instead of its serializer."""
-
-    def observe_chunk(self, chunk: StreamChunk) -> None:
-        """Records a chunk before its deltas are fed."""
-        ...
-
-    def feed(self, delta: Delta) -> bytes: ...
-
-    def feed_all(self, deltas: Iterable[Delta]) -> bytes: ...
-
-    def finish(self) -> bytes: ...
-
-    def release(self) -> bytes: ...
-
-
 class StreamSerializer(ABC):
     """Writes the events of one answer: the inverse of an adapter's `decode`.
 
@@ -220,9 +204,14 @@ class StreamSerializer(ABC):
             TypeError: the delta comes directly from an adapter: a tool call without a number, a name in pieces, a
                 repeated text.
         """
-        if not self.ended:
-            self._take(delta)
-            self._release()
+        return self.feed_all((delta,))
+
+    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
+        """Returns the events for several deltas."""
+        for delta in deltas:
+            if not self.ended:
+                self._take(delta)
+                self._release()
         return self.drain()
 
     def _take(self, delta: Delta) -> None:
@@ -277,10 +266,6 @@ class StreamSerializer(ABC):
             for delta in waiting:
                 self._take(delta)
                 self._release()  # before the next one, if it completed another call
-
-    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
-        """Returns the events for several deltas."""
-        return b"".join([events for delta in deltas if (events := self.feed(delta))])
 
     def finish(self) -> bytes:
         """Returns the events that end the answer; no events after a failure or a second call."""

@@ -19,7 +19,8 @@ from streamfold.jsontext.parsing import join_surrogates
 from streamfold.serving.anthropic import AnthropicSerializer
 from streamfold.serving.chat.serializer import ChatSerializer
 from streamfold.serving.gemini import GeminiSerializer
-from streamfold.serving.reply_deltas import chunk_deltas, end_deltas, reply_deltas
+from streamfold.serving.reply_deltas import end_deltas, reply_deltas
+from streamfold.serving.reply_writer import chunk_deltas
 from streamfold.serving.responses.serializer import ResponsesSerializer
 from streamfold.serving.stream_serializer import StreamSerializer
 

@@ -1,6 +1,6 @@
 """Forwards a valid stream unchanged, up to the first event that needs repair.
 
-`Passthrough` stands between `DeltaOrder` and the patcher. It delays each SSE event of the server until all of the event
+`Passthrough` is the writer of the patcher's answer. It delays each SSE event of the server until all of the event
 may be released, and then forwards its bytes. The patcher gets the forwarded events, too, and its output is discarded.
 So the patcher always has the state of a client that has read the forwarded events, and can start writing at the first
 event that needs repair.
@@ -30,7 +30,7 @@ from streamfold.adapters import (
     TextDelta,
     ToolCallDelta,
 )
-from streamfold.serving import is_complete_object
+from streamfold.serving import ReplyWriter, is_complete_object
 from streamfold.types import PartRef
 
 from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released
@@ -39,14 +39,14 @@ from .patchers.base import StreamPatcher
 _MOST_HELD = 2**14
 
 
-class Passthrough:
-    """Replaces a patcher as long as an answer is forwarded unchanged.
+class Passthrough(ReplyWriter):
+    """The writer of a patcher's answer, which the patcher doesn't write as long as it is forwarded unchanged.
 
     An SSE event waits until all of it is released; the end of a tool call, for example, waits for the next event. All
     later events wait, too.
 
     Args:
-        serializer: writes the answer from the first defect on.
+        patcher: writes the answer from the first defect on.
         texts: also compare texts, because a dialect parses tool calls in them.
 
     Attributes:
@@ -56,8 +56,9 @@ class Passthrough:
         left: the delayed text when the answer broke off.
     """
 
-    def __init__(self, serializer: StreamPatcher, *, texts: bool = False) -> None:
-        self._serializer = serializer
+    def __init__(self, patcher: StreamPatcher, *, texts: bool = False) -> None:
+        super().__init__(patcher)
+        self._patcher = patcher
         self._texts = texts
         self.passes = True
         self.differs = self.ends = False
@@ -85,16 +86,16 @@ class Passthrough:
         """Returns whether the server sent the same calls, texts and finish reason as the finished reply."""
         if self._goes_on:  # nothing is final: what is incomplete, the next response may complete
             return True
-        if any(call.error and not self._serializer.shows_broken(call) for call in reply.tool_calls):
+        if any(call.error and not self._patcher.shows_broken(call) for call in reply.tool_calls):
             return False
         if any(self._fields[kind].ahead for kind in (TextDelta, ReasoningDelta)):
             return False
         if not self._has_said(reply):
             return False
         if self._said_finish is None:
-            return not self._serializer.fill_finish_reason
+            return not self._patcher.fill_finish_reason
         ends = {self._said_finish, reply.finish_reason}
-        return len(ends) == 1 or (not self._serializer.reason_names_calls and ends == {"stop", "tool_calls"})
+        return len(ends) == 1 or (not self._patcher.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
         """Returns whether the server sent the same tool calls, apart from incomplete ones that clients recognise as
@@ -110,7 +111,7 @@ class Passthrough:
                 del read[0]
             elif text_field.passed < text_field.said:  # else it can't be taken back
                 others.append(said[1])
-        cut = self._serializer.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
+        cut = self._patcher.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
@@ -154,18 +155,19 @@ class Passthrough:
                     event.last = event.has_text = True  # only at the end it is known how much of it is new
                 case Finish(reason, raw, continues=goes_on):
                     self._said_finish, self._goes_on, event.last = reason, goes_on, True
-                    words = self._serializer.end_words
+                    words = self._patcher.end_words
                     self.differs = self.differs or bool(words and raw not in words and reason != "unknown")
                 case Failure() | StreamEnd():
                     event.last = True
 
-    def observe_chunk(self, chunk: StreamChunk) -> None:
-        """Records the texts of an SSE event before their deltas are released."""
+    def feed(self, chunk: StreamChunk) -> bytes:
+        """Records the texts of a chunk before their deltas are released: see `write`."""
         if self.passes and not self._texts:
             if chunk.reasoning:
                 self._expect(self._fields[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
             if chunk.delta:
                 self._expect(self._fields[TextDelta], TextDelta(chunk.delta), chunk.delta)
+        return super().feed(chunk)
 
     def _known(self, call: ToolCallDelta) -> bool:
         return any(key in self._numbers for key in _keys(call, call.index))
@@ -180,7 +182,7 @@ class Passthrough:
             number = len(self._calls)
             self._calls.append(FieldProgress(call.id, call.name))
             self._fields[number] = self._calls[-1]
-            needs_id = self._serializer.calls_have_ids and not call.markup
+            needs_id = self._patcher.calls_have_ids and not call.markup
             self.differs = self.differs or not call.name or (needs_id and not call.id)
         text_field, text_said = self._calls[number], text
         if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, text_field.id)):
@@ -195,7 +197,7 @@ class Passthrough:
         text_field.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
         self._expect(text_field, told, CALL_HEADER * is_new + text)
-        if call.whole and text_said and not call.begins and self._serializer.keeps_order:
+        if call.whole and text_said and not call.begins and self._patcher.keeps_order:
             self._end_call(number)
 
     def _observe_custom(self, call: ToolCallDelta) -> None:
@@ -223,15 +225,18 @@ class Passthrough:
         if text_field is not self._fields[RefusalDelta]:  # which is shown at the end alone, and in the same words
             self._event.needs.append((text_field, text_field.said))
 
-    def feed(self, delta: Delta) -> bytes:
-        """Releases a delta, in order. Returns the written events after the first repair, and nothing before."""
+    def write(self, deltas: Iterable[Delta]) -> bytes:
+        """Releases deltas, in order. Returns the written events after the first repair, and nothing before."""
+        return b"".join(map(self._release, deltas))
+
+    def _release(self, delta: Delta) -> bytes:
         if isinstance(delta, Meta):
-            return b"" if self._passed else self._serializer.feed(delta)
+            return b"" if self._passed else self._patcher.feed(delta)
         if self._gone and self._gone.pop(id(delta), None) is not None:
             return b""
         shown = self._shown(delta)
         if not self.passes:
-            return self._write(shown)
+            return self._write_rest(shown)
         if (text_field := shown.text_field) is not None:
             if text_field.ahead.startswith(shown.text):
                 text_field.ahead = text_field.ahead[len(shown.text) :]
@@ -239,10 +244,6 @@ class Passthrough:
                 self.differs = True
         self._due.append(shown)
         return b""
-
-    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
-        """Releases several deltas."""
-        return b"".join([self.feed(delta) for delta in deltas])
 
     def _shown(self, delta: Delta) -> Released:
         """Returns a released delta with its position."""
@@ -261,14 +262,14 @@ class Passthrough:
         text_field.shown += len(text)
         return Released(delta, text_field, text, text_field.shown)
 
-    def finish(self) -> bytes:
-        """Ends the answer. Returns the last events: see `feed`."""
+    def end(self) -> bytes:
+        """Ends the answer. Returns the last events: see `write`."""
         self._finished = True
-        return b"" if self.passes else self._serializer.finish()
+        return b"" if self.passes else self._patcher.finish()
 
     def release(self) -> bytes:
-        """See `StreamSerializer`. Before the first repair, `fail` returns the delayed events."""
-        return b"" if self.passes else self._serializer.release()
+        """See `ReplyWriter`. Before the first repair, `break_off` returns the delayed events."""
+        return b"" if self.passes else self._patcher.release()
 
     def forward(self, raw: bytes) -> bytes:
         """Adds the bytes of the observed event. Returns the bytes that can be forwarded now."""
@@ -289,31 +290,31 @@ class Passthrough:
         Args:
             failed: whether the answer failed. The ends of tool calls are then left out, so that clients can't run them.
         """
-        left_out = [event for event in self._waiting if failed and not self._serializer.keeps_order and event.ends_call]
+        left_out = [event for event in self._waiting if failed and not self._patcher.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
             return self.start_rewriting()
         events, self._waiting = self._waiting, deque()
         return b"".join([event.raw for event in events if event not in left_out])
 
-    def fail(self) -> bytes:
+    def break_off(self) -> bytes:
         """Returns the delayed bytes without the end of the answer, and the error, when an answer breaks off."""
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
-            self.left = self.start_rewriting() + self._serializer.release()
+            self.left = self.start_rewriting() + self._patcher.release()
         else:
             self._waiting = deque(event for event in self._waiting if not event.last)
             self.left = self.flush(failed=True)
         self.passes = False
-        return self.left + self._serializer.feed_all([shown.delta for shown in errors])
+        return self.left + self._patcher.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
         """Ends the passthrough. Returns the bytes to write after the forwarded ones."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []
-        out = (self._instead or b"") + b"".join(map(self._write, due))
-        return out + (self._serializer.finish() if self._finished else b"")
+        out = (self._instead or b"") + b"".join(map(self._write_rest, due))
+        return out + (self._patcher.finish() if self._finished else b"")
 
     def _may_go(self, event: PendingEvent) -> bool:
         right_place = self._instead is None and not event.last
@@ -324,8 +325,8 @@ class Passthrough:
 
         An unsupported event waits, with all later events, for the end of the answer or until too many bytes wait.
         """
-        told, self._passed = self._serializer.feed_all(event.deltas) if event.payloads else b"", True
-        written = [self._serializer.advance_past(payload) for payload in event.payloads if payload is not None]
+        told, self._passed = self._patcher.feed_all(event.deltas) if event.payloads else b"", True
+        written = [self._patcher.advance_past(payload) for payload in event.payloads if payload is not None]
         for text_field, need in event.needs:
             text_field.passed = need
         for delta in event.deltas:
@@ -346,16 +347,16 @@ class Passthrough:
             return self._gone.pop(id(shown.delta), None) is not None
         return shown.end <= shown.text_field.passed
 
-    def _write(self, shown: Released) -> bytes:
+    def _write_rest(self, shown: Released) -> bytes:
         """Returns the events for the part of a delta that wasn't forwarded."""
         delta, text_field, text, end = shown
         if text_field is None or (left := end - text_field.passed) >= len(text):
-            return self._serializer.feed(delta)
+            return self._patcher.feed(delta)
         match delta:
             case ToolCallDelta() if left > 0:
-                return self._serializer.feed(replace(delta, arguments=text[-left:]))
+                return self._patcher.feed(replace(delta, arguments=text[-left:]))
             case TextDelta() | ReasoningDelta() | RefusalDelta() if left > 0:
-                return self._serializer.feed(replace(delta, text=text[-left:]))
+                return self._patcher.feed(replace(delta, text=text[-left:]))
         return b""
 
 

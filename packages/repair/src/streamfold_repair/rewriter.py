@@ -6,7 +6,7 @@ from typing import Any
 
 from streamfold import Reply, ReplyWarning, StreamChunk, StreamDecoder, StreamError
 from streamfold.adapters import Adapter
-from streamfold.serving import AnswerWriter, ReplyWriter, StreamSerializer, error_delta
+from streamfold.serving import ReplyWriter, error_delta
 
 from .observed_adapter import ObservedAdapter
 
@@ -19,8 +19,7 @@ class StreamRewriter:
 
     Args:
         adapter: the wire format of the input.
-        serializer: writes the events, with the server's id, model and time of the answer, if it sent them.
-        through: gets the deltas instead of the serializer: a `Passthrough`.
+        writer: writes the events, with the server's id, model and time of the answer, if the server sent them.
         options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, tool calls are written as
             they arrive.
 
@@ -28,24 +27,17 @@ class StreamRewriter:
         error: the error of a failed answer; None otherwise.
         left: the text that `close` returned before the error of a failed answer.
 
-    >>> from streamfold.adapters.chat import ChatSerializer
-    >>> rewriter = StreamRewriter("chat", ChatSerializer(id="", model=""))
+    >>> from streamfold.serving import ChatSerializer, ReplyWriter
+    >>> rewriter = StreamRewriter("chat", ReplyWriter(ChatSerializer(id="", model="")))
     >>> body = rewriter.feed(b'data: {"id":"a","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}')
     >>> b"[DONE]" in rewriter.close(), rewriter.reply.text
     (True, 'Hi')
     """
 
-    def __init__(
-        self,
-        adapter: str | Adapter,
-        serializer: StreamSerializer,
-        through: AnswerWriter | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, adapter: str | Adapter, writer: ReplyWriter, **options: Any) -> None:
         self._adapter = adapter
         self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
-        self._answer: AnswerWriter | StreamSerializer = through or serializer
-        self._writer = ReplyWriter(serializer, through)
+        self._writer = writer
         self._ended = False
         self.error: StreamError | None = None
         self.left = b""
@@ -102,7 +94,7 @@ class StreamRewriter:
         extras = self._adapter.take_extras() if isinstance(self._adapter, ObservedAdapter) else []
         if not chunks and not extras:
             return b""
-        out = [self._answer.feed(self._decoder.meta)]
+        out = [self._writer.write([self._decoder.meta])]
         out += [self._writer.note(preceding_calls, extra) for extra in extras]
         out += map(self._writer.feed, chunks)
         if chunks and chunks[-1].finished:

@@ -173,7 +173,6 @@ class StreamRepair(_Repair):
         self._passthrough = self._adapter.passthrough = Passthrough(self._serializer, texts=repairs.dialect is not None)
         self._rewriter = StreamRewriter(
             self._adapter,
-            self._serializer,
             self._passthrough,
             partial_tool_calls=repairs.partial_tool_calls,
             **self._options,
@@ -220,7 +219,7 @@ class StreamRepair(_Repair):
         if self._unread:
             return self._unchanged(raw)
         if self._passthrough.passes and interrupted and not self._rewriter.whole:
-            out = self._passthrough.fail()  # `raw` is no whole event: readers of events ignore it
+            out = self._passthrough.break_off()  # `raw` is no whole event: readers of events ignore it
             self._check_end()
             return out
         if self._passthrough.passes:
@@ -253,7 +252,7 @@ class StreamRepair(_Repair):
             return self._unchanged(raw) if self._rewriter.done else raw
         # A part of an event that is too large would be read together with the error.
         if not ends or (self._rewriter.error is not None and len(raw) > self._largest):
-            out = self._passthrough.fail()
+            out = self._passthrough.break_off()
             self._check_end()
             return out
         return self._passed(raw)
@@ -286,7 +285,7 @@ class StreamRepair(_Repair):
             out = passthrough.forward(raw)
             if rewriter.done and passthrough.passes:
                 said = rewriter.whole or self._adapter.failed or isinstance(rewriter.error, EmptyResponseError)
-                out += passthrough.flush(failed=not rewriter.whole) if said else passthrough.fail()
+                out += passthrough.flush(failed=not rewriter.whole) if said else passthrough.break_off()
         self._check_end()
         return out
 
