@@ -187,7 +187,7 @@ class Adapter(ABC):
         family = self.family if request.family is NO_FAMILY else request.family
         rules = rules.over(family.history or {})
         fitted = fit_history(request.messages, rules, repair=repair_history, origin=request.origin)
-        if fitted.messages is not request.messages:
+        if fitted.messages != request.messages:
             request = replace(request, messages=fitted.messages, positions=fitted.positions)
         waiting = [tool.name for tool in request.tools if tool.background]
         if waiting and not self.background_tools(replace(request, family=family)):

@@ -90,8 +90,8 @@ class ProfilePricing:
     batched: bool = False
 
     @classmethod
-    def of(cls, prices: ModelPrices) -> ProfilePricing:
-        return cls(prices, datetime.now(UTC))
+    def of(cls, prices: ModelPrices, *, batched: bool = False) -> ProfilePricing:
+        return cls(prices, datetime.now(UTC), batched=batched)
 
     @property
     def known(self) -> bool:

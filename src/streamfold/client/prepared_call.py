@@ -108,7 +108,7 @@ class PreparedCall:
         if batched:
             known = replace(known, api=None)
         adapter, sent = _prepared(endpoint, params, request, known)
-        pricing = replace(ProfilePricing.of(endpoint.model(sent.request.model).prices), batched=batched)
+        pricing = ProfilePricing.of(endpoint.model(sent.request.model).prices, batched=batched)
         changed: list[ReplyWarning] = []
         if batched and params.conversation is not None:
             raise ConfigError("conversation= isn't supported in batches: pass all messages")

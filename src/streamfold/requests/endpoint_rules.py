@@ -104,8 +104,10 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
             can, schema = request.capabilities, wanted.schema or {}
             is_object = schema.get("type", "object") == "object"
             form = "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
-    if tools or wanted is not None:
-        request = replace(request, tools=tools, options=replace(request.options, response_format=wanted))
+    if wanted is not None:
+        request = replace(request, options=replace(request.options, response_format=wanted))
+    if tools != request.tools:
+        request = replace(request, tools=tools)
     if given is not None and wanted is not None and wanted.schema is not None:
         match form:
             case "json_object" | "instruction":

@@ -203,7 +203,7 @@ class ChatRequestWriter:
         messages: list[dict[str, Any]] = []
         for number, (at, message) in enumerate(request.numbered):
             self._report_unsent(message, f"messages[{at}]", request, back[number], report)
-            if not back[number]:
+            if message.reasoning is not None and not back[number]:
                 message = replace(message, reasoning=None)
             if number in unsigned:
                 placeholders.append(f"messages[{at}]")
