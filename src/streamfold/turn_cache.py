@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -34,7 +34,6 @@ from .types import (
     Message,
     Reply,
     ReplyWarning,
-    StreamChunk,
 )
 
 __all__ = ["RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
@@ -155,18 +154,13 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
     yield digest
 
 
-def _turn_key(position: str, turn: Message, *, ids: bool) -> str:
-    """Returns the cache key of a turn at a position.
+def _turn_key(position: str, calls: list[list[Any]], text: str, name: str | None) -> str:
+    """Returns the cache key of a turn at a position. White space doesn't count, because clients change it."""
+    return digest_parts(position, calls, "".join(text.split()), name)
 
-    Args:
-        ids: true if all clients return the ids of tool calls. Otherwise generated ids don't count.
-    """
-    calls = [call_values(call) for call in turn.tool_calls]
-    if not ids:
-        made_up = [re.fullmatch(rf"call_\d+_{re.escape(call.name)}", call.id) for call in turn.tool_calls]
-        calls = [[None, *call[1:]] if found else call for call, found in zip(calls, made_up, strict=True)]
-    text = "".join(_text(turn).split())  # clients trim and join it differently
-    return digest_parts(position, calls, text, turn.name)
+
+def _without_id(call: list[Any]) -> list[Any]:
+    return [None, *call[1:]]
 
 
 def _counted(message: Message, *, reminded: bool) -> Any:
@@ -331,7 +325,10 @@ class TurnCache:
         if not wanted:
             return RestoredHistory(tuple(messages))
         positions = await self._positions(messages)
-        turns = {at: _turn_key(positions[at], messages[at], ids=self._ids) for at in wanted}
+        turns = {
+            at: _turn_key(positions[at], self._calls(messages[at]), _text(messages[at]), messages[at].name)
+            for at in wanted
+        }
         found: dict[str, Message] = {}
         failure = await _within(self._read([*turns.values()], found), "read")
         made, lost = list(messages), dict[int, list[str]]()
@@ -357,7 +354,7 @@ class TurnCache:
         if not (_has_provider_data(message) and _can_be_known(message)):
             return None
         position = (await self._positions(messages))[-1]
-        keys = [_turn_key(position, each, ids=self._ids) for each in self._as_returned(message)]
+        keys = [_turn_key(position, calls, text, message.name) for calls, text in self._returned_forms(message)]
         value = json.dumps(message.to_dict(), separators=(",", ":")).encode()
         return await _within(self.store.put(self._stored_owner, dict.fromkeys(keys, value)), "written")
 
@@ -377,15 +374,27 @@ class TurnCache:
     def __repr__(self) -> str:
         return f"<TurnCache {self.store!r}>"
 
-    def _as_returned(self, turn: Message) -> Iterator[Message]:
-        """Yields a turn in all forms in which clients return it."""
-        yield turn
+    def _calls(self, turn: Message) -> list[list[Any]]:
+        """Returns the tool calls of a turn for its cache key. Ids that streamfold has generated don't count if clients
+        don't return ids.
+        """
+        return [
+            _without_id(values)
+            if not self._ids and re.fullmatch(rf"call_\d+_{re.escape(call.name)}", call.id)
+            else values
+            for call, values in ((call, call_values(call)) for call in turn.tool_calls)
+        ]
+
+    def _returned_forms(self, turn: Message) -> Iterator[tuple[list[list[Any]], str]]:
+        """Yields the tool calls and the text of a turn in all forms in which clients return it."""
+        calls, text = self._calls(turn), _text(turn)
+        yield calls, text
         if not self._ids:
-            yield replace(turn, tool_calls=tuple(replace(call, id=f"call_0_{call.name}") for call in turn.tool_calls))
-        elif turn.tool_calls:
-            yield replace(turn, content=None)  # many programs keep only the calls
+            yield [_without_id(call) for call in calls], text
+        elif calls:
+            yield calls, ""  # many programs keep only the calls
         if turn.reasoning:  # pi 0.73 makes a text of thinking that is not signed
-            yield replace(turn, content=turn.reasoning + _text(turn))
+            yield calls, turn.reasoning + text
 
     async def _positions(self, messages: Sequence[Message]) -> list[str]:
         work = partial(_positions, messages, self.end_user or "")
@@ -433,29 +442,22 @@ class _CachingAnswer(WrappedAnswer):
         """The warnings so far."""
         return tuple(self._shown_warnings(self._source.warnings))
 
-    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the response."""
-        messages = self._arguments.request.messages
-        recalled = await self._cache.recall(messages)
+    async def _begin(self) -> None:
+        recalled = await self._cache.recall(self._arguments.request.messages)
         self._added += recalled.warnings
-        if self._closed:
-            return
-        if recalled.changed:
+        if recalled.changed and not self._closed:
             request = replace(self._arguments.request, messages=recalled.messages)
             self._source = self._open(replace(self._arguments, request=request))
             self._recalled = True
-        try:
-            async with self._opened(call_deltas) as batches:
-                async for batch in batches:
-                    if self.reply is None and (reply := self._source.reply) is not None:
-                        failed = await self._cache.remember(messages, reply)
-                        self._added += [failed] if failed else []
-                        shown = self._shown_warnings(reply.warnings)
-                        self.reply = reply if shown == reply.warnings else replace(reply, warnings=shown)
-                    yield batch
-        except APIError as error:
-            error.warnings = self._shown_warnings(error.warnings)
-            raise
+
+    async def _complete(self, reply: Reply) -> Reply:
+        failed = await self._cache.remember(self._arguments.request.messages, reply)
+        self._added += [failed] if failed else []
+        shown = self._shown_warnings(reply.warnings)
+        return reply if shown == reply.warnings else replace(reply, warnings=shown)
+
+    def _fail(self, error: APIError) -> None:
+        error.warnings = self._shown_warnings(error.warnings)
 
     def _shown_warnings(self, warnings: Sequence[ReplyWarning]) -> list[ReplyWarning]:
         if not self._recalled:

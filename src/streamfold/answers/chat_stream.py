@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from itertools import islice
@@ -374,8 +373,11 @@ async def read_whole(stream: ChatStream) -> Reply:
         return await stream._rest()
 
 
-class WrappedAnswer(ABC):
-    """A `ChunkSource` that wraps another source. The wrapped source can be replaced before the first chunk."""
+class WrappedAnswer:
+    """A `ChunkSource` that wraps another source. The wrapped source can be replaced before the first chunk.
+
+    A subclass that changes no chunks overrides `_begin`, `_complete` and `_fail`. Other subclasses override `batches`.
+    """
 
     def __init__(self, source: ChunkSource) -> None:
         self._source = source
@@ -399,9 +401,30 @@ class WrappedAnswer(ABC):
         """The provider's id of the answer, once it has arrived."""
         return self._source.answer_id
 
-    @abstractmethod
-    def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
+    async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks, grouped by network read. Called once. See `ChunkSource.batches`."""
+        await self._begin()
+        if self._closed:
+            return
+        try:
+            async with self._opened(call_deltas) as batches:
+                async for batch in batches:
+                    if self.reply is None and (reply := self._source.reply) is not None:
+                        self.reply = await self._complete(reply)
+                    yield batch
+        except APIError as error:
+            self._fail(error)
+            raise
+
+    async def _begin(self) -> None:
+        """Called before the request is sent. May replace the wrapped source."""
+
+    async def _complete(self, reply: Reply) -> Reply:
+        """Returns the reply of this answer. Called before the finished chunk is delivered."""
+        return reply
+
+    def _fail(self, error: APIError) -> None:
+        """Called with the error of the wrapped source before it is raised."""
 
     async def aclose(self) -> None:
         self._closed = True
