@@ -17,6 +17,7 @@ from .parsing import (
     object_or_none,
     parse_event,
     parse_object,
+    parse_or_text,
     partial_event,
     partial_value,
     replace_non_finite,

@@ -55,6 +55,14 @@ def object_or_none(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def parse_or_text(data: str) -> Any:
+    """Parses a payload as `parse_event` does. Returns the text if it isn't JSON."""
+    try:
+        return parse_event(data)
+    except ValueError:
+        return data
+
+
 def dump_compact(value: Any) -> str:
     """Returns a parsed value as compact JSON text. NaN is written as such."""
     try:

@@ -35,9 +35,8 @@ from ...jsontext import (
     count_or_zero,
     dump_compact,
     int_or_none,
-    is_done,
     non_empty,
-    parse_event,
+    parse_or_text,
     str_or_none,
 )
 from ...types import (
@@ -51,6 +50,7 @@ from ...types import (
     unlisted_steps,
 )
 from ..content_blocks import arguments_object
+from ..odd_payloads import decode_odd_payload
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -78,21 +78,12 @@ class AnthropicEventReader:
     cache_included: bool = False  # `AnthropicQuirks.cache_included`
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        out: list[Delta] = []
-        try:
-            payload = parse_event(event.data)
-        except ValueError:
-            if event.event == "error":
-                return [Failure(error_info(event.data.strip() or None))]
-            if is_done(event.data):
-                return [StreamEnd()]  # OpenRouter, after message_stop
-            if not event.data.strip():
-                return out
-            raise ValueError("the payload is not JSON") from None
-        if event.event == "error":
-            return [_failure(payload)]
+        payload, failed = parse_or_text(event.data), event.event == "error"
         if not isinstance(payload, dict):
-            raise ValueError(f"an event must be an object, not {type(payload).__name__}")
+            return decode_odd_payload(payload, failed=failed)
+        if failed:
+            return [_failure(payload)]
+        out: list[Delta] = []
         kind = payload.get("type")
         if "error" in payload and (payload["error"] or kind is None):  # beside anything else, the error wins
             out.append(_failure(payload))

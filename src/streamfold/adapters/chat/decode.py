@@ -28,10 +28,12 @@ from ...jsontext import (
     join_surrogates,
     non_empty,
     parse_event,
+    parse_or_text,
     str_or_none,
     whole_number,
 )
 from ...types import ExtraPart, FinishReason, HostedPart, ToolCallDelta, guess_finish_reason
+from ..odd_payloads import decode_odd_payload
 from ..openai_usage import read_openai_usage, tool_requests
 
 if TYPE_CHECKING:
@@ -82,16 +84,19 @@ class ChatEventReader:
     """Decodes answers of Chat Completions."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        failed, data = event.event == "error", event.data
+        failed, data, out = event.event == "error", event.data, list[Delta]()
         if data == "[DONE]":
             return [StreamEnd()]
-        out: list[Delta] = []
-        try:
-            chunk = parse_event(data)
-        except ValueError:
-            self._odd_event(data, out, failed=failed)
+        payload = parse_or_text(data)
+        if payload is data and "\n" in data.strip() and not failed:
+            # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one
+            # event. Each line must be a payload of its own.
+            payloads = ["[DONE]" if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
+            out.append(Warn("unseparated_events", "several payloads arrived without a blank line between them"))
+            for each in payloads:
+                self._chunk(each, out, failed=False)
         else:
-            self._chunk(chunk, out, failed=failed)
+            self._chunk(payload, out, failed=failed)
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
@@ -101,27 +106,9 @@ class ChatEventReader:
         out.append(StreamEnd())
         return out
 
-    def _odd_event(self, data: str, out: list[Delta], *, failed: bool) -> None:
-        """Handles a payload that is not JSON."""
-        if not data or data.isspace():
-            out += [Failure(error_info(None))] if failed else []
-        elif is_done(data):
-            out.append(StreamEnd())
-        elif failed:  # `event: error` with plain words
-            self._chunk(data, out, failed=True)
-        elif "\n" not in data:
-            raise ValueError("the payload is not JSON")
-        else:
-            # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one
-            # event. Each line must be a payload of its own.
-            payloads = ["[DONE]" if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
-            out.append(Warn("unseparated_events", "several payloads arrived without a blank line between them"))
-            for payload in payloads:
-                self._chunk(payload, out, failed=False)
-
     def _chunk(self, chunk: Any, out: list[Delta], *, failed: bool) -> None:
         if failed or not isinstance(chunk, dict):
-            self._no_chunk(chunk, out, failed=failed)
+            out += decode_odd_payload(chunk, failed=failed)
             return
         get = chunk.get
         out.append(Meta(get("id"), get("model"), get("created")))
@@ -190,14 +177,6 @@ class ChatEventReader:
         self._delta(message, said, whole=True)
         out += mark_whole(said)
         return None
-
-    def _no_chunk(self, payload: Any, out: list[Delta], *, failed: bool) -> None:
-        if isinstance(payload, str) and is_done(payload):
-            out.append(StreamEnd())
-        elif failed or isinstance(payload, list):
-            out.append(Failure(error_info(payload), payload))
-        else:
-            raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
 
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None

@@ -21,7 +21,6 @@ from ...deltas import (
     Meta,
     RanOnServer,
     RefusalDelta,
-    StreamEnd,
     ToolRequests,
     UsageUpdate,
     Warn,
@@ -32,14 +31,14 @@ from ...jsontext import (
     PathValue,
     dump_compact,
     int_or_none,
-    is_done,
     non_empty,
-    parse_event,
+    parse_or_text,
     str_or_none,
 )
 from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, guess_finish_reason
 from ..content_blocks import arguments_object
 from ..google_usage import GEMINI_USAGE
+from ..odd_payloads import decode_odd_payload
 from ..thought_signatures import SIGNATURE
 from .errors import read_google_error
 
@@ -70,14 +69,10 @@ class GeminiEventReader:
     """Decodes answers of Gemini's API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        data = event.data
-        if data[:1] != "{":
-            if not data.strip():
-                return []
-            if is_done(data):
-                return [StreamEnd()]  # proxies that translate from OpenAI
-        out: list[Delta] = []
-        _chunk(parse_event(data), out)
+        payload, out = parse_or_text(event.data), list[Delta]()
+        if not isinstance(payload, dict):
+            return decode_odd_payload(payload, failed=event.event == "error", read_error=read_google_error)
+        _chunk(payload, out)
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:

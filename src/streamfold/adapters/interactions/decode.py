@@ -32,10 +32,10 @@ from ...jsontext import (
     as_count,
     dump_compact,
     int_or_none,
-    is_done,
     join_surrogates,
     non_empty,
     parse_event,
+    parse_or_text,
     str_or_none,
 )
 from ...types import (
@@ -51,6 +51,7 @@ from ...types import (
 )
 from ..content_blocks import arguments_object
 from ..google_usage import INTERACTIONS_USAGE
+from ..odd_payloads import decode_odd_payload
 from .errors import failed_interaction, read_interactions_error
 
 if TYPE_CHECKING:
@@ -74,17 +75,9 @@ class InteractionsEventReader:
     """Decodes answers of the Interactions API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        data = event.data
-        if data[:1] != "{":
-            if is_done(data):
-                return [StreamEnd(needs_finish=True)]
-            if event.event == "error":
-                return [Failure(read_interactions_error(data.strip() or None))]
-            if not data.strip():
-                return []
-        payload = parse_event(data)
-        if type(payload) is not dict:
-            raise ValueError(f"an event must be an object, not {type(payload).__name__}")
+        payload, failed = parse_or_text(event.data), event.event == "error"
+        if not isinstance(payload, dict):
+            return decode_odd_payload(payload, failed=failed, needs_finish=True, read_error=read_interactions_error)
         kind = payload.get("event_type")
         if type(kind) is not str:
             kind = event.event

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...deltas import Delta, Failure, Meta, ReasoningDelta, RefusalDelta, Sequence, StreamEnd, TextDelta
 from ...errors import ErrorInfo, error_info
-from ...jsontext import ERROR_KEYS, int_or_none, is_done, is_empty, non_empty, parse_event, parse_object, str_or_none
+from ...jsontext import ERROR_KEYS, int_or_none, is_empty, non_empty, parse_object, parse_or_text, str_or_none
 from ...types import PLAIN_ITEMS, ExtraPart, PartRef, ToolCallDelta, item_part
+from ..odd_payloads import decode_odd_payload
 from .output_items import (
     UNFINISHED,
     arguments_text,
@@ -64,13 +65,9 @@ class ResponsesEventReader:
     """Decodes answers of the Responses API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        data, failed = event.data, event.event == "error"
-        try:
-            payload = parse_event(data)
-        except ValueError:
-            payload = data
+        payload, failed = parse_or_text(event.data), event.event == "error"
         if not isinstance(payload, dict):
-            return _no_object(data, payload, failed=failed)
+            return decode_odd_payload(payload, failed=failed)
         get = payload.get
         out: list[Delta] = [Sequence(int_or_none(get("sequence_number")))]
         # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
@@ -104,17 +101,6 @@ class ResponsesEventReader:
         if isinstance(body, dict) and "choices" in body and not _is_error(body):
             raise ValueError("this is Chat Completions, the adapter 'chat'")
         return [_failure(body)]
-
-
-def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
-    """Handles an event whose payload is not an object, which OpenAI doesn't send."""
-    if not data or data.isspace():
-        return [Failure(error_info(None))] if failed else []
-    if is_done(data):  # OpenRouter and the litellm proxy send it (fixtures/litellm)
-        return [StreamEnd()]
-    if failed or isinstance(payload, list):  # `event: error` may have plain words
-        return [Failure(error_info(payload), payload)]
-    raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
 
 
 def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
