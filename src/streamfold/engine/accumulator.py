@@ -34,7 +34,6 @@ from ..errors import (
 )
 from ..jsontext import amount, as_count, join_surrogates, str_or_none, whole_characters
 from ..types import (
-    CallKind,
     ChunkDetails,
     ExtraPart,
     HostedPart,
@@ -98,7 +97,7 @@ class TextBuffer:
 
     def finish(self) -> str:
         """Returns U+FFFD if half of a surrogate pair is left, otherwise ""."""
-        rest, self._half = join_surrogates(self._half), ""
+        rest, self._half = "\ufffd" if self._half else "", ""
         if rest:
             self._pieces.append(rest)
             self.size += len(rest)
@@ -565,7 +564,7 @@ class StreamAccumulator:
         own, answer = self._names.own, self._names.answer
         calls = (call for call in self.calls.finish() if call.name and call.name != answer)
         functions = [
-            PartialToolCall(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call))
+            PartialToolCall(own.get(call.name, join_surrogates(call.name)), call.text_so_far, call.kind)
             for call in calls
         ]
         held = [PartialToolCall(own.get(name, name), text) for name, text in self.blocks.held_calls() if name != answer]
@@ -679,7 +678,7 @@ class StreamAccumulator:
             None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name),
             "" if part.whole else part.arguments,
             call.id,
-            _kind(call),
+            call.kind,
             call.extra,
             part.item,
             positions.is_in_order(call),
@@ -725,10 +724,6 @@ class CallPositions:
         """Returns the numbers of the delivered tool calls: tool calls without a position get the next free ones."""
         later = count(self._unplaced or 0)
         return [call.number if self.is_in_order(call) else next(later) for call in delivered]
-
-
-def _kind(call: IncomingCall) -> CallKind:
-    return "custom" if call.custom else "function"
 
 
 def _says_something(part: Any) -> bool:

@@ -53,19 +53,20 @@ class _BlockState:
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
-        """Returns the block for the history."""
+        """Returns the block for the history, with the arguments of the delivered tool call."""
+        write = None if call is None else self.begun.write
         whole = {**self.value, **{member: list(values) for member, values in self.lists.items()}}
         for member, pieces in self.pieces.items():
             if member in self.json:
                 text = "".join(pieces)
-                if text.strip():
+                if text.strip() and write is None:
                     whole[member] = read_arguments([text], repair=False).value
             else:
                 start = self.value.get(member)
                 whole[member] = join_surrogates("".join([start if isinstance(start, str) else "", *pieces]))
         if self.begun.join:
             whole = self.begun.join(whole)
-        return self.begun.write(whole, call) if self.begun.write and call else whole
+        return write(whole, call) if write is not None and call is not None else whole
 
     def path_values(self) -> PathValues:
         """The arguments of a tool call that arrive as values at paths, including those of its first event."""

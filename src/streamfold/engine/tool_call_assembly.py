@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..errors import ProtocolError
 from ..jsontext import BracketTracker, is_empty, is_empty_wrapper, object_or_none, whole_characters
-from ..types import Limits, ReplyWarning, ToolCallDelta
+from ..types import CallKind, Limits, ReplyWarning, ToolCallDelta
 
 _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would take 216 bytes
 
@@ -103,6 +103,10 @@ class IncomingCall:
         self.pieces: list[str] = []
         self.size = 0
         self.gap_at: int | None = None
+
+    @property
+    def kind(self) -> CallKind:
+        return "custom" if self.custom else "function"
 
     @property
     def text(self) -> str:

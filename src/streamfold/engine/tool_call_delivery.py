@@ -25,7 +25,6 @@ from ..errors import join_limited
 from ..jsontext import ParsedArguments, invalid_arguments, join_surrogates, read_arguments
 from ..types import (
     AllowedTools,
-    CallKind,
     FinishReason,
     NamedTool,
     ReadToolChoice,
@@ -183,16 +182,15 @@ class CallDelivery:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
         if call.guessed:
             self.warn("guessed_call", f"{call.name}: a fragment was assigned to this tool call by a guess", call)
+        own_name = self.names.own.get(name, name)
         if call.lost_pieces:
             value = invalid_arguments(read.raw)
             self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
         elif not read.valid:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
-        kind: CallKind = "custom" if call.custom else "function"
-        own_name = self.names.own.get(name, name)
-        if read.valid and kind == "function" and not call.lost_pieces:
+        elif not call.custom:
             value = self._unwrapped(own_name, value, call)
-        return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, kind)
+        return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, call.kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
         """Returns the arguments with objects and lists in place of JSON texts, as the tool's schema requires."""
