@@ -19,7 +19,7 @@ from streamfold.errors import UpstreamError
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider
 from streamfold.types import Cost, Message, StreamChunk
-from streamfold_gateway import answering, gateway
+from streamfold_gateway import gateway, handler
 from streamfold_gateway.rate_limits import UsageMeter
 from tables import each_row
 
@@ -218,7 +218,7 @@ async def test_who_leaves_for_good_is_charged_for_what_may_be_hidden(monkeypatch
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_READ_ON_SECONDS", 0.05)
+    monkeypatch.setattr(handler, "_READ_ON_SECONDS", 0.05)
     upstream, leave = Upstream(), anyio.Event()
     app = upstream.app(max_cost_per_day=0.001)
     leave.set()

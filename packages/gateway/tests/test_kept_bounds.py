@@ -21,7 +21,7 @@ from streamfold.serving.responses import ResponsesSerializer
 from streamfold.stores import MemoryStore, Retention
 from streamfold.types import ToolCallDelta
 from streamfold_gateway import gateway
-from streamfold_gateway.stored_responses.recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
+from streamfold_gateway.stored_responses.recorder import BackgroundResponse, Recorder, RecorderMemory
 from streamfold_gateway.stored_responses.store import ResponseStore, StoredResponse
 from tables import each_row
 
@@ -170,13 +170,14 @@ async def test_a_long_answer_is_not_held_many_times(
     length, piece = 4_000_000, 20_000
     responses = ResponseStore(MemoryStore(Retention(size=5 * length)), 5 * length)
     kept = StoredResponse("resp_1", "me", [], None, {"status": "queued"})
-    running = BackgroundResponse(responses, RecorderMemory(5 * length), kept, {"background": True})
-    running.serializer = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
-    fold, writer = StreamAccumulator(partial_tool_calls=True), ReplyWriter(running.serializer)
+    serializer = ResponsesSerializer(id="resp_1", model="m", records=True)
+    running = BackgroundResponse(responses, RecorderMemory(5 * length), kept, serializer, background=True)
+    fold, writer = StreamAccumulator(partial_tool_calls=True), ReplyWriter(serializer)
 
     def feed(delta: Any) -> None:
         chunk = fold.feed(delta)
         assert chunk is None or writer.feed(chunk) == b""
+        running.record()
 
     tracemalloc.start()
     try:
@@ -195,9 +196,11 @@ async def test_a_long_answer_is_not_held_many_times(
             ):
                 feed(delta)
             writer.finish(fold.reply)
+            running.record()
             await running.save()
         elif end == "failed":
             writer.fail(ErrorInfo("no more"), fold.partial())
+            running.record()
             await running.save()
         else:
             await running.cancel()
@@ -213,13 +216,17 @@ def test_events_that_just_fit_are_kept() -> None:
 
     def held(most: int) -> tuple[int, bool]:
         responses = ResponseStore(MemoryStore(), 2 * most)
-        making = AttachedRecorder(responses, RecorderMemory(2 * most), StoredResponse("resp_1", "me", [], None, {}), {})
-        writer = ReplyWriter(ResponsesSerializer(id="resp_1", model="m", listener=making.note))
+        kept = StoredResponse("resp_1", "me", [], None, {})
+        serializer = ResponsesSerializer(id="resp_1", model="m", records=True)
+        making = Recorder(responses, RecorderMemory(2 * most), kept, serializer)
+        writer = ReplyWriter(serializer)
         fold = StreamAccumulator()
         for delta in [*(TextDelta("x" * 1000) for _ in range(50)), Finish("stop", "stop"), StreamEnd()]:
             if chunk := fold.feed(delta):
                 writer.feed(chunk)
+                making.record()
         writer.finish(fold.reply)
+        making.record()
         return making.held, making.resumable
 
     size, fits = held(10**6)

@@ -20,6 +20,7 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.deltas import Finish, ReasoningDelta, TextDelta
 from streamfold.errors import ErrorInfo
+from streamfold.serving import ResponsesSerializer
 from streamfold.serving.chat import ChatSerializer
 from streamfold.stores import MemoryStore
 from streamfold.types import ToolCallDelta, Usage
@@ -438,7 +439,8 @@ async def test_an_answer_has_one_end() -> None:
 
     responses = ResponseStore(Slow(), 10_000)
     begun = StoredResponse("resp_1", "me", [], None, {"id": "resp_1", "status": "in_progress", "output": []})
-    running = BackgroundResponse(responses, RecorderMemory(10_000), begun, {"background": True})
+    serializer = ResponsesSerializer(id="resp_1", model="m", records=True)
+    running = BackgroundResponse(responses, RecorderMemory(10_000), begun, serializer, background=True)
     await running.begin()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.cancel)
@@ -446,5 +448,5 @@ async def test_an_answer_has_one_end() -> None:
     kept = await responses.get("resp_1", "me")
     assert kept is not None
     assert running.response == kept.response
-    assert (running.done, [event.number for event in running.events]) == (True, [0])
-    assert kept.response["status"] in running.events[0].data.decode()
+    assert (running.done, [event.number for event in running.events]) == (True, [0, 1, 2])
+    assert kept.response["status"] in running.events[-1].data.decode()

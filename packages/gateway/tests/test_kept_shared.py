@@ -158,9 +158,11 @@ async def test_what_is_not_kept_yet_is_not_shown_either() -> None:
             return await super().put(owner, values, new=new, ahead=ahead)
 
     kept = StoredResponse("resp_1", "me", [], None, {"status": "queued"})
-    running = BackgroundResponse(ResponseStore(Slow(), 10**6), RecorderMemory(10**6), kept, {"background": True})
-    running.serializer = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
-    running.serializer.begin()
+    serializer = ResponsesSerializer(id="resp_1", model="m", records=True)
+    serializer.begin()
+    responses = ResponseStore(Slow(), 10**6)
+    running = BackgroundResponse(responses, RecorderMemory(10**6), kept, serializer, background=True)
+    running.record()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.save)
         await puts.wait()

@@ -8,13 +8,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ..deltas import Meta
 from ..engine import SSEDecoder, StreamDecoder
 from ..errors import APIError
 from ..types import Reply, StreamChunk
 from .formats import ApiFormat, Serialized, find_format
-from .reply_deltas import end_deltas, has_items, keep_call_kinds, without_non_finite
-from .reply_writer import DeltaOrder, ReplyWriter
+from .reply_writer import ReplyWriter
 from .stream_serializer import StreamSerializer
 
 
@@ -41,15 +39,10 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
         ProtocolError: a tool call has broken arguments, and clients of the API couldn't detect that.
     """
     serializer = _serializer(reply.id if id is None else id, reply.model if model is None else model, api)
-    reply = keep_call_kinds(without_non_finite(reply), serializer.call_kinds)
-    order = DeltaOrder(whole_calls=True)
-    shown = order.feed(StreamChunk(reply.text, reasoning=reply.reasoning))
-    rest = order.end(reply, serializer)
-    about = Meta(serializer.id, serializer.model)
-    body = serializer.serialize_whole(
-        [about, *(end_deltas(reply, has_items=True) if has_items(reply) else [*shown, *rest])]
-    )
-    return Serialized(body, tuple(reply.warnings))
+    writer = ReplyWriter(serializer, streams=False)
+    reply = writer.writable(reply)
+    writer.feed(StreamChunk(reply.text, reasoning=reply.reasoning))
+    return Serialized(writer.body(reply), tuple(reply.warnings))
 
 
 def parse_reply(body: Mapping[str, Any], api: ApiFormat) -> Reply:

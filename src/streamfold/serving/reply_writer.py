@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
+from typing import Any
 
 from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta, Warn
 from ..errors import ErrorInfo, IncompleteStreamError, ProtocolError, StreamError
@@ -21,7 +22,7 @@ from ..types import (
     Usage,
     is_truncated,
 )
-from .reply_deltas import end_deltas, keep_call_kinds, without_non_finite
+from .reply_deltas import end_deltas, has_items, keep_call_kinds, without_non_finite
 from .stream_serializer import StreamSerializer, is_complete_object
 
 
@@ -35,19 +36,27 @@ class ReplyWriter:
 
     Args:
         serializer: writes the events.
+        streams: False for a client that didn't request a stream. `body` then returns the answer, and `feed` returns no
+            events.
 
     Attributes:
         serializer: the same serializer.
     """
 
-    def __init__(self, serializer: StreamSerializer) -> None:
+    def __init__(self, serializer: StreamSerializer, *, streams: bool = True) -> None:
         self.serializer = serializer
-        self._order = DeltaOrder(keeps_ends=serializer.keeps_order)
+        self._streams = streams
+        self._order = DeltaOrder(keeps_ends=serializer.keeps_order, whole_calls=not streams)
+        self._deltas: list[Delta] = []  # of an answer that isn't streamed
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Pass all chunks, including the finished one."""
-        return self.write(self._order.feed(chunk))
+        deltas = self._order.feed(chunk)
+        if self._streams:
+            return self.write(deltas)
+        self._deltas += deltas
+        return b""
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
         """Returns the events for a server event's fields without a delta. Call this method before `feed`.
@@ -64,13 +73,30 @@ class ReplyWriter:
             StreamError: a written tool call is missing in the reply, or differs there. End the answer with `fail`.
         """
         try:
-            written = keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
-            rest = self._order.end(written, self.serializer)
+            rest = self._order.end(self.writable(reply), self.serializer)
         except StreamError as error:
             error.partial = replace(reply, tool_calls=[])
             raise
         self.serializer.said = (reply.text, reply.reasoning, reply.refusal or "")
         return self.write(rest) + self.end()
+
+    def body(self, reply: Reply) -> dict[str, Any]:
+        """Returns the JSON body of an answer that isn't streamed.
+
+        Raises:
+            ProtocolError: a tool call has broken arguments, and the client couldn't detect that.
+        """
+        reply = self.writable(reply)
+        rest = self._order.end(reply, self.serializer)
+        deltas = end_deltas(reply, has_items=True) if has_items(reply) else [*self._deltas, *rest]
+        return self.serializer.serialize_whole(deltas)
+
+    def writable(self, reply: Reply) -> Reply:
+        """Returns the reply without values that the API of the client can't express, and with warnings about them.
+
+        These values are NaN, Infinity, and tool calls of kinds that the API doesn't have.
+        """
+        return keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
 
     def rest(self, partial: Reply | None) -> bytes:
         """Returns the events for the unwritten text of a failed answer, without tool calls.

@@ -229,7 +229,8 @@ class Gateway:
         if self._responses is not None and api is RESPONSES_API and not endpoint.count_member:
             stored = StoredResponses(self._handler, self._background, self._responses)
             return stored.compaction_routes(endpoint) if endpoint.compacts else stored.routes()
-        return [Route(endpoint.path, APIRoute(partial(self._handler.answer, api, endpoint)), methods=["POST"])]
+        answer = APIRoute(partial(self._handler.handle, self._handler.answer, api, endpoint))
+        return [Route(endpoint.path, answer, methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})

@@ -1,27 +1,28 @@
-"""Handles an HTTP request: reads it, finds its provider, and applies limits."""
+"""Handles an HTTP request: reads it, finds its provider, applies limits, and writes the response as it arrives."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
 from time import time
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
 
-from streamfold import ConfigError, ReplyWarning
-from streamfold.serving import parse_object, wants_stream
+from streamfold import APIError, ConfigError, NotConfiguredError, Reply, ReplyWarning
+from streamfold.client import requests_of
+from streamfold.limits import reserving_parts
+from streamfold.serving import ReplyWriter, StreamSerializer, parse_object, wants_stream
 from streamfold.stores import StoreError
 from streamfold.turn_cache import TurnCache, named_end_user
 
-from .answering import ResponseRecorder, RoutedRequest, answer_request
 from .apis import (
     APIEndpoint,
     ClientAPI,
@@ -33,7 +34,7 @@ from .apis import (
 from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
 from .conversation import repair_conversation
-from .http_errors import HTTPError, http_error
+from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header
 from .metrics import Metrics
 from .models import ModelRouter
 from .rate_limits import KeyRateLimits, Meter
@@ -45,6 +46,9 @@ T = TypeVar("T")
 
 _LONGEST_NAME = 256  # characters, of a model
 _LARGE = 2**18  # bytes of a body above which it is parsed in a thread
+_SHUTDOWN_SECONDS = 1.0  # seconds in which clients are told that the server stops
+_PIECE_DELAY = 0.1  # seconds between two pieces that must not arrive as one: Node joins what comes at once
+_READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client has left, where its usage is charged
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,59 @@ class IncomingRequest:
     response: ResponseStream
     client: GatewayKey
     log: RequestLog
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRequest:
+    """A client's request in the form for its provider.
+
+    Attributes:
+        owner: the client, as in `GatewayKey.id`.
+        warnings: warnings about parts of the request that aren't sent.
+        turn_cache: restores earlier turns of the client; None: turns aren't restored.
+    """
+
+    api: ClientAPI
+    request: ClientRequest
+    owner: str
+    warnings: tuple[ReplyWarning, ...]
+    turn_cache: TurnCache | None
+    options: GatewayOptions
+    log: RequestLog
+
+    def serializer(self) -> StreamSerializer:
+        """Returns a new serializer of the response."""
+        return self.api.serializer(self.request, self.options)
+
+
+class AnswerOutput(Protocol):
+    """The output of a response: its client (`ResponseStream`), or an object that stores the response."""
+
+    @property
+    def gone(self) -> bool:
+        """True if the client has disconnected, or the response was canceled."""
+        ...
+
+    @property
+    def started(self) -> bool:
+        """True if events have been written, so that the response can no longer be an error."""
+        ...
+
+    def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
+        """Returns a block that is cancelled when `gone` becomes true; it then raises ClientGone."""
+        ...
+
+    def leave(self) -> None:
+        """Ends the block, immediately or in `grace` seconds."""
+        ...
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Writes events. Raises ClientGone if the client has disconnected."""
+        ...
+
+    async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+        """Sends a response without streaming."""
+        ...
 
 
 Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
@@ -141,10 +198,6 @@ class RequestHandler:
         self._metrics = metrics
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
-    async def answer(self, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send) -> None:
-        """Handles one request: the response comes from a provider, or is an error in the API's format."""
-        await self.handle(self._answer, api, endpoint, scope, receive, send)
-
     async def handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
@@ -163,7 +216,8 @@ class RequestHandler:
         except ClientGone:
             log.disconnected()
 
-    async def _answer(self, incoming: IncomingRequest) -> None:
+    async def answer(self, incoming: IncomingRequest) -> None:
+        """Handles one request: the response comes from a provider."""
         async with RequestBodyJSON(self, incoming) as body:
             await self.reply(incoming, body)
 
@@ -178,13 +232,8 @@ class RequestHandler:
             self.count(-1)
             self.bodies.add(-size)
 
-    async def reply(
-        self, incoming: IncomingRequest, body: RequestBodyJSON, recorder: ResponseRecorder | None = None
-    ) -> None:
-        """Handles a request after its body has been read.
-
-        Args:
-            recorder: stores the response; None: the response isn't stored.
+    async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
+        """Handles a request after its body has been read. The response isn't stored.
 
         Raises:
             HTTPError: the request is invalid, its model is unknown, or the request failed.
@@ -201,11 +250,25 @@ class RequestHandler:
             # as a server without this endpoint says it: clients then write a summary themselves
             raise http_error(404, f"the provider of the model {request.model!r} doesn't compact conversations")
         routed = self.route(incoming, request)
+        await self.send_reply(incoming, routed, routed.serializer(), response)
+
+    async def send_reply(
+        self, incoming: IncomingRequest, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput
+    ) -> None:
+        """Sends a request to its provider, and the response to the client.
+
+        Args:
+            output: the client, or an object that also stores the response.
+
+        Raises:
+            HTTPError, ClientGone: see `reply`.
+        """
         meter = await self.reserve(incoming, routed)
-        if request.stream:
-            headers = {**api.headers(log.id), **api.stream_headers(request)}
-            response.stream_events(headers, self.options.keepalive, api.keep_alive)
-        await answer_request(routed, response, meter, recorder)
+        if routed.request.stream:
+            api = incoming.api
+            headers = {**api.headers(incoming.log.id), **api.stream_headers(routed.request)}
+            incoming.response.stream_events(headers, self.options.keepalive, api.keep_alive)
+        await answer_request(routed, serializer, output, meter)
 
     async def reserve(self, incoming: IncomingRequest, routed: RoutedRequest) -> Meter:
         """Reserves the maximum usage of a request, within the limits of the client's key.
@@ -382,3 +445,147 @@ def _parsed(raw: bytes) -> Any:
         return parse_object(raw.decode("utf-8-sig"))
     except ValueError as error:
         raise http_error(400, f"the request body is not JSON: {error}") from None
+
+
+async def answer_request(
+    routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter
+) -> None:
+    """Sends a request to its model and writes the response. Closes the connection to the provider at the end.
+
+    Args:
+        serializer: writes the response in the format of the client's API.
+        meter: charges the usage of the request. If `meter.reads_on` is set and the client disconnects, the stream is
+            read for some seconds more, because the usage arrives at the end.
+
+    Raises:
+        HTTPError: the request failed before any part of the response was sent.
+        ClientGone: the client disconnected before the end.
+    """
+    answer = _Answer(routed, serializer, output, meter)
+    try:
+        with requests_of(routed.owner):
+            async with output.while_connected(_READ_ON_SECONDS if meter.reads_on else 0.0):
+                try:
+                    await answer.send()
+                except anyio.get_cancelled_exc_class():
+                    if not output.gone:  # the server stops: an answer that has begun must not look complete
+                        routed.log.stopped()
+                        with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
+                            await answer.send_shutdown_error()
+                    raise
+    finally:
+        await meter.aclose()
+
+
+class _Answer:
+    """A response while it is read and written."""
+
+    def __init__(self, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter) -> None:
+        self._routed = routed
+        self._api = routed.api
+        self._output = output
+        self._meter = meter
+        self._writer = ReplyWriter(serializer, streams=routed.request.stream)
+        self._unsent = b""  # events of chunks that were read together with the next one
+
+    async def send(self) -> None:
+        """Reads the response of the provider, and sends it to the client: as it arrives, or complete."""
+        try:
+            reply = await self._read()
+            await self._end(reply)
+        except ClientGone:
+            raise
+        except Exception as error:
+            refusal = _refusal(error)
+            if not self._output.started:
+                raise refusal from refusal.__cause__
+            self._routed.log.failed(refusal)
+            partial = error.partial if isinstance(error, APIError) else None
+            await self._end_failed(self._unsent + self._writer.fail(self._api.stream_info(refusal), partial))
+
+    async def _read(self) -> Reply:
+        """Writes the chunks and returns the reply.
+
+        Raises:
+            HTTPError: the request can't be sent to the provider.
+            APIError: the provider failed.
+        """
+        routed, output, meter, writer = self._routed, self._output, self._meter, self._writer
+        try:
+            stream = routed.request.route.stream(
+                routed.request.parsed,
+                repair_history=routed.options.repair_history,
+                partial_tool_calls=self._api.streams_partial_calls,
+                turn_cache=routed.turn_cache,
+            )
+            meter.begin(stream)
+            async with stream:
+                with reserving_parts(meter.next_part):
+                    async for chunk in stream:
+                        if meter.reads_on:
+                            meter.take(chunk)
+                        if output.gone:
+                            continue
+                        self._unsent += writer.feed(chunk)
+                        if stream.ready:  # what was read at once is written at once
+                            continue
+                        try:
+                            await output.write(self._unsent)
+                        except ClientGone:
+                            if not meter.reads_on:
+                                raise
+                            output.leave()
+                        self._unsent = b""
+                meter.answered(stream.reply)
+                if output.gone:
+                    raise ClientGone
+                reply = writer.writable(stream.reply)
+                return replace(reply, warnings=[*routed.warnings, *reply.warnings]) if routed.warnings else reply
+        except APIError as error:
+            meter.failed(error)
+            raise
+        except ConfigError as error:
+            meter.not_sent()
+            if isinstance(error, NotConfiguredError):
+                raise misconfigured() from error
+            raise http_error(400, error.problem) from error
+
+    async def _end(self, reply: Reply) -> None:
+        """Sends the end of a streamed response, or a complete response as JSON."""
+        request = self._routed.request
+        if request.stream:
+            await self._output.write(self._unsent + self._writer.finish(reply), last=True)
+        else:
+            compact = request.parsed.compact
+            body = self._api.compaction_body(request, reply) if compact else self._writer.body(reply)
+            headers = {**self._api.headers(request.id), **warning_header(reply.warnings)}
+            await self._output.send_json(200, body, headers)
+        self._routed.log.completed(reply)
+
+    async def _end_failed(self, events: bytes) -> None:
+        *rest, last = self._api.split_failure(events)
+        for piece in rest:
+            await self._output.write(piece)
+            await anyio.sleep(_PIECE_DELAY)
+        await self._output.write(last, last=True)
+
+    async def send_shutdown_error(self) -> None:
+        """Ends the response with an error whose message makes agents retry."""
+        refusal = http_error(503, "service unavailable: the server is shutting down")
+        if self._output.started:
+            await self._end_failed(self._writer.fail(self._api.info(refusal)))
+        else:
+            await self._output.send_json(*self._api.error_response(refusal, self._routed.request.id))
+
+
+def _refusal(error: Exception) -> HTTPError:
+    """Returns the error response for a failure, with the failure as its cause."""
+    if isinstance(error, HTTPError):
+        return error
+    made = (
+        from_provider_error(error)
+        if isinstance(error, APIError)
+        else http_error(500, "internal error; see the server's log")
+    )
+    made.__cause__ = error
+    return made

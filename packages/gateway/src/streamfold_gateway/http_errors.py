@@ -9,7 +9,8 @@ from streamfold import APIError, APIStatusError, APITimeoutError, ReplyWarning, 
 from streamfold.serving import error_delta
 from streamfold.types import ErrorInfo
 
-LONGEST_HEADER = 2000  # characters of warnings
+_WARNINGS = "x-streamfold-warnings"
+_LONGEST_HEADER = 2000  # characters of warnings
 
 
 class HTTPError(Exception):
@@ -72,7 +73,12 @@ def from_provider_error(error: APIError) -> HTTPError:
     return HTTPError(status, info if info.status is None else replace(info, status=status), headers)
 
 
-def warning_header(warnings: Iterable[ReplyWarning], *others: str) -> dict[str, str]:
+def warning_header(warnings: Iterable[ReplyWarning]) -> dict[str, str]:
     """Returns the header that lists the warnings of a response; no header if there are no warnings."""
-    text = "; ".join([*(f"{warning.code}: {warning.detail}" for warning in warnings), *filter(None, others)])
-    return {"x-streamfold-warnings": text[:LONGEST_HEADER]} if text else {}
+    return with_warning({}, "; ".join([f"{warning.code}: {warning.detail}" for warning in warnings]))
+
+
+def with_warning(headers: Mapping[str, str], text: str) -> dict[str, str]:
+    """Returns the headers with another warning in the list of warnings, unless `text` is empty."""
+    listed = "; ".join(filter(None, [headers.get(_WARNINGS, ""), text]))[:_LONGEST_HEADER]
+    return {**headers, _WARNINGS: listed} if listed else dict(headers)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import is_truncated_json, str_or_none
@@ -109,7 +109,6 @@ def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
     return response
 
 
-_RESPONSE = b'"response":'
 _BEGINNINGS = ("response.created", "response.in_progress")
 
 
@@ -118,9 +117,9 @@ class SerializedEvent:
     """An event that a serializer has written.
 
     Attributes:
-        number: its `sequence_number`.
+        number: the `sequence_number` of the event.
         data: the bytes of the event, with the comments before it.
-        state: the part of `data` with the JSON of the response; empty if the event doesn't have it.
+        state: the part of `data` with the JSON of the response; empty if the event doesn't contain the response.
         last: whether the event ends the answer.
         chars: number of characters of text or arguments that the event adds.
     """
@@ -131,24 +130,11 @@ class SerializedEvent:
     last: bool = False
     chars: int = 0
 
-
-EventListener: TypeAlias = Callable[[SerializedEvent], None]
-
-
-def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, has_response: bool) -> SerializedEvent:
-    """Returns a description of the last written event.
-
-    Args:
-        out: the events and comments that have been written.
-        delta: the text that the event adds.
-        has_response: whether the last field of the event is the current response.
-    """
-    if not has_response:
-        return SerializedEvent(number, out[-1], chars=len(delta))
-    comments = [*takewhile(lambda written: written.startswith(b": "), reversed(out[:-1]))]
-    data = b"".join([*reversed(comments), out[-1]])
-    begin = data.index(_RESPONSE, sum(map(len, comments))) + len(_RESPONSE)
-    return SerializedEvent(number, data, memoryview(data)[begin : -len(b"}\n\n")], kind not in _BEGINNINGS)
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The JSON object of the event."""
+        read: dict[str, Any] = json.loads(self.data[self.data.rindex(b"\ndata: ") + 7 :])
+        return read
 
 
 # Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
@@ -168,8 +154,8 @@ class ResponsesSerializer(StreamSerializer):
         request: the body of the request, whose options the response repeats.
         tools: the client's tools, by the names of the functions that replace them.
         about: fields of the response that aren't in the request.
-        listener: called with each written event, for example to store it.
-        returns: whether events are also returned; otherwise only the listener gets them.
+        records: collect the events for `take_events`, instead of returning their bytes. This also works for an answer
+            that isn't streamed.
         others: see `StreamSerializer`.
 
     Attributes:
@@ -185,13 +171,13 @@ class ResponsesSerializer(StreamSerializer):
         request: Mapping[str, Any] | None = None,
         tools: ClientTools | None = None,
         about: Mapping[str, Any] | None = None,
-        listener: EventListener | None = None,
-        returns: bool = True,
+        records: bool = False,
         **others: Unpack[SerializerArguments],
     ) -> None:
         super().__init__(**others)
         self.response = {**new_response_object(request or {}), **(about or {})}
-        self._listener, self._returns = listener, returns
+        self._records = records
+        self._events: list[SerializedEvent] = []
         self.sequence_number = 0
         self.output: list[dict[str, Any]] = []
         self.current_item: OpenItem | None = None
@@ -518,17 +504,32 @@ class ResponsesSerializer(StreamSerializer):
         """Writes an event with the next sequence number."""
         if not self.begun:
             self.write_start()
-        self.send({"type": kind, "sequence_number": self.sequence_number, **members}, kind)
-        if self._listener is not None:
-            whole, delta = "response" in members, members.get("delta", "")
-            self._listener(serialize_event(self.sequence_number, kind, self._out, delta=delta, has_response=whole))
-            if not self._returns:
-                self._out.clear()
+        if self._records:
+            self._record(kind, members)
+        else:
+            self.send({"type": kind, "sequence_number": self.sequence_number, **members}, kind)
         self.sequence_number += 1
 
+    def _record(self, kind: str, members: dict[str, Any]) -> None:
+        """Adds an event, after the comments that have been written since the last event."""
+        number, comments = self.sequence_number, b"".join(self._out)
+        self._out = []
+        data = comments + event({"type": kind, "sequence_number": number, **members}, kind)
+        if "response" not in members:
+            self._events.append(SerializedEvent(number, data, chars=len(members.get("delta", ""))))
+            return
+        # The JSON of the response stands behind these characters, at the end of the event.
+        begin = len(comments) + len(f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":{number},"response":')
+        state = memoryview(data)[begin : -len("}\n\n")]
+        self._events.append(SerializedEvent(number, data, state, last=kind not in _BEGINNINGS))
+
+    def take_events(self) -> list[SerializedEvent]:
+        """Removes and returns the events that were written since the last call, with the option `records`."""
+        events, self._events = self._events, []
+        return events
+
     def collect(self, payload: dict[str, Any]) -> None:
-        if self._listener is not None:  # it wants the events of every answer
-            self._out.append(event(payload, payload["type"]))
+        """Does nothing, because `response` contains the complete answer."""
 
     def add_item(self, item: dict[str, Any]) -> int:
         if not self.begun:

@@ -29,7 +29,7 @@ from streamfold.types import BackendInfo, ErrorInfo, Request
 
 from ..client_members import Known, MemberFilter
 from ..config import GatewayOptions, KeyOptions
-from ..http_errors import HTTPError, from_provider_error
+from ..http_errors import HTTPError, from_provider_error, with_warning
 from ..models import ModelRoute
 
 Warnings: TypeAlias = list[ReplyWarning]
@@ -60,6 +60,7 @@ class ClientRequest:
         end_user: the end user that the request names, as returned by `named_end_user`.
         turns_cached: true if a turn cache stores the parts of the response that only the provider can read.
         tools: tools of the Responses API, by the names of the functions that replace them for other providers.
+        stored: the fields of the response object that describe how the response is stored; None if it isn't stored.
     """
 
     body: Mapping[str, Any]
@@ -74,6 +75,7 @@ class ClientRequest:
     end_user: str = ""
     turns_cached: bool = False
     tools: ClientTools | None = None
+    stored: Mapping[str, Any] | None = None
 
     @property
     def model(self) -> str:
@@ -120,7 +122,7 @@ class ImmediateAnswer:
     @property
     def headers(self) -> dict[str, str]:
         """The headers that tell the client that a response isn't exact."""
-        return {} if self.exact else {"x-streamfold-warnings": self.note}
+        return {} if self.exact else with_warning({}, self.note)
 
 
 class ClientAPI(ABC):

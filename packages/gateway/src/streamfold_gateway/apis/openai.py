@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -11,7 +11,6 @@ from streamfold import Reply
 from streamfold.serving import (
     ChatSerializer,
     ResponsesSerializer,
-    SerializedEvent,
     StreamSerializer,
     compaction_object,
     has_only_function_tools,
@@ -113,16 +112,7 @@ class ResponsesAPI(ClientAPI):
     def count_body(self, member: str, number: int) -> dict[str, Any]:
         return {"object": "response.input_tokens", member: number}
 
-    def serializer(
-        self,
-        request: ClientRequest,
-        options: GatewayOptions,
-        *,
-        about: Mapping[str, Any] | None = None,
-        listener: Callable[[SerializedEvent], None] | None = None,
-        returns: bool = True,
-    ) -> ResponsesSerializer:
-        """Returns the serializer of the answer. The keywords are those of `ResponsesSerializer`."""
+    def serializer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
         return ResponsesSerializer(
             id=request.id,
             model=request.model,
@@ -131,9 +121,8 @@ class ResponsesAPI(ClientAPI):
             fill_finish_reason=True,
             request=request.body,
             tools=request.tools,
-            about=about,
-            listener=listener,
-            returns=returns,
+            about=request.stored,
+            records=request.stored is not None,
         )
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:

@@ -17,15 +17,23 @@ import anyio
 from starlette.datastructures import Headers, QueryParams
 from starlette.routing import Route
 
-from streamfold.serving import new_response_object, warning_comment
+from streamfold.serving import ResponsesSerializer, new_response_object, warning_comment
 from streamfold.stores import StoreError
 from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
-from ..answering import RoutedRequest, answer_request
 from ..apis import RESPONSES_API, APIEndpoint
-from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
-from ..http_errors import LONGEST_HEADER, HTTPError, http_error
+from ..handler import (
+    APIRoute,
+    AppTaskGroup,
+    Handler,
+    IncomingRequest,
+    RequestBodyJSON,
+    RequestHandler,
+    RoutedRequest,
+    answer_request,
+)
+from ..http_errors import HTTPError, http_error, with_warning
 from ..rate_limits import Meter
 from ..request_body import ClientGone
 from ..response_stream import ResponseStream
@@ -98,20 +106,26 @@ class StoredResponses:
             about = {"store": True, "background": background, "previous_response_id": previous}
             continues = bool(stored or background)
             resumable = continues or bool(payload.get("stream"))
+            request = replace(await self._handler.parse(incoming, body), stored=about)
             kept = StoredResponse(name, owner, items, previous, {}, resumable, user=user)
             if not continues:
-                recorder = AttachedRecorder(self._responses, self._memory, kept, about)
-                try:
-                    await self._handler.reply(incoming, body, recorder)
-                finally:
-                    recorder.close()
+                await self._attached(incoming, self._handler.route(incoming, request), kept)
                 return
-            request = replace(await self._handler.parse(incoming, body), stream=True)
-            routed = self._handler.route(replace(incoming, log=replace(incoming.log)), request)
+            routed = self._handler.route(replace(incoming, log=replace(incoming.log)), replace(request, stream=True))
+            serializer = RESPONSES_API.serializer(routed.request, routed.options)
             head = {"id": name, "created_at": request.created, "model": request.model, "status": "queued"}
             kept = replace(kept, response={**new_response_object(request.body), **head, **about})
-            running = BackgroundResponse(self._responses, self._memory, kept, about)
-        await self._detached(incoming, routed, running, body.size)
+            running = BackgroundResponse(self._responses, self._memory, kept, serializer, background=background)
+        await self._detached(incoming, routed, serializer, running, body.size)
+
+    async def _attached(self, incoming: IncomingRequest, routed: RoutedRequest, kept: StoredResponse) -> None:
+        """Sends a response that is stored, and cancelled when its client disconnects."""
+        serializer = RESPONSES_API.serializer(routed.request, routed.options)
+        recorder = AttachedRecorder(self._responses, self._memory, kept, serializer, incoming.response)
+        try:
+            await self._handler.send_reply(incoming, routed, serializer, recorder)
+        finally:
+            recorder.close()
 
     async def _compact(self, incoming: IncomingRequest) -> None:
         """Compacts a conversation, also one that is stored here. The compaction itself isn't stored."""
@@ -137,13 +151,18 @@ class StoredResponses:
         return items
 
     async def _detached(
-        self, incoming: IncomingRequest, routed: RoutedRequest, running: BackgroundResponse, size: int
+        self,
+        incoming: IncomingRequest,
+        routed: RoutedRequest,
+        serializer: ResponsesSerializer,
+        running: BackgroundResponse,
+        size: int,
     ) -> None:
         """Starts a task that completes the response, and serves its client meanwhile."""
         meter: Meter | None = None
         try:
             meter = await self._handler.reserve(incoming, routed)  # a request beyond the limits is not queued
-            if not await running.begin() and running.about["background"]:
+            if not await running.begin() and running.background:
                 raise http_error(413, "background: the request is too large to be stored")
         except BaseException:
             running.close()
@@ -152,24 +171,31 @@ class StoredResponses:
             raise
         self._running[running.kept.id] = running
         async with self._background.tasks() as tasks:
-            tasks.start_soon(self._make, running, routed, meter, size)
+            tasks.start_soon(self._make, running, routed, serializer, meter, size)
             if routed.request.body.get("stream"):
                 await self._follow(incoming, running.kept.id, -1)
-            elif running.about["background"]:
+            elif running.background:
                 headers = RESPONSES_API.headers(running.kept.id)
                 await incoming.response.send_json(200, running.kept.response, headers)
             else:
                 async with incoming.response.while_connected():
                     await self._wait(running, incoming)
 
-    async def _make(self, running: BackgroundResponse, routed: RoutedRequest, meter: Meter, size: int) -> None:
+    async def _make(
+        self,
+        running: BackgroundResponse,
+        routed: RoutedRequest,
+        serializer: ResponsesSerializer,
+        meter: Meter,
+        size: int,
+    ) -> None:
         try:
             with self._handler.occupy_slot(size):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
                     try:
-                        await answer_request(routed, running, meter, running)
+                        await answer_request(routed, serializer, running, meter)
                     except HTTPError as refusal:
                         routed.log.failed(refusal)
                         await running.refuse(refusal)
@@ -204,8 +230,7 @@ class StoredResponses:
             await incoming.response.send_json(status, {"error": response["error"]}, headers)
             return
         warnings = "; ".join([*running.warnings, *([running.storage_warning] if running.storage_warning else [])])
-        headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
-        await incoming.response.send_json(200, response, headers)
+        await incoming.response.send_json(200, response, with_warning(headers, warnings))
 
     # --- stored responses --------------------------------------------------------------------------------------------
 

@@ -11,15 +11,14 @@ from typing import Any
 import anyio
 
 from streamfold.adapters import Failure
-from streamfold.serving import ResponsesSerializer, SerializedEvent
+from streamfold.serving import ResponsesSerializer, SerializedEvent, warning_comment
 from streamfold.stores import StoreError
 from streamfold.types import ErrorInfo
 
-from ..apis import RESPONSES_API, ClientRequest
-from ..config import GatewayOptions
-from ..http_errors import HTTPError
+from ..http_errors import HTTPError, with_warning
 from ..request_body import ClientGone
-from .store import ResponseStore, StoredEvent, StoredResponse, interrupted_response
+from ..response_stream import ResponseStream
+from .store import ResponseStore, StoredResponse, interrupted_response
 
 _PIECE = 64  # bytes that a piece of a text takes beside its characters
 _GATHERED = 2  # copies of the pieces: in the serializer and in the reply
@@ -35,10 +34,10 @@ class Recorder:
 
     Args:
         kept: the response before its first event.
-        about: fields of the response object that describe how it is stored.
+        serializer: serializes the response, with the option `records`.
 
     Attributes:
-        serializer: serializes the response; None before its first event.
+        serializer: the same serializer; None after its memory has been freed.
         events: the events in memory.
         held: the size of these events in bytes.
         chars, pieces: the length of the text so far, and the number of its fragments.
@@ -52,12 +51,11 @@ class Recorder:
     waits = False
 
     def __init__(
-        self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, about: Mapping[str, Any]
+        self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, serializer: ResponsesSerializer
     ) -> None:
-        self.about = about
         self.kept = kept
-        self.serializer: ResponsesSerializer | None = None
-        self.events: list[StoredEvent] = []
+        self.serializer: ResponsesSerializer | None = serializer
+        self.events: list[SerializedEvent] = []
         self.held = self.chars = self.pieces = 0
         self.blocked = False
         self.resumable = kept.resumable
@@ -67,22 +65,21 @@ class Recorder:
         self._memory = memory
         memory.add(self)
 
-    def begin_answer(self, request: ClientRequest, options: GatewayOptions) -> ResponsesSerializer:
-        self.serializer = RESPONSES_API.serializer(
-            request, options, about=self.about, listener=self.note, returns=not self.waits
-        )
-        return self.serializer
+    def record(self) -> list[SerializedEvent]:
+        """Records the events that have been written since the last call, and returns them."""
+        events = [] if self.serializer is None else self.serializer.take_events()
+        for event in events:
+            if not self.over:
+                self._add(event)
+        return events
 
-    def note(self, event: SerializedEvent) -> None:
-        """Records an event that has been written."""
-        if self.over:
-            return
+    def _add(self, event: SerializedEvent) -> None:
         if event.state:
             self.state, self.over = event.state, event.last
         if event.chars:
             self.chars, self.pieces = self.chars + event.chars, self.pieces + 1
         if self._holds:
-            self.events.append(StoredEvent(event.number, event.data))
+            self.events.append(event)
             self._count(len(event.data))
         to_come = _AT_THE_END * self.chars if event.chars else 0
         if self.resumable and self.held + to_come > self._responses.most:
@@ -122,13 +119,48 @@ class Recorder:
         self.events = []
         self._count(-self.held)
 
-    async def _put(self, state: bytes | memoryview, events: list[StoredEvent], **how: Any) -> bool:
+    async def _put(self, state: bytes | memoryview, events: list[SerializedEvent], **how: Any) -> bool:
         kept = replace(self.kept, resumable=self.resumable)
         return await self._responses.put(kept, state, events if self.resumable else (), **how)
 
 
 class AttachedRecorder(Recorder):
-    """Records a response that is stored when complete, and cancelled when its client disconnects."""
+    """Records a response that is stored when complete, and cancelled when its client disconnects.
+
+    This object is the `AnswerOutput` of its response: it stores the response before the client gets the end, so that
+    the client can refer to the response.
+    """
+
+    def __init__(
+        self,
+        responses: ResponseStore,
+        memory: RecorderMemory,
+        kept: StoredResponse,
+        serializer: ResponsesSerializer,
+        client: ResponseStream,
+    ) -> None:
+        super().__init__(responses, memory, kept, serializer)
+        self._client = client
+        self.while_connected, self.leave = client.while_connected, client.leave
+
+    @property
+    def gone(self) -> bool:
+        return self._client.gone
+
+    @property
+    def started(self) -> bool:
+        return self._client.started
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        data += b"".join([event.data for event in self.record()])
+        if last and (note := await self.save()):
+            data = warning_comment(note) + data
+        await self._client.write(data, last=last)
+
+    async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+        self.record()
+        note = await self.save() if self.over else ""
+        await self._client.send_json(status, body, with_warning(headers, note))
 
     async def save(self) -> str:
         """Stores the response. Returns a warning for the client; "" if the response and its events are stored."""
@@ -219,6 +251,9 @@ class BackgroundResponse(Recorder):
     Subscribers receive events after they are stored. The store doesn't delay the provider: new events are collected
     during a write. This object is the `AnswerOutput` of its response.
 
+    Args:
+        background: the client has requested `background: true`.
+
     Attributes:
         gone: true if the response was cancelled.
         forgotten: true if the response was deleted, so that nothing is stored.
@@ -231,9 +266,16 @@ class BackgroundResponse(Recorder):
     waits = True
 
     def __init__(
-        self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, about: Mapping[str, Any]
+        self,
+        responses: ResponseStore,
+        memory: RecorderMemory,
+        kept: StoredResponse,
+        serializer: ResponsesSerializer,
+        *,
+        background: bool,
     ) -> None:
-        super().__init__(responses, memory, kept, about)
+        super().__init__(responses, memory, kept, serializer)
+        self.background = background
         self._followers: set[Subscriber] = set()
         self._users = 0
         self._closed = False
@@ -288,13 +330,11 @@ class BackgroundResponse(Recorder):
 
     # --- for who makes it ---------------------------------------------------------------------------------------------
 
-    def note(self, event: SerializedEvent) -> None:
-        if self.over:
-            return
+    def _add(self, event: SerializedEvent) -> None:
         self._last = event.number
         if event.last:
             self.warnings = self.serializer.warnings if self.serializer is not None else []
-        super().note(event)
+        super()._add(event)
         if not (self.resumable or self._followers):
             self._release()
         self._news.set()
@@ -309,7 +349,7 @@ class BackgroundResponse(Recorder):
         freed, self.events = self.events[: len(self.events) - len(left)], left
         self._count(-sum(len(event.data) for event in freed))
 
-    def _behind(self, number: int) -> list[StoredEvent]:
+    def _behind(self, number: int) -> list[SerializedEvent]:
         """Returns the events after a number."""
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
@@ -336,7 +376,8 @@ class BackgroundResponse(Recorder):
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Pauses while the memory limit is reached. The events themselves arrive by `note`."""
+        """Records the events, and pauses while the memory limit is reached."""
+        self.record()
         while not self.done:
             blocked, self.blocked = self.blocked, not self.resumable and self.held > _BACKLOG
             if self.blocked and not blocked:
@@ -360,7 +401,7 @@ class BackgroundResponse(Recorder):
 
     async def refuse(self, refusal: HTTPError) -> None:
         """Ends the response with an error before its first event."""
-        if self.about["background"]:
+        if self.background:
             info = refusal.info
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
             return
@@ -371,18 +412,16 @@ class BackgroundResponse(Recorder):
 
     async def fail(self, info: ErrorInfo) -> None:
         """Ends the response with an error, if it has not ended."""
-        if self.serializer is not None:
+        if self.serializer is not None and self.refused is None:
             self.serializer.feed(Failure(info))
-        elif self.refused is None:
-            self._end_unbegun("failed", error={"code": info.code, "message": info.message})
+            self.record()
         await self.save()
 
     async def cancel(self) -> None:
         """Cancels the response, and closes the connection to the provider. The output so far is stored."""
-        if self.serializer is not None:
+        if self.serializer is not None and self.refused is None:
             self.serializer.cancel()
-        elif self.refused is None:
-            self._end_unbegun("cancelled")
+            self.record()
         self.leave()
         await self.save()
 
@@ -390,10 +429,6 @@ class BackgroundResponse(Recorder):
         """Cancels the response without storing it."""
         self.forgotten = True
         await self.cancel()
-
-    def _end_unbegun(self, status: str, **members: Any) -> None:
-        response, last = interrupted_response(self.kept.response, [], status, **members)
-        self.note(SerializedEvent(last.number, last.data, self.state_of(response), last=True))
 
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
@@ -407,7 +442,7 @@ class BackgroundResponse(Recorder):
                 self._notify()
         return ""
 
-    async def _keep(self, events: list[StoredEvent]) -> None:
+    async def _keep(self, events: list[SerializedEvent]) -> None:
         state, over = self.state, self.over
         if self.forgotten or self._not_stored:
             self.storage_warning = TOO_LONG if self._not_stored else ""
@@ -432,7 +467,7 @@ class BackgroundResponse(Recorder):
             self.storage_warning = NO_EVENTS
             return
         self.storage_warning = TOO_LONG
-        if self.about["background"]:
+        if self.background:
             error = {"code": "response_too_long", "message": "the response is too long to be stored"}
             response, _ = interrupted_response(self.kept.response, [], "failed", error=error)
             await self._put(self.state_of(response), [], ended=True)
@@ -461,10 +496,10 @@ class BackgroundResponse(Recorder):
                 self._release()
             self.wake()
 
-    async def next_events(self, follower: Subscriber) -> list[StoredEvent]:
+    async def next_events(self, follower: Subscriber) -> list[SerializedEvent]:
         """Waits for the next events of a subscriber and returns them; empty at the end."""
         while True:
-            found, size = list[StoredEvent](), 0
+            found, size = list[SerializedEvent](), 0
             for event in self._behind(follower.at):
                 if event.number > self._told or size > _BACKLOG:
                     break
@@ -474,7 +509,7 @@ class BackgroundResponse(Recorder):
                 return found
             await self._changed.wait()
 
-    def done_by(self, event: StoredEvent) -> bool:
+    def done_by(self, event: SerializedEvent) -> bool:
         """Returns whether an event is the last one."""
         return self.done and event.number == self._last
 
@@ -487,7 +522,7 @@ class BackgroundResponse(Recorder):
         """Returns the response so far."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
-    def acknowledge(self, follower: Subscriber, events: list[StoredEvent]) -> None:
+    def acknowledge(self, follower: Subscriber, events: list[SerializedEvent]) -> None:
         """Records that a subscriber has received events."""
         follower.at = events[-1].number
         if not self.resumable:

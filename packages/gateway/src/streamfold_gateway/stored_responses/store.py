@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,32 +11,13 @@ from typing import Any, Literal
 import anyio.to_thread
 from pydantic_core import from_json
 
-from streamfold.serving import json_text, partial_output, sse_event
+from streamfold.serving import SerializedEvent, json_text, partial_output, sse_event
 from streamfold.stores import Store, StoreError
 
 FINAL = ("completed", "incomplete", "failed", "cancelled")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """One event.
-
-    Attributes:
-        number: its `sequence_number`.
-        data: the bytes that clients receive, with the comments before the event.
-    """
-
-    number: int
-    data: bytes
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """The JSON of the event."""
-        read: dict[str, Any] = json.loads(self.data[self.data.rindex(b"\ndata: ") + 7 :])
-        return read
-
-
-def cut_events(data: bytes, last: int) -> Iterator[StoredEvent]:
+def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
     """Yields the single events of joined event data whose last event has the given number."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
@@ -47,12 +27,12 @@ def cut_events(data: bytes, last: int) -> Iterator[StoredEvent]:
         elif block:
             comments += block + b"\n\n"
     for at, block in enumerate(found):
-        yield StoredEvent(last - len(found) + 1 + at, block)
+        yield SerializedEvent(last - len(found) + 1 + at, block)
 
 
 def interrupted_response(
-    response: Mapping[str, Any], events: Iterable[StoredEvent], status: str, **members: Any
-) -> tuple[dict[str, Any], StoredEvent]:
+    response: Mapping[str, Any], events: Iterable[SerializedEvent], status: str, **members: Any
+) -> tuple[dict[str, Any], SerializedEvent]:
     """Returns an interrupted response with the output received so far, and its final event.
 
     Args:
@@ -62,7 +42,7 @@ def interrupted_response(
     ended = {**response, "status": status, "output": partial_output(each.payload for each in known), **members}
     number = known[-1].number + 1 if known else 0
     kind = f"response.{status}"
-    return ended, StoredEvent(number, sse_event({"type": kind, "sequence_number": number, "response": ended}, kind))
+    return ended, SerializedEvent(number, sse_event({"type": kind, "sequence_number": number, "response": ended}, kind))
 
 
 # Each response is a record in the store, with its state and its events as parts. The record has the request's own items
@@ -104,7 +84,7 @@ class StoredResponse:
     previous: str | None
     response: dict[str, Any]
     resumable: bool = True
-    last: StoredEvent | None = None
+    last: SerializedEvent | None = None
     user: str = ""
 
     @property
@@ -132,7 +112,7 @@ class ResponseStore:
         self,
         kept: StoredResponse,
         state: bytes | memoryview,
-        events: Sequence[StoredEvent] = (),
+        events: Sequence[SerializedEvent] = (),
         *,
         ended: bool,
         head: bool = True,
@@ -192,7 +172,7 @@ class ResponseStore:
         found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
         return found[name].decode() if name in found else None
 
-    async def events(self, kept: StoredResponse, after: int = -1) -> list[StoredEvent]:
+    async def events(self, kept: StoredResponse, after: int = -1) -> list[SerializedEvent]:
         """Returns the events of a response after a number."""
         parts = await self.store.parts(kept.owner, kept.id, f"event/{after:012}" if after >= 0 else "event/")
         found = [
