@@ -1,7 +1,7 @@
 """Deltas, the interface between adapters and engine: each delta is one fact of an SSE event.
 
-The deltas of an event are in the order reasoning, text, tool calls, usage, finish. Deltas are immutable by convention;
-a frozen dataclass would take three times as long to create.
+The deltas of an event are in the order reasoning, text, tool calls, usage, finish. A delta is never changed. A test
+checks this, because a frozen dataclass would take three times as long to create.
 """
 
 from __future__ import annotations

@@ -7,15 +7,20 @@ import random
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
+
+import pytest
 
 import scale
 from folding import bytewise, random_cut
 from playing_recordings import play, seen, wanted
 from scripts import loaded
-from streamfold import Reply, ToolCall
+from streamfold import Reply, StreamDecoder, StreamError, ToolCall
+from streamfold.adapters import find_adapter
+from streamfold.deltas import Delta
 from streamfold.recording import Recording
 from streamfold.types.replies import FinishReason
 from tables import each_row
@@ -48,6 +53,29 @@ def test_there_are_fixtures() -> None:
         None, "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError", "QuotaExceededError"
     }  # fmt: skip
     assert {expect["finish_reason"] for expect in expected if "error" not in expect} == set(get_args(FinishReason))
+
+
+@each_row("name", NAMES)
+def test_no_delta_is_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine changes no delta that an adapter has returned."""
+    recording, returned = load(name), list[tuple[list[Delta], str]]()
+    adapter = find_adapter(recording.adapter)()
+
+    def noted(read: Callable[[Any], Iterable[Delta]]) -> Callable[[Any], list[Delta]]:
+        def reading(payload: Any) -> list[Delta]:
+            deltas = list(read(payload))
+            returned.append((deltas, repr(deltas)))
+            return deltas
+
+        return reading
+
+    monkeypatch.setattr(adapter, "decode", noted(adapter.decode))
+    monkeypatch.setattr(adapter, "decode_body", noted(adapter.decode_body))
+    decoder = StreamDecoder(adapter, **recording.options())
+    with suppress(StreamError):
+        decoder.feed(recording.body)
+        decoder.close(interrupted=recording.interrupted)
+    assert [repr(deltas) for deltas, _ in returned] == [before for _, before in returned]
 
 
 @each_row("name", NAMES)

@@ -350,10 +350,13 @@ class StreamAccumulator:
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
             self._begun = True
-            meta = self.meta
-            meta.id, meta.model = meta.id or str_or_none(delta.id), meta.model or str_or_none(delta.model)
-            meta.created = meta.created or delta.created
-            meta.previous = delta.previous if meta.previous is None else meta.previous
+            known = self.meta
+            meta = self.meta = Meta(
+                known.id or str_or_none(delta.id),
+                known.model or str_or_none(delta.model),
+                known.created or delta.created,
+                delta.previous if known.previous is None else known.previous,
+            )
             self.identified = bool(meta.id and meta.model and meta.created)
             return None
         if type(delta) is ReasoningDelta:
@@ -419,7 +422,7 @@ class StreamAccumulator:
                     self._begun = self._has_parts = True
                     return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
             case ServedBy(model):
-                self.meta.model = model
+                self.meta = replace(self.meta, model=model)
             case ToolRequests(kind, number):
                 self._hosted.requests[kind] = number
             case Failure():
@@ -487,8 +490,7 @@ class StreamAccumulator:
         part, text, reasoning = self.part(), self._text.text, self._reasoning.text
         extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
         usages = (*self._earlier.usages, part.usage or Usage())
-        meta = replace(self.meta)
-        self._earlier = _EarlierParts(extras, usages, text, reasoning, self.blocks.size, meta)
+        self._earlier = _EarlierParts(extras, usages, text, reasoning, self.blocks.size, self.meta)
         self._extras, self._finish, self.meta = {}, None, Meta()
         self._usage, self._whole_usage = UsageAccumulator(), UsageAccumulator()
         self._hosted.requests.clear()

@@ -431,11 +431,10 @@ class BlockAssembler:
         done = block.closed or None  # by which a call without arguments is known to be whole
         if not (block.begun.held or text or (done and not brought)):
             return []
-        part = ToolCallDelta(block.number, arguments=text, markup=call.markup, ended=done)
-        part.held = ended and not block.late
-        if block.begun.held:
-            part.id, part.name, part.extra = call.id, call.name, call.extra
-        return [part]
+        part = ToolCallDelta(
+            block.number, arguments=text, markup=call.markup, ended=done, held=ended and not block.late
+        )
+        return [replace(part, id=call.id, name=call.name, extra=call.extra) if block.begun.held else part]
 
 
 @contextmanager

@@ -311,9 +311,7 @@ class Pipeline:
     def _held_back(self) -> Iterator[Delta]:
         dialect, self._dialect = self._dialect, None
         for delta in dialect.finish() if dialect else ():
-            if isinstance(delta, ToolCallDelta):
-                delta.held = not self._has_late_text
-            yield delta
+            yield replace(delta, held=not self._has_late_text) if isinstance(delta, ToolCallDelta) else delta
 
 
 def _is_counted(piece: BlockPiece) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
@@ -386,9 +386,8 @@ class ToolCallAssembler:
         A listed tool call is matched by item, then by id; if both are new, by name and arguments, then by name and
         position, then by name in order. Unmatched tool calls are added.
         """
-        left, parts, placed = self.finish(), list(listed), list[CallMatch]()
+        left, parts, placed = self.finish(), dict(enumerate(listed)), dict[int, CallMatch]()
         ids = Counter(call.id for call in left)
-        listed_at = {id(part): number for number, part in enumerate(parts)}
         same: list[tuple[MatchRule, Callable[[ToolCallDelta, IncomingCall], object]]] = [
             ("listed_item", lambda part, call: part.item and self._by_item.get(part.item) is call),
             ("listed_id", lambda p, c: p.id and p.id == c.id and ids[p.id] == 1 and p.name == (c.name or p.name)),
@@ -398,18 +397,18 @@ class ToolCallAssembler:
             ("listed_id", lambda part, call: part.id and part.id == call.id),
         ]
         for rule, fits in same:
-            for part in list(parts):
+            for number, part in list(parts.items()):
                 if call := next((call for call in left if fits(part, call)), None):
                     left.remove(call)
-                    parts.remove(part)
-                    part.index = call.index  # a place in the list is no index of the stream
-                    placed.append(self._place(part, call, rule))
-        for part in parts:
-            part.index = None
-            placed.append(self._place(part, None, "listed_new"))
-        for placement in placed if parts else ():  # without new ones the order of the stream holds: it has been shown
-            placement.call.listed = listed_at[id(placement.part)]
-        return placed
+                    del parts[number]
+                    # A place in the list is no index of the stream.
+                    placed[number] = self._place(replace(part, index=call.index), call, rule)
+        for number, part in parts.items():
+            placed[number] = self._place(replace(part, index=None), None, "listed_new")
+        if parts:  # without new ones the order of the stream holds: it has been shown
+            for number, match in placed.items():
+                match.call.listed = number
+        return list(placed.values())
 
     def confirm(self) -> None:
         """Records a finish reason: the tool calls so far aren't late."""

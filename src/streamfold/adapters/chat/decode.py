@@ -275,15 +275,16 @@ class ChatEventReader:
             out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
         number, call_id, name = get("index"), get("id"), function.get("name")
-        call = ToolCallDelta(
-            number if type(number) is int else whole_number(number),
-            None if call_id is None else str_or_none(call_id),
-            None if name is None else str_or_none(name),
-            arguments or "",
+        signature = get("extra_content")  # Gemini refuses the next turn without it: ai.google.dev, signatures
+        out.append(
+            ToolCallDelta(
+                number if type(number) is int else whole_number(number),
+                None if call_id is None else str_or_none(call_id),
+                None if name is None else str_or_none(name),
+                arguments or "",
+                extra={"extra_content": signature} if signature else None,
+            )
         )
-        if signature := get("extra_content"):  # Gemini refuses the next turn without it: ai.google.dev, signatures
-            call.extra = {"extra_content": signature}
-        out.append(call)
 
 
 # Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,12 +126,11 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCa
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
         item = {**item, "arguments": ""}
-    call = function_call(item, output, out)
-    call.ended, call.begins, call.whole = None, True, False
+    call, whole = function_call(item, output, out), False
     if call.arguments.lstrip()[:1] in ("{", "[", '"'):
         with suppress(ValueError):  # the first piece
-            call.whole = parse_object(call.arguments) is not None
-    return call
+            whole = parse_object(call.arguments) is not None
+    return replace(call, ended=None, begins=True, whole=whole)
 
 
 def _arguments(payload: dict[str, Any], out: list[Delta], member: str = "delta") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ...deltas import CallSummary, Delta, ReasoningDelta, TextDelta, Warn
 from ...types import ToolCallDelta
@@ -64,9 +65,7 @@ class MarkupDialect:
                 )
             )
             return out
-        for number, call in enumerate(calls):
-            call.index, call.markup = number, True
-        return [*out, *calls]
+        return [*out, *(replace(call, index=number, markup=True) for number, call in enumerate(calls))]
 
     def _late(self) -> list[ToolCallDelta]:
         """Returns the tool calls in unclosed reasoning."""
