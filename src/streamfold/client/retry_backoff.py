@@ -241,20 +241,10 @@ class RetryLoop:
                 return None
             reconnects += 1
             self._note_failure(error, pause, after)
-            if self.exchange is not None:
-                await self.exchange.aclose()
-            client = self._connections.client(self._loop)
-            exchange = self.exchange = Exchange(client, request, self._timeouts, self._loop)
-            if self.closed:
-                await exchange.aclose()
             try:
-                await exchange.pause(pause)
-                with self._notifier.sending():
-                    await exchange.open()
+                return await self._open_next(request, pause, self._timeouts)
             except APIError as refused:
                 error = refused
-            else:
-                return exchange
         return None
 
     async def ask_again(self, request: HTTPRequest, pause: float) -> Exchange:
@@ -263,11 +253,15 @@ class RetryLoop:
         Raises:
             APIError: the request failed, or the timeout `total` expired.
         """
-        if self.exchange is not None:
-            await self.exchange.aclose()
         if self._timeouts is None or self._now() + pause >= self._timeouts.ends:
             raise APITimeoutError("the answer is still running at the end of the timeout `total`", phase="total")
-        exchange = self.exchange = Exchange(self._connections.client(self._loop), request, self._timeouts, self._loop)
+        return await self._open_next(request, pause, self._timeouts)
+
+    async def _open_next(self, request: HTTPRequest, pause: float, timeouts: StreamTimeouts) -> Exchange:
+        """Closes the exchange, and sends another request after a pause. Raises APIError."""
+        if self.exchange is not None:
+            await self.exchange.aclose()
+        exchange = self.exchange = Exchange(self._connections.client(self._loop), request, timeouts, self._loop)
         if self.closed:
             await exchange.aclose()
         await exchange.pause(pause)
