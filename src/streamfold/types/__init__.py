@@ -1,4 +1,4 @@
-"""Types that appear in public signatures: message parts, model facts and hook values."""
+"""Types that appear in public signatures, such as message parts, model facts and hook values."""
 
 from __future__ import annotations
 

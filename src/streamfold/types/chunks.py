@@ -13,12 +13,12 @@ from .usage import Usage
 
 
 class PartRef(NamedTuple):
-    """Identifies the part of an answer that a text belongs to, if the API numbers the parts.
+    """Identifies the part of an answer that contains a text, if the API numbers the parts.
 
     Attributes:
-        output: the position of the item in the answer.
-        number: the position of the part in the item.
-        form: tells a reasoning summary from the full reasoning, if a server sends both.
+        output: the index of the output item in the response.
+        number: the index of the part in the item.
+        form: tells a reasoning summary from the full reasoning text, if a server sends both.
     """
 
     output: int | None = None
@@ -33,15 +33,15 @@ class ToolCallDelta(PydanticField):
 
     Attributes:
         index: the server's index of the tool call, if the index is usable.
-        id, name: None if this fragment has no id or no name.
+        id, name: None if the fragment has no id or no name.
         arguments: the next piece of the arguments, or the complete arguments if `whole` is true.
-        extra: other members that the provider requires in later requests.
+        extra: other fields of the tool call that the provider requires in later requests.
         item: the id of the tool call's item on the Responses API, or `""` without an id; None on other APIs.
-        markup: the model wrote the call into its text.
+        markup: True if the model wrote the tool call into its text, in its own markup.
         ended: True if the server marked the tool call as complete, False if as incomplete.
         begins: True if the server marked this fragment as the start of a tool call.
         custom: True if the arguments are free text instead of JSON.
-        held: True if the fragment arrived before the last finish reason and was delayed until the end of the stream.
+        held: True if streamfold delayed the fragment until the end of the stream, because a finish reason followed it.
     """
 
     index: int | None = None
@@ -65,11 +65,11 @@ class ToolCallDelta(PydanticField):
 
 @dataclass(slots=True)
 class ExtraPart(PydanticField):
-    """A part of the message that is neither text nor a call: an annotation, a piece of audio.
+    """A part of the message that is neither text nor a tool call, such as an annotation or a piece of audio.
 
     Attributes:
-        whole: True if `value` is the complete list, which replaces earlier values.
-        place: the part's position in the answer, if known.
+        whole: True if `value` is the complete list and replaces the list received before.
+        place: the index of the part in the answer, if the API sends an index.
     """
 
     name: str
@@ -83,12 +83,12 @@ class ToolCallUpdate(PydanticField):
     """A new piece of a tool call that the model is writing.
 
     Attributes:
-        number: the position of the tool call, counted by when tool calls began.
-        tool: the tool's name, or `""` while the name is unknown; None if the tool call contains a structured answer.
+        number: the index of the tool call, counted in the order in which the model began the tool calls.
+        tool: the tool's name, or `""` while the name is unknown. None if the arguments are a structured answer.
         text: the next piece of the arguments.
         id, extra, item: see `ToolCallDelta`.
         in_order: True if `number` is the tool call's final position.
-        is_certain: False if the tool isn't declared, or while a dialect is still parsing the tool call.
+        is_certain: False if the request didn't declare the tool, or while a dialect is still parsing the tool call.
     """
 
     number: int
@@ -104,17 +104,17 @@ class ToolCallUpdate(PydanticField):
 
 @dataclass(slots=True, eq=False)
 class ChunkDetails(PydanticField):
-    """Content of a chunk other than text. Immutable by convention. Equality ignores the position.
+    """Contents of a chunk besides its text. Don't modify an instance. Comparison ignores `preceding_calls` and `marks`.
 
     Attributes:
-        preceding_calls: the number of tool calls that began before this chunk.
+        preceding_calls: the number of tool calls that the model began before this chunk.
         marks: see `StreamChunk`.
-        call: a new piece of a tool call.
-        call_numbers: `ToolCallUpdate.number` of each tool call, on the finished chunk and with the option
+        call: a new piece of a tool call, with the option `partial_tool_calls`.
+        call_numbers: the `ToolCallUpdate.number` of each tool call, on the finished chunk only, with the option
             `partial_tool_calls`.
-        item: a complete part of the answer other than text and tool calls.
+        item: a complete output item that is neither text nor a tool call, with the option `partial_tool_calls`.
         hosted: see `StreamChunk`.
-        part: the part that the text belongs to, if several parts overlap.
+        part: the part that contains the text, if the server sends several parts at the same time.
         refusal: the next piece of a refusal, with the option `partial_tool_calls`.
     """
 
@@ -134,7 +134,7 @@ class ChunkDetails(PydanticField):
 
     @property
     def is_for_all(self) -> bool:
-        """True if the chunk is also delivered without the option `partial_tool_calls`."""
+        """True if streamfold delivers the chunk also without the option `partial_tool_calls`."""
         return bool(self.hosted) or not self.silent
 
     def __eq__(self, other: object) -> bool:
@@ -154,17 +154,17 @@ class ChunkDetails(PydanticField):
 
 @dataclass(slots=True)
 class StreamChunk:
-    """One step of an answer. Chunks are immutable by convention, and can be copied and pickled.
+    """One step of an answer. Don't modify a chunk; chunks can be copied and pickled.
 
-    Equality ignores `preceding_calls` and `marks`.
+    Comparison ignores `preceding_calls` and `marks`.
 
     Attributes:
-        delta: the new visible text; may be empty.
+        delta: the new visible text. It may be empty.
         tool_calls: the complete tool calls, on the finished chunk only; None if the model called no tool.
-        finished: True exactly once, on the last chunk.
+        finished: True on the last chunk, and on no other chunk.
         reasoning: the new reasoning text.
         finish_reason, usage: set on the finished chunk only; `usage` is None if the server sent no token counts.
-        details: None for plain text.
+        details: contents besides the text, or None if the chunk has only text.
     """
 
     delta: str = ""
@@ -177,7 +177,9 @@ class StreamChunk:
 
     @property
     def preceding_calls(self) -> int:
-        """The number of tool calls that began before this chunk. Tool calls are delivered at the end."""
+        """The number of tool calls that the model began before this chunk. The calls are delivered on the last
+        chunk.
+        """
         return 0 if self.details is None else self.details.preceding_calls
 
     @property
@@ -187,10 +189,10 @@ class StreamChunk:
 
     @property
     def marks(self) -> tuple[ExtraPart, ...]:
-        """Parts before this chunk other than text and tool calls.
+        """The parts between the previous chunk and this one that are neither text nor tool calls.
 
-        The names of parts are "signature" (of reasoning), "block" (a complete hidden block) and "text_end" (other
-        members of a text block).
+        Each part has one of three names: "signature" (the signature of the reasoning), "block" (a complete hidden
+        block) or "text_end" (the other fields of a text block).
         """
         return () if self.details is None else self.details.marks
 
@@ -206,12 +208,12 @@ class StreamChunk:
 
     @property
     def item(self) -> Any:
-        """A complete part of the answer other than text and tool calls, with the option `partial_tool_calls`."""
+        """A complete output item that is neither text nor a tool call, with the option `partial_tool_calls`."""
         return None if self.details is None else self.details.item
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """Progress of hosted tools for display: one part when a tool starts, and one when the tool has finished."""
+        """Progress of hosted tools, for display. Each hosted tool emits one part at its start and one at its end."""
         return () if self.details is None else self.details.hosted
 
     @property

@@ -10,10 +10,10 @@ from .replies import Reply
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A conversation that its provider has compacted.
+    """A conversation that the provider has compacted.
 
     Attributes:
-        messages: the messages that replace the earlier conversation. Only its provider can read all of them.
+        messages: the messages that replace the earlier conversation. Some of them only the same provider can read.
         reply: the answer to the compaction request, with `usage`, `cost` and `warnings`.
     """
 
@@ -22,6 +22,6 @@ class Compaction:
 
     @property
     def summary(self) -> str | None:
-        """The summary that replaces the conversation, or None if only the provider can read it (OpenAI)."""
+        """The summary that replaces the conversation, or None if only the provider can read the summary (OpenAI)."""
         found = (part.raw.get("content") for part in self.reply.hosted if part.kind == "compaction")
         return next((text for text in found if isinstance(text, str)), None)

@@ -28,8 +28,7 @@ def check_cache_mark(mark: Any, what: str) -> None:
 
 
 def read_cache_control(value: Any, where: str) -> CacheMark:
-    """Parses Anthropic's `cache_control`, which clients of other APIs send too. Raises ConfigError if the value is
-    invalid.
+    """Parses Anthropic's `cache_control`, which other APIs' clients send too. Raises ConfigError for an invalid value.
 
     >>> read_cache_control({"type": "ephemeral"}, ""), read_cache_control({"type": "ephemeral", "ttl": "1h"}, "")
     (True, '1h')
@@ -64,7 +63,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class TextPart(_Part):
-    """A text part of a message. `cache`: see `Message`."""
+    """A text part of a message. The field `cache` is explained at `Message`."""
 
     text: str
     cache: CacheMark = field(default=False, kw_only=True)
@@ -79,7 +78,7 @@ class _Media(_Part):
 
     Attributes:
         file_id: the provider's id of an uploaded file.
-        media_type: the media type of `data`; `image`, `file` and `audio` detect the media type.
+        media_type: the media type of `data`. The functions `image`, `file` and `audio` detect it.
         cache: see `Message`.
     """
 
@@ -118,7 +117,7 @@ class _Media(_Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image part. `detail` sets the image resolution for the model, if the provider supports this."""
+    """An image part. If the provider supports it, `detail` sets the resolution at which the model sees the image."""
 
     detail: Detail | None = None
 
@@ -218,7 +217,7 @@ def _read(what: str, source: str | Path) -> bytes:
 
 
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a part as JSON data, with the kind of part in the field `part`. Other dicts are returned unchanged."""
+    """Returns a part as JSON data, with its kind in the field `part`. Returns a dict unchanged."""
     if isinstance(part, TextPart):
         return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
     if isinstance(part, Mapping):
@@ -236,7 +235,7 @@ def _kind(cls: type) -> str:
 
 
 def part_schema(cls: type) -> dict[str, Any]:
-    """Returns the JSON schema of the output of `write_part` for a kind of part."""
+    """Returns the JSON schema of the JSON data that `write_part` returns for one kind of part."""
     kind = _kind(cls)
     names = ("text", "cache") if kind == "text" else ("data", *_FIELDS[kind][1])
     members: dict[str, Any] = {name: {"type": "string"} for name in names}
@@ -248,7 +247,7 @@ def part_schema(cls: type) -> dict[str, Any]:
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
-    """Parses the output of `write_part`. Raises ConfigError with the position of the invalid value."""
+    """Parses the output of `write_part`. Raises ConfigError, which names the position of an invalid value."""
     match value:
         case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
             mark: Any = rest.get("cache", False)

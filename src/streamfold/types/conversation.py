@@ -1,4 +1,4 @@
-"""`Conversation`: tracks the answers that a provider has stored, so that requests send only new messages."""
+"""`Conversation`: keeps the ids of the answers that a provider stores, so that requests send only new messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_TURNS: Mapping[str, str] = MappingProxyType({})
 
 
 class Conversation:
-    """A conversation that the provider stores. Each request sends only the messages that the provider doesn't have yet.
+    """A conversation that the provider stores. Each request then sends only the messages that are new to the provider.
 
         conversation = Conversation()
         messages = [user("What is the capital of Norway?")]
@@ -24,15 +24,16 @@ class Conversation:
         messages += [reply.message, user("And its longest river?")]
         reply = await provider.chat(messages, conversation=conversation)  # sends only the last message
 
-    Always pass the whole list of messages. streamfold compares the list with the stored messages, so you can edit,
-    shorten or branch the list, and send the list to other providers. If the provider has deleted the stored
-    conversation, streamfold sends all messages again, with the warning `conversation_restarted`.
+    Always pass the complete list of messages. streamfold compares the list with the stored messages, so you can edit,
+    shorten or branch the list, or send it to another provider. If the provider has deleted the stored conversation,
+    streamfold sends all messages again and adds the warning `conversation_restarted`.
 
-    A stored id is sent only to the API, URL and API key that created the id.
+    streamfold sends a stored id only to the API, URL and API key for which the provider created the id.
 
     Args:
-        after: the provider's id of an existing conversation to continue: a response (`reply.id`), an interaction, or a
-            conversation of OpenAI's Conversations API ("conv_..."). Then pass only the messages after it.
+        after: the provider's id of an existing conversation to continue. This is the id of a response (`reply.id`), of
+            an interaction, or of a conversation of OpenAI's Conversations API ("conv_..."). Then pass only the messages
+            that follow it.
     """
 
     __slots__ = ("_account", "_after", "_given_up", "_turns")
@@ -48,7 +49,7 @@ class Conversation:
 
     @property
     def after(self) -> str | None:
-        """The provider's id of the continued conversation, or None if `messages` is the whole conversation."""
+        """The provider's id of the continued conversation, or None if `messages` contains the entire conversation."""
         return self._after
 
     @property
@@ -57,23 +58,23 @@ class Conversation:
         return self._account
 
     def turns(self, account: str) -> Mapping[str, str]:
-        """Returns the ids of stored answers, keyed by the digest of the conversation up to and including each
+        """Returns the ids of the stored answers. Each key is a digest of the conversation up to and including the
         answer.
         """
         return self._turns.get(account, _NO_TURNS)
 
     def accept(self, account: str) -> None:
-        """Records that an account has accepted `after`."""
+        """Records which account has accepted the id `after`."""
         if self._after is not None and self._account is None:
             self._account = account
 
     def add(self, account: str, digest: str, answer_id: str, *, alone: bool = False) -> None:
-        """Records a stored answer.
+        """Records the id of a stored answer.
 
         Args:
             account: a digest of the provider's API, URL and API key.
             digest: the digest of the conversation up to and including the answer.
-            alone: True if the answer replaces all other stored answers of this account.
+            alone: True if this answer replaces all other stored answers of the account.
         """
         if account in self._given_up:
             return
@@ -87,12 +88,12 @@ class Conversation:
         self._turns = {**self._turns, account: kept}
 
     def give_up(self, account: str) -> None:
-        """Sends all messages in every later request to an account, because its server ignores stored ids."""
+        """Makes every later request to this account send all messages, because its server ignores stored ids."""
         self._given_up |= {account}
         self._turns = {name: turns for name, turns in self._turns.items() if name != account}
 
     def to_json(self) -> str:
-        """Returns the ids as JSON text, for storage with your messages. It contains no messages and no API keys."""
+        """Returns the ids as JSON text, to be stored with your messages. The text has no messages and no API keys."""
         data = {"after": self._after, "account": self._account, "given_up": [*self._given_up], "turns": self._turns}
         return json.dumps({"version": _VERSION, **data})
 
@@ -123,7 +124,7 @@ class Conversation:
 
 
 def read_conversation(given: Any) -> Conversation | None:
-    """Parses the argument `conversation`, which may be a provider's id. Raises ConfigError for other types."""
+    """Parses the argument `conversation`, which may be a provider's id. Raises ConfigError for any other type."""
     if isinstance(given, Conversation | None):
         return given
     if isinstance(given, str):

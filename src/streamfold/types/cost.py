@@ -12,22 +12,24 @@ from ..jsontext import amount, count_or_none, count_or_zero, str_or_none
 from .usage import Usage
 
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
-"""Source of the cost: the provider's answer, configured prices, or the price table of the package `genai-prices`."""
+"""Where the cost comes from: the provider's response, configured prices, or the package `genai-prices`."""
 
 _MILLION = Decimal(1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of an answer. Costs in one currency can be added.
+    """The cost of an answer. Two costs in the same currency can be added.
 
     Attributes:
         amount: the unrounded cost.
         currency: the currency code (ISO 4217).
-        source: None for a sum of several sources.
+        source: where the cost comes from. None for the sum of costs from different sources.
         date: the date of the price list, if known.
-        estimated: True if a price or a token count was assumed, or if a used feature has no known price.
-        upstream: the part of `amount` that another provider charges directly to your own API key there (OpenRouter).
+        estimated: True if streamfold assumed a price or a token count, or if a feature that was used has no known
+            price.
+        upstream: the part of `amount` that OpenRouter doesn't charge, because another provider charges it to your own
+            key.
     """
 
     amount: Decimal
@@ -57,21 +59,21 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of a model, in `currency` per million tokens. None means that a price is unknown.
+    """Prices of a model, in `currency` per million tokens. None if a price is unknown.
 
     Attributes:
-        input: the price of input tokens that were neither read from a cache nor written to a cache.
+        input: the price of input tokens that the provider neither reads from nor writes to the prompt cache.
         output: the price of output tokens, including reasoning tokens.
-        cache_write_1h: the price of input tokens that are cached for an hour (Anthropic).
+        cache_write_1h: the price of input tokens that Anthropic caches for an hour.
         request: the price of a request.
-        tiers: prices for requests with more than `above` input tokens.
-        reported: the path of the reported cost in the usage object, such as `"cost.total"`. A reported cost takes
-            precedence over prices.
+        tiers: prices for requests with more than `above` input tokens. `above` is a key of each tier.
+        reported: the path of the cost that the provider reports in its usage object, such as `"cost.total"`. A reported
+            cost takes precedence over prices.
         reported_unit: the value of one unit of the reported cost, in `currency`.
-        reported_upstream: the path of another provider's charge to your own API key. The charge is added to the
-            reported cost if the member at `own_key` is true.
-        own_key: the path of the member that is true if your own API key was used.
-        batch: the factor for batch requests; 0.5 means half the price.
+        reported_upstream: the path of the amount that another provider charges to your own API key. streamfold adds
+            this amount to the reported cost if the field at `own_key` is true.
+        own_key: the path of the field that is true if the gateway used your own API key of another provider.
+        batch: the price factor for batch requests. 0.5 means half the price.
         source: the URL of the price list.
     """
 
@@ -105,7 +107,7 @@ class Prices:
                 _check_price(f"tiers[{number}].{name}", value)
 
     def of(self, usage: Usage) -> Cost | None:
-        """Returns the reported cost, or token counts times prices. Returns None if both are unknown."""
+        """Returns the reported cost, else the token counts times the prices. Returns None if both are unknown."""
         if (said := _member(usage.raw, self.reported)) is not None:
             unit = _decimal(self.reported_unit)
             if _value(usage.raw, self.own_key) is not True:
@@ -177,7 +179,7 @@ _FREE_TOOLS = ("web_fetch",)  # https://platform.claude.com/docs/en/agents-and-t
 
 
 def has_unpriced_tools(usage: Usage) -> bool:
-    """True if hosted tools were used that cost extra, such as web searches."""
+    """Returns True if the answer used hosted tools that cost extra, such as web searches."""
     return any(count for name, count in usage.tools.items() if name not in _FREE_TOOLS)
 
 
@@ -190,7 +192,7 @@ def hour_writes(raw: Mapping[str, Any]) -> int:
 
 
 def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the usage of each step if the top-level usage omits steps (compaction, advisor).
+    """Returns the usage of each step if the top-level usage omits some steps (Anthropic's compaction and advisor).
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
     """
@@ -200,7 +202,7 @@ def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
-    """Returns the model and the usage of each step. The model is None if the step used the requested model."""
+    """Returns the model and the usage of each step. The model is None for a step of the requested model."""
     return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
 
 
@@ -212,7 +214,7 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """True if a step used another model, which has different prices."""
+    """Returns True if a step used another model than the others, because models have different prices."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 

@@ -1,4 +1,4 @@
-"""Finish reasons: the reason why an answer ended."""
+"""Finish reasons, which tell why an answer ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 
 def is_truncated(reason: FinishReason) -> bool:
-    """Returns True if the finish reason means a truncated answer. Its tool calls may be incomplete."""
+    """Returns True if the finish reason means that the answer is truncated. Tool calls of the answer may be
+    incomplete.
+    """
     return reason in ("length", "content_filter")
 
 
@@ -28,8 +30,8 @@ _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
 
 
 def guess_finish_reason(word: str) -> FinishReason | Literal["error"]:
-    """Guesses the meaning of an unknown finish reason. The guess is never "stop", because a truncated answer must not
-    look complete.
+    """Guesses the meaning of an unknown finish reason. Never returns "stop", so that a truncated answer can't look
+    complete.
 
     >>> guess_finish_reason("time_limit"), guess_finish_reason("eventually")
     ('length', 'unknown')

@@ -1,4 +1,4 @@
-"""Blocks of the Messages API: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
+"""Content blocks of the Messages API: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CITED: dict[str, CitationKind] = {
 
 
 def block_part(block: Mapping[str, Any]) -> HostedPart | None:
-    """Returns the hosted tool step of a content block. Returns None for text, thinking and client tool calls."""
+    """Converts a content block to a hosted tool step. Returns None for text, thinking and tool calls of the client."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in _PLAIN:
         return None
@@ -84,7 +84,7 @@ def _error(block: Mapping[str, Any]) -> str | None:
 
 
 def citations(blocks: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields the citations. Each citation covers its whole text block."""
+    """Yields the citations. Each citation covers the entire text block that contains the citation."""
     places = TextOffsets(text)
     for block in blocks:
         said = block.get("text") if block.get("type") == "text" else None

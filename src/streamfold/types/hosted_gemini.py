@@ -1,4 +1,4 @@
-"""Hosted tools, citations and files in Gemini's answers: https://ai.google.dev/api/generate-content."""
+"""Hosted tools, citations and files in Gemini's responses: https://ai.google.dev/api/generate-content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORKED = ("OUTCOME_OK", "OUTCOME_UNSPECIFIED", "1", "0")
 
 
 def part_of(part: Mapping[str, Any]) -> HostedPart | None:
-    """Returns the hosted tool step of a part. Returns None for text, client tool calls and media."""
+    """Converts a part of a Gemini response to a hosted tool step. Returns None for text, function calls and media."""
     match part:
         case {"executableCode": Mapping() as said}:
             return HostedPart(
@@ -65,11 +65,11 @@ def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: str) -> Iterator[Citation]:
-    """Yields the citations of each passage, then the citations without a passage.
+    """Yields the citations that belong to a passage of the text, then the citations that don't.
 
     Args:
-        grounding: Gemini's `groundingMetadata`. Positions are in UTF-8 bytes, and an omitted position is 0.
-        recited: Gemini's `citationMetadata`, which lists sources that the answer repeats word for word.
+        grounding: Gemini's `groundingMetadata`. It counts positions in UTF-8 bytes, and omits the position 0.
+        recited: Gemini's `citationMetadata`, which lists the sources that the answer repeats verbatim.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
     place, used = UTF8Offsets(text), set[int]()
@@ -110,8 +110,9 @@ def join_about_text(before: Mapping[str, Any], new: Mapping[str, Any], shift: in
     """Joins the grounding metadata of two responses that belong to one answer.
 
     Args:
-        before, new: the metadata of both responses, such as `groundingMetadata`, or {} if a response has none.
-        shift: the length in UTF-8 bytes of the text before the new response, because each response counts its positions
+        before, new: the metadata of the first and the second response, such as `groundingMetadata`, or {} if there is
+            none.
+        shift: the length, in UTF-8 bytes, of the text before the second response. Each response counts its positions
             from 0.
     """
     first = len(_dicts(before.get("groundingChunks")))
@@ -157,8 +158,7 @@ def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | N
 
 
 def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the images, audio and other files of an answer. Images inside thoughts aren't part of the answer and are
-    left out."""
+    """Yields the images, audio and other files of an answer, without the images inside the model's thoughts."""
     for part in parts:
         match part:
             case {"thought": True}:

@@ -1,6 +1,6 @@
-"""Hosted tools, citations and files in answers of Google's Interactions API.
+"""Hosted tools, citations and files in responses of Google's Interactions API.
 
-https://ai.google.dev/gemini-api/docs/interactions lists the steps. A tool X has the steps `X_call` and `X_result`.
+A hosted tool `X` has the steps `X_call` and `X_result`: https://ai.google.dev/gemini-api/docs/interactions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STANDARD = str.maketrans("-_", "+/")
 
 
 def part_of(step: Mapping[str, Any]) -> HostedPart | None:
-    """Returns the hosted tool step of a step. Returns None for thoughts, text and client tool calls."""
+    """Converts a step to a hosted tool step. Returns None for thoughts, text and function calls."""
     kind = step.get("type")
     return None if not isinstance(kind, str) or kind in _PLAIN else _part(step, kind)
 
@@ -65,7 +65,7 @@ def _error(step: Mapping[str, Any]) -> str | None:
 
 
 def server_call_ids(steps: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Returns the ids of function calls that the server ran: their results are among the steps."""
+    """Returns the ids of the function calls that the server ran, which are the calls with a result among the steps."""
     results = (step for step in steps if step.get("type") == "function_result")
     return {call_id for step in results if (call_id := str_or_none(step.get("call_id")))}
 
@@ -84,7 +84,7 @@ def requests(steps: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the contents of a `model_output` step. Other steps have no contents."""
+    """Yields the contents of a `model_output` step. Steps of any other type have no contents."""
     found = step.get("content") if step.get("type") == "model_output" else None
     yield from (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
@@ -95,7 +95,7 @@ def step_text(step: Mapping[str, Any]) -> str:
 
 
 def citations(steps: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields the citations. Google sends positions in UTF-8 bytes of the step's text."""
+    """Yields the citations. Google counts their positions in UTF-8 bytes of the step's text."""
     places = TextOffsets(text)
     for step in steps:
         if not (said := step_text(step)):

@@ -1,4 +1,4 @@
-"""Hosted tools, citations and files in Responses API answers, also those of xAI:
+"""Hosted tools, citations and files in Responses API responses, from OpenAI and from xAI:
 https://platform.openai.com/docs/api-reference/responses/object
 """
 
@@ -63,8 +63,10 @@ _CITED: dict[str, CitationKind] = {
 
 
 def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = None) -> bool:
-    """Returns True if the client must send a result for an item. `called` has the ids of the delivered tool calls, if
-    known.
+    """Returns True if the client must send a result for an item.
+
+    Args:
+        called: the ids of the delivered tool calls, if known.
     """
     match item.get("type"):
         case "custom_tool_call" if called is not None:
@@ -81,7 +83,7 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) -> HostedPart | None:
-    """Returns the hosted tool step of an item. Returns None for text, reasoning and function calls."""
+    """Converts an item to a hosted tool step. Returns None for text, reasoning and function calls."""
     kind = item.get("type")
     if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None
@@ -109,7 +111,7 @@ def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> It
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns the input of a client tool as JSON text, or as the model's unchanged text."""
+    """Returns the input of a client tool: the text that the model wrote, or else the input as JSON text."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 
@@ -161,7 +163,7 @@ def text(items: list[Mapping[str, Any]]) -> str:
 
 
 def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str) -> Iterator[Citation]:
-    """Yields the citations. OpenAI sends positions in characters of the annotated part."""
+    """Yields the citations. OpenAI counts their positions in characters of the annotated part."""
     if not items:
         yield from _cited(annotations, 0, len(text))
         return
@@ -194,7 +196,9 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
 
 
 def listed_sources(results: list[Mapping[str, Any]], urls: Any) -> Iterator[Citation]:
-    """Yields the sources that Perplexity lists beside an answer. The text cites these sources by number."""
+    """Yields the sources that Perplexity lists beside an answer. The text of the answer cites each source by its
+    number.
+    """
     titles = {url: str_or_none(result.get("title")) for result in results if (url := str_or_none(result.get("url")))}
     for url in dict.fromkeys([*titles, *(url for url in urls if isinstance(url, str))]):
         yield Citation("url", url, titles.get(url))

@@ -1,4 +1,4 @@
-"""`HostedPart`, `Citation` and `GeneratedFile`: results of hosted tools."""
+"""`HostedPart`, `Citation` and `GeneratedFile`, which are the results of hosted tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .pydantic_support import PydanticField
 
 
 class TextOffsets:
-    """Finds the positions of consecutive texts in an answer.
+    """Finds the positions of texts that follow one another in an answer.
 
     >>> offsets = TextOffsets("Hello, world")
     >>> offsets.next("Hello, "), offsets.next("world")
@@ -22,8 +22,8 @@ class TextOffsets:
         self._at = 0
 
     def next(self, said: str) -> int | None:
-        """Returns the position of the next text. Returns None if the answer doesn't contain the text (after a
-        `text_mismatch`).
+        """Returns the position of the next text, or None if the answer doesn't contain the text. The answer lacks a
+        text if the server sent two versions of the answer (the warning `text_mismatch`).
         """
         at = self._text.find(said, self._at)
         if at < 0:
@@ -54,20 +54,21 @@ CitationKind: TypeAlias = Literal["url", "file", "place", "document"]
 
 @dataclass(frozen=True, slots=True)
 class HostedPart(PydanticField):
-    """A step of a hosted tool, or another part in the provider's own format.
+    """A step of a hosted tool, or any other part in the provider's format.
 
     Attributes:
         kind: "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation", "tool_search",
-            "shell", "custom", "compaction" and others; "unknown" for a new type.
-        part: a call, a result, both, a request for approval, a list of tools, a state of the conversation, or a file.
-        runs: who runs the tool. Calls that the client must run are in `Reply.tool_calls` too.
-        call_id: the id of the tool call that this result belongs to, or that the client must answer.
-        name: the tool's name, if the provider sends a name.
+            "shell", "custom", "compaction" or another kind. "unknown" for a type that streamfold doesn't support.
+        part: tells a call, a result, both in one, a request for approval, a list of tools, a state and a file apart.
+        runs: "server" if the provider runs the tool, "client" if your program does. `Reply.tool_calls` has those calls
+            too.
+        call_id: the id of the tool call to which this result belongs, or to which the client must send a result.
+        name: the tool's name, if the provider sends it.
         server: the name of the MCP server.
-        input: the tool's input, a text or an object.
+        input: the tool's input, which is a text or an object.
         status: the provider's status value.
-        error: the reason why the tool failed. A failed hosted tool raises no exception.
-        raw: the part as the provider sent it.
+        error: the reason why the hosted tool failed. Such a failure raises no exception.
+        raw: the part as the provider sent it, as JSON data.
     """
 
     kind: str
@@ -88,10 +89,10 @@ class Citation(PydanticField):
     """A source that the answer cites.
 
     Attributes:
-        kind: a web page, a file, a place on a map, or a document in the request.
-        url: None for a file or a document.
-        cited_text: the quoted text of the source.
-        start, end: the position in `Reply.text` of the text that cites the source, if known.
+        kind: tells web pages, files, places on a map and documents of the request apart.
+        url: the source's URL. None for a file or a document.
+        cited_text: the text of the source that the model quotes.
+        start, end: the range of characters in `Reply.text` that cites the source, if known.
     """
 
     kind: CitationKind
@@ -104,7 +105,7 @@ class Citation(PydanticField):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile(PydanticField):
-    """A file that a hosted tool created. The file has its bytes, or an id for `Provider.fetch_file`."""
+    """A file that a hosted tool created. It has either the bytes, or an id to pass to `Provider.fetch_file`."""
 
     media_type: str | None = None
     name: str | None = None

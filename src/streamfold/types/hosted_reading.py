@@ -1,4 +1,4 @@
-"""Reads hosted tool steps, citations and files from `Reply.extras`, for every API."""
+"""Finds hosted tool steps, citations and files in `Reply.extras`, for every API."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
-    """Returns the hosted tool step of a block or part, for display while the answer streams.
+    """Converts a content block or part to a hosted tool step, for display while the answer streams.
 
     Args:
-        name: the key of `extras` that contains the block.
+        name: the key in `Reply.extras` under which the block is stored.
     """
     if not isinstance(value, Mapping):
         return None
@@ -46,7 +46,7 @@ def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
 
 
 def hosted_kind(value: Any, name: str = "blocks") -> str:
-    """Returns the kind of hosted tool of an item, block or part in `extras`. Returns `""` for other content."""
+    """Returns the kind of hosted tool to which an entry of `extras` belongs, or `""` for any other entry."""
     if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
         return ""
     part = None if name == "steps" else hosted_openai.item_part(value)
@@ -56,7 +56,9 @@ def hosted_kind(value: Any, name: str = "blocks") -> str:
 
 
 def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = None) -> tuple[HostedPart, ...]:
-    """Returns the steps of all hosted tools, in order. `called` has the ids of the delivered tool calls, if known."""
+    """Returns the steps of all hosted tools, in order. `called` contains the ids of the delivered tool calls, if
+    known.
+    """
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
     steps = hosted_interactions.hosted(_items(extras, "steps"))
@@ -95,7 +97,7 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the number of hosted tool requests by kind."""
+    """Returns the number of hosted tool requests, by kind of tool."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
     steps = hosted_interactions.requests(_items(extras, "steps"))
@@ -103,7 +105,7 @@ def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
 
 
 def text_in(extras: Mapping[str, Any]) -> str:
-    """Returns the final text of an answer's items, or `""` without text."""
+    """Returns the final text in the items of a Responses API response, or `""` if the items have no text."""
     return hosted_openai.text(_items(extras, "output"))
 
 
@@ -115,7 +117,7 @@ RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken", "continua
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
-    """Returns True if the model must continue this turn in the response to another request."""
+    """Returns True if the model hasn't finished this turn, and continues in the response to the next request."""
     if continuation_token(extras) is not None:  # one of Interactions comes with the status that says so, and no other
         return "continuation_token" in extras or _says_paused(extras, "finishReason")
     return _says_paused(extras, "stop_reason")
@@ -127,7 +129,7 @@ def _says_paused(extras: Mapping[str, Any], name: str) -> bool:
 
 
 def continuation_token(extras: Mapping[str, Any]) -> str | None:
-    """Returns the continuation token of Gemini or Interactions. The next request sends it to continue the answer."""
+    """Returns the token that the next request sends to continue the answer (Gemini API and Interactions API)."""
     for name in ("continuationToken", "continuation_token"):
         said = extras.get(name)
         if isinstance(said, list) and said and isinstance(said[-1], str):
@@ -136,12 +138,12 @@ def continuation_token(extras: Mapping[str, Any]) -> str | None:
 
 
 def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: str) -> dict[str, Any]:
-    """Joins the extras of the responses of one answer.
+    """Joins the extras of several responses that belong to one answer.
 
     Args:
         before: the extras of the earlier responses.
-        new: the extras of the next response, without `blocks`, which are joined as they arrive.
-        text_before: the text of the earlier responses. Positions in the new text are shifted by this text.
+        new: the extras of the next response, without `blocks`, which streamfold joins while they arrive.
+        text_before: the text of the earlier responses. Its length is added to all positions in the new text.
     """
     joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}
     shift = len(text_before.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Hosted tools, which the provider runs, with the same names for all providers."""
+"""Tools that the provider runs, under the same names for all providers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ..errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """Base class of hosted tools, which the provider runs.
+    """Base class of hosted tools, which are tools that the provider runs.
 
     Attributes:
-        kind: see `HostedPart.kind`.
-        limits: the arguments that restrict the tool. An unsupported limit raises ConfigError and is never dropped.
+        kind: the kind of tool, as in `HostedPart.kind`.
+        limits: the arguments that restrict the tool. If an API doesn't support one of them, streamfold raises
+            ConfigError.
     """
 
     kind: ClassVar[str] = ""
@@ -55,10 +56,10 @@ class WebSearch(ServerTool):
 
     Attributes:
         max_uses: the maximum number of searches per answer.
-        allowed_domains, blocked_domains: restrict the results to domains, or exclude domains. Only one of the two can
-            be set.
-        user_location: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
-        context_size: the amount of search results that the model reads.
+        allowed_domains, blocked_domains: the only domains to search, or the domains to exclude. Set at most one of
+            them.
+        user_location: the user's place, such as `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
+        context_size: how much of the search results the model reads.
     """
 
     kind: ClassVar[str] = "web_search"
@@ -80,9 +81,8 @@ class UrlContext(ServerTool):
 
     Attributes:
         max_uses: the maximum number of pages per answer.
-        allowed_domains, blocked_domains: restrict the pages to domains, or exclude domains. Only one of the two can be
-            set.
-        citations: whether the answer cites the pages.
+        allowed_domains, blocked_domains: the only domains to read, or the domains to exclude. Set at most one of them.
+        citations: True if the answer must cite the pages.
         max_content_tokens: the maximum number of tokens that the model reads per page.
     """
 
@@ -107,7 +107,7 @@ class CodeExecution(ServerTool):
 
     Attributes:
         files: ids of uploaded files that the code can read.
-        container: the id of a container from an earlier answer.
+        container: the id of the container that an earlier answer used.
     """
 
     kind: ClassVar[str] = "code_execution"
@@ -124,11 +124,11 @@ class CodeExecution(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class FileSearch(ServerTool):
-    """Lets the model search files that were uploaded to the provider.
+    """Lets the model search files that you have uploaded to the provider.
 
     Attributes:
         stores: the ids or names of the file stores.
-        filter: a filter in the provider's own format.
+        filter: a filter for the files, in the provider's format.
     """
 
     kind: ClassVar[str] = "file_search"
@@ -146,13 +146,14 @@ class FileSearch(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class HostedMcpServer(ServerTool):
-    """Lets the model call tools of an MCP server. The provider connects to the server.
+    """Lets the model call the tools of an MCP server to which the provider connects.
 
     Attributes:
-        name: the server's name in the request and in the answer.
-        authorization, headers: a token and additional HTTP headers. Errors and logs never show their values.
-        allowed_tools: the names of allowed tools; None allows all tools.
-        require_approval: "always", "never", or a value in the provider's own format.
+        name: the server's name in the request and in the response.
+        authorization, headers: a token and additional HTTP headers for the server. Errors and logs never contain the
+            values.
+        allowed_tools: the names of the tools that the model may call. None allows all tools.
+        require_approval: "always", "never", or a value in the provider's format.
     """
 
     kind: ClassVar[str] = "mcp"
@@ -178,11 +179,11 @@ class HostedMcpServer(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class CustomTool(ServerTool):
-    """A tool of your program whose input is plain text, optionally constrained by a grammar.
+    """A tool of your program that gets plain text instead of JSON arguments. A grammar may restrict the text.
 
     Attributes:
-        grammar: a Lark grammar, or `{"syntax": "regex", "definition": ...}`.
-        function: a synchronous or async function that `run_tools` calls with the text.
+        grammar: a Lark grammar, or a regular expression as `{"syntax": "regex", "definition": ...}`.
+        function: a synchronous or async function, which `run_tools` calls with the text.
     """
 
     kind: ClassVar[str] = "custom"
@@ -205,13 +206,13 @@ class CustomTool(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class HostedTool(ServerTool):
-    """A tool in the provider's own format, sent unchanged and unchecked.
+    """A tool in the provider's format. streamfold sends the tool unchanged and doesn't check it.
 
     Attributes:
-        raw: the tool as the request's JSON contains it.
-        name: the tool's name in error messages, by default its name or type in `raw`.
-        function: runs calls that your program must answer, such as shell commands and patches. `run_tools` passes the
-            `ToolCall`.
+        raw: the tool as JSON data, as the provider's API defines it.
+        name: the tool's name in error messages. The default is the name or the type in `raw`.
+        function: a function for tool calls that your program must run, such as shell commands and patches. `run_tools`
+            calls the function with the `ToolCall`.
     """
 
     kind: ClassVar[str] = "hosted"

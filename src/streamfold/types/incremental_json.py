@@ -1,7 +1,7 @@
-"""Reads values inside a JSON text that arrives in pieces, so that a file can be shown while the model writes it.
+"""Finds values in a JSON text that arrives in pieces, for example to show a file while the model writes it.
 
-Each character is read once, so the time is proportional to the length of the text. Only watched values are built. If
-the text isn't JSON, reading stops; values that were reported before stay reported.
+Each character is parsed once, so the time is proportional to the length of the text. Only the watched values are
+stored. If the text isn't JSON, parsing stops, and values that were already reported stay reported.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _DEEPEST = 200  # levels; what is nested more deeply is not followed
 
 
 def path_pattern(path: str) -> PathPattern:
-    """Parses a path such as `files[].content`. Raises ValueError for other text.
+    """Parses a path such as `files[].content`. Raises ValueError for an invalid path.
 
-    `[]` matches every item of a list, `[0]` the first item, and `*` every member of an object. A name with a dot or a
-    bracket is quoted in brackets (`['a.b']`). The empty path matches the whole value.
+    `[]` matches every item of a list, `[0]` matches the first item, and `*` matches every value of an object. To use a
+    name with a dot or a bracket, write `['a.b']`. The empty path matches the entire value.
 
     >>> path_pattern("files[].content"), path_pattern("*[0]['a.b']")
     (('files', None, 'content'), (None, 0, 'a.b'))
@@ -56,14 +56,14 @@ def path_pattern(path: str) -> PathPattern:
 
 @dataclass(slots=True, eq=False)
 class _Level:
-    """An open object or list.
+    """An object or a list whose end hasn't arrived yet.
 
     Attributes:
-        inside: indexes of the patterns that may match a value inside it.
+        inside: the indexes of the patterns that may match a value inside the object or list.
         watched: the patterns that match the object or list itself.
         step: the current key or list index.
         text: the text received so far, if the value is watched.
-        begun: the start of the value in the current piece.
+        begun: the offset in the current piece at which the value begins, or 0 if the value began in an earlier piece.
     """
 
     is_list: bool
@@ -76,11 +76,11 @@ class _Level:
 
 
 class IncrementalJSON:
-    """Parses one JSON value that arrives in pieces, and reports each new piece of a watched value.
+    """Parses one JSON value that arrives in pieces, and reports each new piece of the watched values.
 
     Args:
         patterns: the paths of the watched values.
-        tool, call: see `PartialUpdate`.
+        tool, call: the tool's name and the position of the tool call; see `PartialUpdate`.
 
     Attributes:
         ended: True when the value is complete. Later text is ignored.
@@ -111,7 +111,7 @@ class IncrementalJSON:
         self.broken = False
 
     def feed(self, text: str) -> list[tuple[int, PartialUpdate]]:
-        """Returns the updates of watched values. Each update has the number of the matching pattern."""
+        """Returns the updates of watched values. Each update comes with the index of the pattern that matched."""
         for level in self._captured:
             level.begun = 0
         at, size = 0, len(text)

@@ -1,4 +1,4 @@
-"""Size limits and timeouts of an answer."""
+"""Size limits and timeouts for an answer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Size limits of an answer. A larger answer raises ProtocolError, which names the limit.
+    """Size limits for an answer. If an answer exceeds a limit, ProtocolError is raised, and its message names the
+    limit.
 
     Attributes:
-        event_bytes: the maximum size of one server-sent event, or of a body that isn't an event stream.
-        other_chars: the maximum size of refusals, annotations, audio and opaque items together.
-        arguments_chars, all_arguments_chars: the maximum size of the arguments of one tool call, and of all tool calls
-            together.
+        event_bytes: the maximum size of one server-sent event, or of a complete JSON response.
+        other_chars: the maximum total size of refusals, annotations, audio and opaque items.
+        arguments_chars, all_arguments_chars: the maximum size of one tool call's arguments, and of the arguments of all
+            tool calls together.
         id_chars: the maximum length of a tool call id. Some providers put signatures into the id.
-        warnings: the maximum number of warnings. The last warning counts the omitted warnings.
-        error_body_bytes: the maximum number of bytes that are read from an error response.
+        warnings: the maximum number of warnings. If there are more, the last warning has the number of omitted
+            warnings.
+        error_body_bytes: the maximum number of bytes that streamfold reads from an error response.
     """
 
     event_bytes: int = 16 * _MIB
@@ -36,16 +38,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts of an answer, in seconds. None disables a timeout.
+    """Timeouts for an answer, in seconds. None disables a timeout.
 
     Attributes:
-        connect: the time until a connection is open, including TLS and the wait for a pooled connection.
-        first_event: the time from the request to the first SSE event. For complete responses (`stream=False`), a
-            configured timeout is raised to at least 600 seconds.
-        read: the time without any bytes, after the first SSE event. Time that your program spends between chunks
-            doesn't count.
-        stall: the time without an SSE event that has content. Comments and pings aren't content.
-        total: the time for the whole answer, including all retries and the pauses between retries.
+        connect: the maximum time until a connection is open, including TLS and the wait for a pooled connection.
+        first_event: the maximum time from the request to the first SSE event. For complete responses (`stream=False`),
+            a shorter timeout counts as 600 seconds.
+        read: the maximum time without any bytes, after the first SSE event. Time that your program spends between two
+            chunks doesn't count.
+        stall: the maximum time without an SSE event that has content. Comments and pings have no content.
+        total: the maximum time for the entire answer, including all retries and the pauses between them.
     """
 
     connect: float | None = 10.0

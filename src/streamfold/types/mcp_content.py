@@ -1,6 +1,7 @@
-"""Converts descriptions, results and prompts of MCP servers to parts and messages, without importing the MCP SDK.
+"""Converts tool descriptions, results and prompts from MCP servers to streamfold's types, without importing the MCP
+SDK.
 
-The objects come from the MCP SDK, or are mappings. Version 1 of the SDK has attributes in camel case, version 2 in
+A value may be an object of the MCP SDK or a mapping. Version 1 of the SDK has attributes in camel case, version 2 in
 snake case. See https://modelcontextprotocol.io/specification/2025-11-25/server/tools
 """
 
@@ -17,7 +18,7 @@ from .content import AudioPart, ContentPart, FilePart, ImagePart
 
 
 def mcp_member(value: Any, *names: str) -> Any:
-    """Returns the value of the first name that exists, of an object or a mapping, or None."""
+    """Returns the value under the first of these names that an object or a mapping has, or None."""
     for name in names:
         if isinstance(value, Mapping):
             if name in value:
@@ -28,7 +29,7 @@ def mcp_member(value: Any, *names: str) -> Any:
 
 
 class McpContent(NamedTuple):
-    """The result of an MCP tool, which can be passed to `tool_result`."""
+    """The result of an MCP tool, in a form that `tool_result` accepts."""
 
     content: Any  # text, a list of texts and parts, or JSON data
     error: bool
@@ -37,7 +38,7 @@ class McpContent(NamedTuple):
 def read_mcp_result(value: object) -> McpContent | None:
     """Converts a `CallToolResult` of the MCP SDK. Returns None for any other object.
 
-    Structured content is used only if the result has no other content, because servers repeat structured content as
+    Structured content is used only if the result has no other content, because MCP servers repeat structured content as
     text.
     """
     blocks = getattr(value, "content", None)

@@ -45,25 +45,24 @@ class Message:
     """One message of a conversation.
 
     Attributes:
-        content: text, or a sequence of parts. A part is a `streamfold` part or a dict in the format of Chat
-            Completions.
-        tool_calls: the tool calls of an assistant message. `raw_arguments` are sent back unchanged.
+        content: a text, or a sequence of parts. A part is a `TextPart`, `ImagePart`, `FilePart` or `AudioPart`, or a
+            dict in the format of Chat Completions.
+        tool_calls: the tool calls of an assistant message. Requests contain their `raw_arguments` unchanged.
         tool_call_id: on a tool message, the id of the tool call that produced this result.
         reasoning: the reasoning of an assistant message. `""` means hidden reasoning, and None means no reasoning.
-        extras: other members of the message, by their names in the API. Your own extras are sent unchanged. Extras of
-            an answer are sent if the provider requires them.
-        partial: True if this is the last assistant message and the model must continue the text. Not every API supports
-            this.
-        error: True on a tool message if the tool failed. The content describes the failure.
-        cache: stores the conversation up to this message in the provider's prompt cache: True, or a lifetime ("5m",
-            "1h"). Parts and tools can be marked too.
-        origin: the adapter and endpoint that wrote the message. Encrypted reasoning, items and signatures are sent only
-            to this endpoint. With None they are sent to every endpoint.
-        prefix: digests of the messages before this answer, if the reasoning is bound to these messages (Claude 5.1 and
-            later). The reasoning is left out if a digest has changed.
-        tools: on a system or developer message, functions that the model may call from this message on. OpenAI's
-            Responses API accepts tools at this position, so that the beginning of the prompt stays cached. Other APIs
-            get the functions in the list of all tools.
+        extras: other fields of the message, under the API's names. streamfold sends your own extras unchanged, and an
+            answer's extras only if the provider requires them.
+        partial: True if this is the last message and the model must continue its text. Not every API supports this.
+        error: True if this is a tool message and the tool failed. The content then describes the failure.
+        cache: True or a lifetime ("5m", "1h") to store the conversation up to this message in the provider's prompt
+            cache. Parts and tools have this attribute too.
+        origin: the adapter and endpoint from which the message came. streamfold sends encrypted reasoning, items and
+            signatures only to this endpoint. With None, every endpoint gets them.
+        prefix: digests of the earlier messages, if the provider accepts the reasoning only after these messages (Claude
+            5.1 and later). If a digest has changed, streamfold leaves the reasoning out.
+        tools: on a system or developer message, functions that the model may call from this message on. On OpenAI's
+            Responses API, adding tools here keeps the beginning of the prompt in the cache. On other APIs, streamfold
+            adds the functions to the request's list of tools.
 
     Raises:
         ConfigError: the role or the content is invalid.
@@ -102,23 +101,23 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The joined text parts of the content, or "" without text. Images and other parts are left out."""
+        """The text of all text parts together, or "" if there is none. Images and other parts are left out."""
         if isinstance(self.content, str | None):
             return self.content or ""
         return "".join(map(_text_of, self.content))
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """The hosted tool steps of this message; see `Reply.hosted`."""
+        """The steps of hosted tools in this message; see `Reply.hosted`."""
         return hosted_parts(self.extras, {call.id for call in self.tool_calls})
 
     @property
     def paused(self) -> bool:
-        """True if the model must continue this turn; see `Reply.paused`."""
+        """True if the model hasn't finished this turn; see `Reply.paused`."""
         return self.role == "assistant" and is_paused(self.extras)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the message as JSON data. Empty members are left out, and bytes are encoded as base64."""
+        """Returns the message as JSON data. Empty fields are left out, and bytes are encoded as base64."""
         out: dict[str, Any] = {"role": self.role}
         if self.content is not None:
             parts = self.content
@@ -139,7 +138,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
-        """Parses the output of `to_dict`. Raises ConfigError, which names the invalid member."""
+        """Parses the output of `to_dict`. Raises ConfigError, which names the invalid field."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
@@ -162,7 +161,7 @@ class Message:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parses the output of `to_json`. Raises ConfigError if the text isn't a message in JSON."""
+        """Parses the output of `to_json`. Raises ConfigError if the text isn't a message as JSON."""
         try:
             data = json.loads(text)
         except ValueError as exc:
@@ -215,7 +214,7 @@ def _schema() -> dict[str, Any]:
 
 
 def system(content: str | None = None, *, cache: CacheMark = False, tools: Iterable[ToolLike] = ()) -> Message:
-    """Creates a system message. `cache` and `tools`: see `Message`."""
+    """Creates a system message. `cache` and `tools` are explained at `Message`."""
     if content is None and tools == ():
         raise ConfigError("system() needs text or tools")
     return Message("system", content, cache=cache, tools=as_tools(tools))
@@ -247,10 +246,10 @@ def assistant(
     reasoning: str | None = None,
     partial: bool = False,
 ) -> Message:
-    """Creates an assistant message. For a reply, use `reply.message`.
+    """Creates an assistant message. To add a reply to the history, use `reply.message` instead.
 
     Args:
-        partial: True lets the model continue this text (Kimi's partial mode). The answer doesn't repeat the text.
+        partial: True if the model must continue this text (Kimi's partial mode). The answer won't repeat the text.
     """
     if isinstance(tool_calls, ToolCall):
         raise ConfigError("assistant(): tool_calls must be a list of tool calls, not a single tool call")
@@ -265,13 +264,13 @@ def tool_result(
     cache: CacheMark = False,
     acknowledge: bool | Sequence[Mapping[str, Any]] = False,
 ) -> Message:
-    """Creates the message with a tool's result.
+    """Creates the tool message that contains a tool's result.
 
     Args:
-        content: a string, a part, a list of texts and parts, or a tool result of the MCP SDK. Any other value is sent
-            as JSON.
-        error: True if the tool failed. The sent text reports the failure, because most APIs have no error flag.
-        acknowledge: the acknowledged safety checks of a computer call. True acknowledges all
+        content: a string, a part, a list of texts and parts, or a tool result of the MCP SDK. Any other value is
+            converted to JSON.
+        error: True if the tool failed. Most APIs have no error flag, so the text of the message reports the failure.
+        acknowledge: the safety checks of a computer call that a person has acknowledged. True acknowledges all
             `ToolCall.pending_safety_checks`.
 
     Raises:
@@ -301,7 +300,9 @@ def tool_result(
 
 
 def tool_result_content(message: Message) -> Content:
-    """Returns the content of a tool message as sent. An error is marked in the text."""
+    """Returns the content of a tool message in the form in which requests contain it. An error is marked in the
+    text.
+    """
     content = message.content if isinstance(message.content, str | None) else tuple(message.content)
     if not message.error:
         return content

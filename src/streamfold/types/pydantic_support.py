@@ -1,4 +1,4 @@
-"""Support for streamfold's types as fields of pydantic models, and validation of answers with pydantic."""
+"""Makes streamfold's types usable as fields of pydantic models, and validates answers with pydantic."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def wrapping_schema(
     write: Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any],
     schema: CoreSchema,
 ) -> CoreSchema:
-    """Adds functions for reading and writing to a pydantic schema. `read` may raise ConfigError."""
+    """Adds a function that parses and a function that serializes to a pydantic schema. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
@@ -102,7 +102,7 @@ def json_schema_type(
 
 
 def require_json(value: Any, where: str) -> None:
-    """Raises ValueError if JSON can't represent a value exactly."""
+    """Raises ValueError if JSON can't represent a value without loss."""
     match value:
         case str() | int() | None:
             pass
@@ -133,13 +133,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OutputType:
-    """The type of a structured answer: a pydantic model, or another type that pydantic validates (dataclasses,
-    `list[Item]`, unions).
+    """The type of a structured answer: a pydantic model, or another type that pydantic validates, such as a dataclass,
+    `list[Item]` or a union.
 
     Attributes:
-        name: the name in errors and in the API's request.
-        schema: the JSON schema of the answer. APIs require the schema of an object.
-        wrapped: True if the value is in the field `value` of this object.
+        name: the type's name in errors and in requests.
+        schema: the JSON schema of the answer. APIs accept only the schema of an object.
+        wrapped: True if the type isn't an object, and `schema` is an object with the value in its field `value`.
     """
 
     name: str
@@ -169,7 +169,7 @@ class OutputType:
         return cls(name, whole | ({"$defs": definitions} if definitions else {}), True, adapter.validate_json)
 
     def unwrap(self, value: Any) -> Any:
-        """Returns the value of an answer, without the wrapping object."""
+        """Takes the value out of the wrapping object, if there is one."""
         return value["value"] if self.wrapped and isinstance(value, Mapping) and [*value] == ["value"] else value
 
 
@@ -203,14 +203,14 @@ def _with_readable_dicts(form: Any) -> Any:
 
 
 def read_as(form: type[T], value: Any) -> T:
-    """Validates a JSON value as a pydantic model or another type. JSON rules apply: a date is a string.
+    """Validates a JSON value as a pydantic model or another type. The rules for JSON apply, so a date is a string.
 
-    A null counts as missing if the field has a default and doesn't allow null. Strict schemas (`schema.openai_strict`)
-    require such nulls.
+    A null counts as a missing field if the field has a default and doesn't allow null. Models write such nulls when
+    they follow a strict schema (`schema.openai_strict`).
 
     Raises:
         pydantic.ValidationError: the value is invalid.
-        ConfigError: pydantic can't validate this type.
+        ConfigError: pydantic can't validate values of this type.
     """
     from pydantic import ValidationError
 
@@ -229,7 +229,7 @@ def read_as(form: type[T], value: Any) -> T:
 
 
 def describe_problems(exc: ValidationError, whole: str) -> str:
-    """Describes validation errors for a model. Each error has its position; `whole` names the root."""
+    """Describes validation errors for a model, each with its path. `whole` is the name for the value itself."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in exc.errors(include_url=False, include_context=False, include_input=False)

@@ -1,4 +1,4 @@
-"""Rate limits as servers report them in response headers, in one form for all vendors."""
+"""The rate limits that servers report in response headers, converted to one format."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ RateLimitResource: TypeAlias = Literal["requests", "tokens", "input_tokens", "ou
 
 @dataclass(frozen=True, slots=True)
 class RateLimitWindow:
-    """One rate limit. Values that the server didn't send are None.
+    """One rate limit. An attribute is None if the server didn't send its value.
 
     Attributes:
         limit: the maximum number of requests or tokens per window.
-        reset_after: the number of seconds from the response until the full limit is available again.
-        period: the window's length in seconds.
+        reset_after: the time until the full limit is available again, in seconds after the response.
+        period: the length of the window, in seconds.
     """
 
     resource: RateLimitResource
@@ -27,11 +27,11 @@ class RateLimitWindow:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """The rate limits in the headers of one response.
+    """The rate limits that the headers of one response contain.
 
     Attributes:
-        windows: the rate limits; for each resource, the shortest window comes first.
-        retry_after: the number of seconds to wait before the next request, if the server sent this value.
+        windows: the rate limits. Among the windows of one resource, the shortest comes first.
+        retry_after: the time to wait before the next request, in seconds, if the server sent it.
     """
 
     windows: tuple[RateLimitWindow, ...] = ()
@@ -39,22 +39,22 @@ class RateLimit:
 
     @property
     def requests(self) -> RateLimitWindow | None:
-        """The shortest window that counts requests."""
+        """The rate limit with the shortest window that counts requests."""
         return self._first("requests")
 
     @property
     def tokens(self) -> RateLimitWindow | None:
-        """The shortest window that counts input and output tokens together."""
+        """The rate limit with the shortest window that counts input and output tokens together."""
         return self._first("tokens")
 
     @property
     def input_tokens(self) -> RateLimitWindow | None:
-        """The shortest window that counts input tokens."""
+        """The rate limit with the shortest window that counts input tokens."""
         return self._first("input_tokens")
 
     @property
     def output_tokens(self) -> RateLimitWindow | None:
-        """The shortest window that counts output tokens."""
+        """The rate limit with the shortest window that counts output tokens."""
         return self._first("output_tokens")
 
     def _first(self, resource: RateLimitResource) -> RateLimitWindow | None:

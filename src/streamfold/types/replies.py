@@ -1,4 +1,4 @@
-"""`Reply`, the whole answer, and the values that a reply contains."""
+"""`Reply`, the complete answer, and the types of its attributes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times in seconds since the request was sent."""
+    """Durations in seconds, counted from the time at which streamfold sent the request."""
 
     headers: float | None = None
     first_chunk: float | None = None
@@ -39,13 +39,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A failed attempt, or a provider that was skipped.
+    """A failed request, or a provider that streamfold skipped.
 
     Attributes:
-        error: the class name of the error, or None if the provider was skipped.
-        pause: the number of seconds before the next attempt at this provider.
-        resumed_after: the number or id of the SSE event after which the answer was resumed, or "" without an event.
-        text_end: the length of the answer's text when this provider failed and another provider continued the text.
+        error: the class name of the exception, or None if streamfold skipped the provider.
+        pause: the time before the next request to this provider, in seconds.
+        resumed_after: the number or id of the SSE event after which streamfold resumed the answer. "" if it had no
+            event.
+        text_end: the length of the text when this provider failed, if another provider then continued the text.
     """
 
     provider: str
@@ -62,7 +63,7 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedPricing:
-    """A fixed cost, for a reply that was loaded from JSON."""
+    """A fixed cost. A reply has this value if it was parsed from JSON."""
 
     known: Cost
 
@@ -76,7 +77,7 @@ class _AsFixed:
 
         def read(value: Any) -> Any:
             if not callable(getattr(value, "cost", None)):
-                raise ValueError("it has no method `cost`")
+                raise ValueError("the pricing has no method `cost`")
             return value
 
         def write(value: Any, inner: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
@@ -93,16 +94,16 @@ PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
 
 @dataclass(slots=True)
 class Reply(PydanticField):
-    """The whole answer.
+    """The complete answer.
 
     Attributes:
         text: the visible text of the answer, without `reasoning` and `refusal`.
-        tool_calls: the complete tool calls, in the model's order.
-        raw_finish_reason: the finish reason as the provider sent it.
-        warnings: problems with the answer or the request, and how each problem was handled.
-        request_id: the id in the response headers, for the provider's support.
-        extras: other content of the answer, by its name in the API (`annotations`, `audio`, ...).
-        attempts: the failed attempts before this answer.
+        tool_calls: the complete tool calls, in the order in which the model made them.
+        raw_finish_reason: the finish reason in the provider's own format.
+        warnings: problems with the answer or with the request. Each warning says how streamfold handled the problem.
+        request_id: the request id from the response headers, which the provider's support asks for.
+        extras: other content of the answer, under the API's name for it (`annotations`, `audio`, ...).
+        attempts: the requests that failed before this answer.
     """
 
     text: str = ""
@@ -129,41 +130,42 @@ class Reply(PydanticField):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of the answer, or None if unknown.
+        """The cost of the answer, or None if it is unknown.
 
-        If the provider reports a cost (OpenRouter, xAI), this is the reported cost. Otherwise the cost is token counts
-        times the configured prices, or times the prices of the package `genai-prices` (extra `prices`).
+        If the provider reports a cost (OpenRouter, xAI), this is the reported cost. Otherwise, streamfold multiplies
+        the token counts by the configured prices, or by the prices of the package `genai-prices` (extra `prices`).
         """
         return None if self.pricing is None else self.pricing.cost(self)
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """The hosted tool steps, in order: searches, code, MCP calls, compactions."""
+        """The steps of hosted tools in order, such as searches, code, MCP calls and compactions."""
         cut = is_truncated(self.finish_reason)
         return hosted_parts(self.extras, None if cut else {call.id for call in self.tool_calls})
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The cited sources, with positions in characters of `text`."""
+        """The cited sources. Their positions count characters of `text`."""
         return citations_in(self.extras, self.text)
 
     @property
     def files(self) -> tuple[GeneratedFile, ...]:
-        """Files that hosted tools created; see `Provider.fetch_file`."""
+        """The files that hosted tools created; see `Provider.fetch_file`."""
         return files_in(self.extras)
 
     @property
     def paused(self) -> bool:
-        """True if the model hasn't finished this turn. Send the history with `reply.message` last to continue the turn.
+        """True if the model hasn't finished this turn. To continue it, send the history with `reply.message` as the
+        last item.
 
-        By default streamfold continues the turn itself. The value is True only with `max_continuations=0`, or if the
-        request asked for a pause (`pause_after_compaction`).
+        By default, streamfold continues the turn itself. Therefore, this is True only with `max_continuations=0`, or if
+        the request asked for a pause (`pause_after_compaction`).
         """
         return is_paused(self.extras)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phase of each message in the answer, "commentary" or "final_answer", if the provider sends phases."""
+        """The phase of each message in the answer ("commentary" or "final_answer"), if the provider sends phases."""
         return phases_in(self.extras)
 
     def _repr_markdown_(self) -> str:
@@ -188,11 +190,11 @@ class Reply(PydanticField):
     def parse_as(self, form: type[T] | Mapping[str, Any]) -> T:
         """Parses the reply's text as a pydantic model or another type that pydantic validates.
 
-        With a JSON schema, the value is validated by the full schema, including keywords that the provider doesn't
+        With a JSON schema, every keyword of the schema is checked, including keywords that the provider doesn't
         support. A Markdown code fence around the text is removed.
 
         Raises:
-            InvalidReplyError: the text isn't JSON, or the value is invalid; the message tells why.
+            InvalidReplyError: the text isn't JSON, or the value is invalid. The message gives the reason.
         """
         from pydantic import ValidationError
 
@@ -221,7 +223,7 @@ class Reply(PydanticField):
 
     @property
     def message(self) -> Message:
-        """The answer as an assistant message, for the history. NaN becomes null, because JSON has no NaN."""
+        """The answer as an assistant message, to be appended to the history. JSON has no NaN, so NaN becomes null."""
         from .messages import Message
 
         left_out = () if self.paused else RESPONSE_STATES
@@ -241,13 +243,13 @@ class Reply(PydanticField):
 
     @property
     def _said(self) -> str:
-        """Returns the final text from the server. Resending any other text would change the turn."""
+        """Returns the server's final text. If a request contained another text, the model would see a changed turn."""
         differs = any(warning.code == "text_mismatch" for warning in self.warnings)
         return (text_in(self.extras) if differs else "") or self.text
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:
-    """Returns the sum of the costs. Returns None if a cost is unknown or the currencies differ."""
+    """Returns the sum of the costs. Returns None if the replies' currencies differ or one cost is unknown."""
     costs = [reply.cost for reply in replies]
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
@@ -256,13 +258,13 @@ def total_cost(replies: Iterable[Reply]) -> Cost | None:
 
 
 def total_usage(replies: Iterable[Reply]) -> Usage | None:
-    """Returns the sum of the token counts that servers sent. Returns None if no server sent token counts."""
+    """Returns the sum of the token counts, or None if no server sent token counts."""
     found = [reply.usage for reply in replies if reply.usage is not None]
     return reduce(Usage.__add__, found) if found else None
 
 
 class InvalidReplyError(StreamfoldError, ValueError):
-    """The text of a reply doesn't match the requested type. The error message can be sent to the model."""
+    """The text of a reply doesn't match the requested type. You can send the error message to the model."""
 
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)

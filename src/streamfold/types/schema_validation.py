@@ -1,6 +1,6 @@
-"""Validates JSON values by a JSON schema, and parses objects and lists that a model wrote as JSON strings.
+"""Validates JSON values by a JSON schema, and finds objects and lists that a model wrote as JSON strings.
 
-Implements https://json-schema.org/draft/2020-12/json-schema-validation, with references only inside the schema.
+Implements https://json-schema.org/draft/2020-12/json-schema-validation. References must point into the same schema.
 `format`, `unevaluatedProperties`, `unevaluatedItems` and unknown keywords are ignored.
 """
 
@@ -35,7 +35,7 @@ class SchemaProblem(NamedTuple):
 
 
 def schema_problems(value: Any, schema: Any) -> list[SchemaProblem]:
-    """Returns the reasons why a value doesn't match a schema. The list is empty for a valid value.
+    """Returns the reasons why a value doesn't match a schema. The list is empty if the value is valid.
 
     >>> schema_problems({"n": 0}, {"properties": {"n": {"minimum": 1}}})
     [SchemaProblem(path=('n',), message='must be at least 1', value=0)]
@@ -47,15 +47,16 @@ def matches_schema(value: Any, schema: Any, root: Any = None) -> bool:
     """Returns True if a value matches a schema.
 
     Args:
-        root: the schema that contains the targets of references, if different from `schema`.
+        root: the schema to which references in `schema` point, if it isn't `schema` itself.
     """
     return next(_Validation(schema if root is None else root).problems(value, schema, (), frozenset()), None) is None
 
 
 def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
-    """Returns a value without superfluous nulls, and the reasons why the value doesn't match a schema.
+    """Removes superfluous nulls from a value. Returns the new value and the reasons why it doesn't match the schema.
 
-    A null counts as missing if the property is optional and doesn't allow null. Strict schemas produce such nulls.
+    A null is superfluous if the property is optional and doesn't allow null. Models write such nulls for strict
+    schemas.
     """
     problems = schema_problems(value, schema)
     if nulls := [problem.path for problem in problems if problem.value is None and problem.path]:
@@ -68,12 +69,12 @@ def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
 
 
 def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[str, Any], list[str]]:
-    """Parses JSON strings inside arguments to objects and lists. Returns the new arguments and the paths of the parsed
-    strings.
+    """Converts JSON strings inside arguments to objects and lists. Returns the new arguments, and the paths of the
+    converted strings.
 
-    A string is parsed only if the schema allows no string, and the parsed object or list matches the schema. Models
-    write such strings if a schema has references (pydantic/pydantic-ai#10243), and servers whose parsers don't follow
-    them (vllm-project/vllm#46924).
+    A string is converted only if the schema doesn't allow a string, and the object or list in it matches the schema.
+    Models write such strings if a schema has references (pydantic/pydantic-ai#10243). Servers produce them if their
+    parser doesn't follow references (vllm-project/vllm#46924).
 
     >>> unwrapped_arguments({"place": '{"city": "Oslo"}'}, {"properties": {"place": {"type": "object"}}})
     ({'place': {'city': 'Oslo'}}, ['place'])
@@ -84,7 +85,7 @@ def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[st
 
 
 def resolve_ref(schema: Any, ref: str) -> Any:
-    """Returns the target of a reference within a schema, or None if there is no such target."""
+    """Returns the schema to which a reference points, or None if the root schema doesn't contain it."""
     if ref == "#":
         return schema
     found: Any = schema
@@ -261,7 +262,7 @@ def _of_size(
 def _of_text(value: str, schema: Mapping[str, Any], path: Path) -> Iterator[SchemaProblem]:
     yield from _of_size(len(value), schema, path, value, "Length", "characters")
     if isinstance(text := schema.get("pattern"), str) and (pattern := _compiled(text)) and not pattern.search(value):
-        yield SchemaProblem(path, f"must have the pattern {text}", value)
+        yield SchemaProblem(path, f"must match the pattern {text}", value)
 
 
 @lru_cache(256)

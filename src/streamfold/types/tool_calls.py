@@ -24,13 +24,14 @@ class ToolCall(PydanticField):
     """A complete tool call.
 
     Attributes:
-        id: the provider's id. streamfold generates an id only if the server sent no id or a duplicate id.
-        arguments: the parsed arguments, or `{}` without arguments. If the text isn't a JSON object, `arguments` is
+        id: the provider's id. If the server sent no id or a duplicate id, streamfold generates one.
+        arguments: the parsed arguments, or `{}` if there are none. If the text isn't a JSON object, `arguments` is
             `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
-        raw_arguments: the model's unchanged text, which the next request sends back.
-        kind: "function", or another tool that your program runs: "custom" (`arguments` is `{"input": text}`),
-            "apply_patch", "shell", "computer", "tool_search", or "approval" (of a call of a hosted MCP server).
-        extra: members that the provider requires in later requests (Gemini's `extra_content`).
+        raw_arguments: the text that the model wrote. The next request contains this text unchanged.
+        kind: "function", or the kind of another tool that your program runs: "custom" (`arguments` is `{"input":
+            text}`), "apply_patch", "shell", "computer", "tool_search", or "approval" (a hosted MCP server's call that
+            you must approve).
+        extra: other fields of the tool call that the provider requires in later requests (Gemini's `extra_content`).
     """
 
     id: str
@@ -42,12 +43,12 @@ class ToolCall(PydanticField):
 
     @classmethod
     def from_text(cls, call_id: str, name: str, text: str, extra: dict[str, Any] | None = None) -> ToolCall:
-        """Returns a function call with the text of its arguments, which is parsed."""
+        """Creates a function call from the JSON text of its arguments."""
         return cls(call_id, name, read_arguments([text], repair=False).value, text, extra or None)
 
     @classmethod
     def custom(cls, call_id: str, name: str, text: str, extra: dict[str, Any] | None = None) -> ToolCall:
-        """Returns a call of a custom tool, whose input is free text."""
+        """Creates a call of a custom tool, which gets free text instead of JSON arguments."""
         return cls(call_id, name, {"input": text}, text, extra or None, "custom")
 
     @property
@@ -59,15 +60,17 @@ class ToolCall(PydanticField):
 
     @property
     def background(self) -> bool:
-        """True if the model continues without the result. A later request sends the result: see `Tool.background`."""
+        """True if the model continues without waiting for the result, which a later request sends. See
+        `Tool.background`.
+        """
         return bool((self.extra or {}).get("async"))
 
     @property
     def arguments_json(self) -> str:
         """The arguments as JSON text, for APIs and frameworks that expect text.
 
-        This is the model's unchanged text if possible, `"{}"` for a tool call without arguments, and otherwise
-        `arguments` as JSON.
+        This is the text that the model wrote, if the text is a JSON object. For a tool call without arguments it is
+        `"{}"`. Otherwise, it is `arguments` as JSON.
         """
         if self.error:
             return self.raw_arguments
@@ -79,9 +82,9 @@ class ToolCall(PydanticField):
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
-        """The safety checks of a computer call. Show the checks to a person before you run the call.
+        """The safety checks of a computer call. Show them to a person before your program runs the call.
 
-        Pass `acknowledge=True` to `tool_result`; otherwise the provider refuses the result:
+        If the person agrees, pass `acknowledge=True` to `tool_result`. Otherwise the provider refuses the result:
         https://platform.openai.com/docs/guides/tools-computer-use
         """
         return tuple((self.extra or {}).get("pending_safety_checks", ()))
@@ -90,8 +93,8 @@ class ToolCall(PydanticField):
         """Parses the arguments as a pydantic model.
 
         Raises:
-            InvalidToolArgumentsError: the arguments aren't a JSON object, or are invalid; the message can be sent to
-                the model.
+            InvalidToolArgumentsError: the arguments aren't a JSON object, or don't match the model. You can send the
+                error message to the language model.
         """
         from pydantic import ValidationError
 
@@ -106,7 +109,7 @@ class ToolCall(PydanticField):
 
 
 class InvalidToolArgumentsError(StreamfoldError, ValueError):
-    """The arguments of a tool call don't match the tool. The error message can be sent to the model as the tool's
+    """The arguments of a tool call don't match the tool. You can send the error message to the model as the tool's
     result.
     """
 
@@ -117,7 +120,9 @@ class InvalidToolArgumentsError(StreamfoldError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartialToolCall:
-    """A tool call that the model is still writing, only for display. The tool call may still be dropped or changed."""
+    """A tool call that the model is still writing, for display only. streamfold may still change or drop the tool
+    call.
+    """
 
     name: str
     text: str
@@ -125,9 +130,10 @@ class PartialToolCall:
 
     @property
     def value(self) -> Any:
-        """The arguments received so far, or None before the first piece. A custom tool has `{"input": text}`.
+        """The part of the arguments that has arrived, or None before the first piece. A custom tool has `{"input":
+        text}`.
 
-        Each access parses the whole text. For long values, use `ChatStream.watch`.
+        Each access parses the complete text again. For long values, use `ChatStream.watch`.
         """
         return {"input": self.text} if self.kind == "custom" else partial_value(self.text)
 
@@ -137,9 +143,9 @@ class PartialUpdate(NamedTuple):
 
     Attributes:
         path: the path of the value, such as `("files", 0, "content")`.
-        delta: the next piece of a string, or `""` for other values, which are reported only when they are complete.
-        value: the whole value, when the value is complete.
-        tool, call: the tool's name and the position of the tool call, or None for a structured answer.
+        delta: the next piece of a string. `""` for other types of values, which are reported only once, when complete.
+        value: the complete value, once `done` is true.
+        tool, call: the tool's name and the position of the tool call. None for a structured answer.
     """
 
     path: tuple[str | int, ...]

@@ -1,4 +1,4 @@
-"""`Tool`, `tool()`, conversion of functions, models and dicts to tools, and tool choices."""
+"""`Tool` and `tool()`, tool choices, and the conversion of functions, models and dicts to tools."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[F]):
-    """A function that the model may call: its name, its description, and the JSON schema of its arguments.
+    """A function that the model may call. It has a name, a description, and a JSON schema for its arguments.
 
     Attributes:
-        strict: True if the provider should force the model to follow the schema, if the provider can do so.
+        strict: True if the provider should force the model to follow the schema. Not every provider can do so.
         kind: "function", or the kind of a hosted tool.
-        hosted: a hosted tool, such as `WebSearch(...)`; None for a function.
-        function: a synchronous or async function that runs a tool call, with the arguments by name or an instance of
-            `model`.
-        model: a pydantic model that validates the arguments. Without a model, the arguments must match the parameters
-            of `function`.
-        cache: stores the tools up to this tool in the provider's prompt cache; see `Message`.
-        spread: True if `function` gets the fields of `model` by name, instead of an instance.
-        needs_approval: True if `run_tools` must wait for approval before each tool call; or a synchronous or async
-            function of the tool call. The function gets only tool calls with valid arguments.
+        hosted: the hosted tool, such as `WebSearch(...)`. None for a function.
+        function: a synchronous or async function that runs a tool call. It gets the arguments by name, or an instance
+            of `model`.
+        model: a pydantic model that validates the arguments. Without it, the arguments are checked against the
+            signature of `function`.
+        cache: True or a lifetime to store the tools up to this one in the provider's prompt cache; see `Message`.
+        spread: True if `function` gets the fields of `model` by name. False if it gets an instance of `model`.
+        needs_approval: True if `run_tools` must wait for approval before it runs the tool. A synchronous or async
+            function can decide this for each tool call; it is called only if the arguments are valid.
         background: True if the model may continue while the tool runs (GPT-6 and later, on the Responses API). A later
-            request sends the result. Other models wait for the result.
-        extra: additional members of the tool's JSON in the request, sent unchanged.
+            request then sends the result. Other models wait for the result.
+        extra: additional fields for the tool's JSON in the request. They are sent unchanged.
     """
 
     name: str
@@ -126,11 +126,11 @@ class Tool(Generic[F]):
         needs_approval: NeedsApproval = False,
         background: bool = False,
     ) -> Self:
-        """Creates a tool from a pydantic model. The model's fields are the arguments, and the model's docstring is the
+        """Creates a tool from a pydantic model. The model's fields become the arguments, and its docstring becomes the
         description.
 
         Args:
-            function: a function that runs a tool call with an instance of the model.
+            function: a function that runs a tool call. It gets an instance of the model.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
@@ -148,17 +148,17 @@ class Tool(Generic[F]):
         function: Callable[..., Any] | None = None,
         needs_approval: NeedsApproval = False,
     ) -> Self:
-        """Creates a tool from an MCP tool description, which is an object or a dict. `McpTools` creates all tools of a
-        server.
+        """Creates a tool from an MCP tool description, which is an object or a dict. To get all tools of an MCP server,
+        use `McpTools`.
 
         See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: a function that runs a tool call with the arguments by name. With the MCP SDK, pass `lambda
+            function: a function that runs a tool call. It gets the arguments by name. With the MCP SDK, pass `lambda
                 **arguments: session.call_tool(name, arguments)`.
 
         Raises:
-            ConfigError: the description has no name, or its input schema isn't the schema of an object.
+            ConfigError: the description has no name, or its input schema doesn't describe an object.
         """
         name, about = mcp_member(description, "name"), mcp_member(description, "description")
         schema = mcp_member(description, "inputSchema", "input_schema")
@@ -180,15 +180,15 @@ class Tool(Generic[F]):
 
     def _callable(self) -> Callable[..., Any]:
         if self.function is None:
-            raise ConfigError(f"the tool {self.name!r} has no function to run tool calls: pass function=")
+            raise ConfigError(f"the tool {self.name!r} has no function to run tool calls: pass function=...")
         return self.function
 
     def bind(self, call: ToolCall) -> Callable[[], object]:
-        """Validates the arguments of a tool call, and returns a function that runs the call.
+        """Validates the arguments of a tool call, and returns a function that runs the tool call.
 
         Raises:
-            InvalidToolArgumentsError: the arguments aren't a JSON object, or are invalid; the message can be sent to
-                the model.
+            InvalidToolArgumentsError: the arguments aren't a JSON object, or don't match the schema. You can send the
+                error message to the model.
             ConfigError: the tool has no function.
         """
         function = self._callable()
@@ -207,12 +207,12 @@ class Tool(Generic[F]):
         return partial(function, **call.arguments)
 
     async def call(self, call: ToolCall) -> object:
-        """Runs a tool call with validated arguments, and returns the result.
+        """Validates the arguments of a tool call, runs the tool, and returns the result.
 
         A synchronous function runs on the event loop. Wrap a blocking function in `in_thread(function)`.
 
         Raises:
-            InvalidToolArgumentsError: the arguments are invalid; the message can be sent to the model.
+            InvalidToolArgumentsError: the arguments are invalid. You can send the error message to the model.
             ConfigError: the tool has no function.
         """
         result = self.bind(call)()
@@ -237,7 +237,7 @@ _LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python al
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool choice that forces the model to call this tool. `hosted` is set for a hosted tool."""
+    """A tool choice that forces the model to call this tool. If the tool is a hosted tool, `hosted` is set."""
 
     name: str
     hosted: ServerTool | None = field(default=None, kw_only=True)
@@ -245,7 +245,7 @@ class NamedTool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """A tool choice that allows only some of the tools. With the mode "required", the model must call a tool."""
+    """A tool choice that allows only some tools. With the mode "required", the model must call one of them."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"
@@ -276,7 +276,7 @@ def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
 
 
 def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
-    """Parses a tool: a `Tool`, a `ServerTool`, or a dict in the format of an OpenAI API. Other dicts are hosted tools.
+    """Parses a `Tool`, a `ServerTool`, or a dict. A dict that isn't in the format of an OpenAI API is a hosted tool.
 
     Raises:
         ConfigError: the value isn't a tool.
@@ -341,7 +341,7 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Parses a tool choice in the format of an OpenAI API, or a `HostedTool(...)` in the provider's own format.
+    """Parses a tool choice in the format of an OpenAI API. A `HostedTool(...)` holds one in the provider's format.
 
     Raises:
         ConfigError: the tool choice is invalid, or names a tool that isn't in `tools`.
@@ -451,19 +451,21 @@ def tool(
 
         await get_weather(city="Oslo")  # still callable, as in a unit test
 
-    The function may be synchronous or async. A parameter without a default is required, and a parameter without a type
-    accepts any value. With the extra `tools`, parameter descriptions come from the docstring in Google, NumPy or Sphinx
-    style. Without the extra, the whole docstring describes the tool. `Annotated[int, Field(ge=1, description="...")]`
-    takes precedence over the docstring. Arguments bound by `functools.partial` are hidden from the model.
+    The function may be synchronous or async. A parameter without a default is required. A parameter without a type
+    accepts any value. `Annotated[int, Field(ge=1, description="...")]` takes precedence over the docstring. Arguments
+    that `functools.partial` has bound are hidden from the model.
+
+    With the extra `tools`, the parameters' descriptions come from the docstring (in the style of Google, NumPy or
+    Sphinx). Without the extra, the entire docstring describes the tool.
 
     Args:
-        name: the tool's name, by default the function's name.
-        description: the tool's description, by default the docstring.
+        name: the tool's name. The default is the function's name.
+        description: the tool's description. The default is the docstring.
         strict, cache, needs_approval, background: see `Tool`.
 
     Raises:
-        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), a parameter's type has
-            no JSON schema, or a class isn't a pydantic model.
+        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), the type of a parameter
+            has no JSON schema, or the class isn't a pydantic model.
     """
     own: dict[str, Any] = {"cache": cache, "needs_approval": needs_approval, "background": background}
     if function is None:
@@ -478,7 +480,7 @@ def tool(
 
     chosen = name or getattr(function.func if isinstance(function, partial) else function, "__name__", None)
     if not chosen:
-        raise ConfigError(f"a tool needs a name: pass name=, because {function!r} has no name")
+        raise ConfigError(f"a tool needs a name: pass name=..., because {function!r} has no name")
     about, of_parameters = _descriptions(function)
     try:
         model = _arguments(function, chosen)
@@ -494,7 +496,7 @@ def tool(
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
-    """Converts values of all accepted types to tools. Raises ConfigError for other values."""
+    """Converts values of all accepted types to tools. Raises ConfigError for a value of another type."""
     found: list[Tool] = []
     for tool in read_tools(given):
         found += (tool,) if isinstance(tool, Tool) else tool
@@ -502,7 +504,7 @@ def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
 
 
 def read_tools(given: Iterable[ToolLike] | None) -> list[Tool | Iterable[Tool]]:
-    """Converts values to tools like `as_tools`, but keeps a set of tools such as `McpTools` as one item."""
+    """Converts values to tools like `as_tools`, but keeps a group of tools, such as `McpTools`, as one item."""
     if given is None or given == ():
         return []
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
@@ -516,7 +518,7 @@ def _is_set(given: ToolLike) -> TypeIs[Iterable[Tool]]:
 
 
 def as_tool(given: Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]) -> Tool:
-    """Returns a tool from a `Tool`, a typed function, a pydantic model, a `ServerTool`, or a dict.
+    """Converts a `Tool`, a typed function, a pydantic model, a `ServerTool` or a dict to a tool.
 
     Raises:
         ConfigError: the value isn't a tool, or has no JSON schema.
@@ -548,7 +550,7 @@ _seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselv
 
 
 def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
-    """Returns a function's tool from a cache, because generating a schema takes longer than the rest of a request."""
+    """Returns the cached tool of a function, because generating a schema takes longer than building the request."""
     code = plain.__code__, function is plain
     made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
     try:

@@ -1,4 +1,4 @@
-"""Token counts of an answer."""
+"""The token counts of an answer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .pydantic_support import PydanticField
 
 @dataclass(frozen=True, slots=True)
 class Usage(PydanticField):
-    """Token counts from the server, never estimated. A count that the server didn't send is None.
+    """Token counts that the server sent. streamfold never estimates them. A missing count is None.
 
-    The usage of several answers can be added: `first.usage + second.usage`. The sum has no `raw` and no `steps`.
+    Token counts can be added (`first.usage + second.usage`). The sum has neither `raw` nor `steps`.
 
     Attributes:
-        cached_tokens: the part of `input_tokens` that was read from the provider's prompt cache.
-        cache_write_tokens: the part of `input_tokens` that was written to the provider's prompt cache.
-        reasoning_tokens: the part of `output_tokens` that was reasoning.
-        raw: the usage object as the server sent it.
-        tools: the number of hosted tool requests, by kind of tool.
-        details: other counts from the server, such as `input_audio_tokens`, `output_image_tokens`,
-            `accepted_prediction_tokens`, `cache_write_1h_tokens`, `tool_use_input_tokens` and others.
-        steps: the usage of each request, if an answer needed several requests. The other counts are sums over all
+        cached_tokens: the part of `input_tokens` that the provider read from its prompt cache.
+        cache_write_tokens: the part of `input_tokens` that the provider wrote to its prompt cache.
+        reasoning_tokens: the part of `output_tokens` that the model used for reasoning.
+        raw: the usage object that the server sent.
+        tools: the number of requests to hosted tools, by kind of tool.
+        details: other token counts that the server sent, such as `input_audio_tokens`, `output_image_tokens`,
+            `accepted_prediction_tokens`, `cache_write_1h_tokens` and `tool_use_input_tokens`.
+        steps: the usage of each request, if an answer needed several requests. Every other count is the sum over these
             requests, so `input_tokens` counts the prompt once per request.
     """
 
@@ -40,7 +40,7 @@ class Usage(PydanticField):
 
     @classmethod
     def of_steps(cls, steps: Iterable[Usage]) -> Usage:
-        """Returns the total usage of an answer that needed several requests."""
+        """Adds up the token counts of the requests that one answer needed."""
         each = tuple(steps)
         return replace(sum(each[1:], each[0]), steps=each)
 

@@ -75,7 +75,7 @@ WarningCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ReplyWarning:
-    """A problem with the answer or the request. `detail` describes the problem and how it was handled."""
+    """A problem with the answer or the request. `detail` describes the problem and how streamfold handled it."""
 
     code: WarningCode
     detail: str
