@@ -1,4 +1,4 @@
-"""Exceptions, and the classification of providers' errors."""
+"""The exceptions, and the classification of the errors that providers send."""
 
 from .classification import ErrorClassification, ErrorInfo, error_info, wrapped_error
 from .exceptions import (

@@ -1,5 +1,6 @@
-"""Classifies a provider's error object: its message, its cause (context length, quota, ...), and whether a retry may
-help."""
+"""Classifies the error object that a provider sends: its message, its cause (such as context length or quota), and
+whether a retry may help.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +41,14 @@ _BY_ANY_STATUS: tuple[MeaningKind, ...] = ("context_length", "content_filter")
 
 @dataclass(frozen=True, slots=True)
 class ErrorClassification:
-    """The reason for a rejection.
+    """The reason why a provider rejected a request.
 
     Attributes:
-        tokens, limit: the size of the prompt and of the context window.
-        categories: the filter's findings.
-        param: the path of the field, with underscores.
-        instead: the option name that the server expects.
-        least, most, allowed: the accepted values.
+        tokens, limit: the number of tokens in the prompt, and the maximum number of tokens.
+        categories: the names of the content filters that stopped the request.
+        param: the path of the request field that the provider rejected, in snake case.
+        instead: the option name that the server expects instead.
+        least, most, allowed: the minimum, the maximum and the list of accepted values, if the server sent them.
     """
 
     kind: MeaningKind
@@ -88,9 +89,9 @@ def classify_error(
     """Classifies an error by its code, type and message. Returns None if the cause is unknown.
 
     Args:
-        words: the error's code and type, in this order.
-        param: the field of the request that the server names.
-        body: the whole error body.
+        words: the error's code, then its type.
+        param: the request field that the server's error names.
+        body: the complete error body.
 
     >>> classify_error([], "prompt is too long: 210000 tokens > 200000 maximum").limit
     200000
@@ -151,7 +152,7 @@ def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
 
 
 def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
-    """Yields the invalid fields of a pydantic error list (Mistral, FastAPI)."""
+    """Yields the invalid fields that a list of pydantic errors contains (Mistral, FastAPI)."""
     for _, value in _members(body):
         if not isinstance(value, Mapping) or not isinstance(place := value.get("loc"), list):
             continue
@@ -165,7 +166,7 @@ def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
 
 
 def _categories(body: Any) -> Iterator[str]:
-    """Yields the content-filter categories of Azure and of OpenRouter."""
+    """Yields the names of the content filters that stopped the request (Azure, OpenRouter)."""
     for path, value in _members(body):
         if path.endswith("metadata.reasons") and isinstance(value, list):
             yield from (reason for reason in value if isinstance(reason, str))
@@ -190,13 +191,16 @@ def _number(text: str | None) -> int | None:
 
 
 def _underscored(name: str) -> str:
-    """Converts camel case: `reasoningEffort` is `reasoning_effort`."""
+    """Converts camel case to snake case, so `reasoningEffort` becomes `reasoning_effort`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
 def is_transient(word: str) -> bool | None:
-    """Returns whether an error with this code or type (in lower case) is transient; None if the code or type is
-    unknown."""
+    """Returns True if an error with this code or type is transient, False if it is final, and None if unknown.
+
+    Args:
+        word: the code or type, in lower case.
+    """
     return True if word in _table()["transient"] else False if word in _table()["final"] else None
 
 
@@ -235,7 +239,9 @@ def _api_rows() -> tuple[_ApiRow, ...]:
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    """Compiles a row's pattern. Groups are numbered, because a name may occur several times."""
+    """Compiles a pattern. The groups get a number in their names, because a pattern may contain a name several
+    times.
+    """
     numbers = count()
     written = _PLACEHOLDER.sub(lambda found: f"(?P<{found[1]}_{next(numbers)}>{_GROUPS[found[1]]})", text)
     return re.compile(written, re.IGNORECASE | re.DOTALL)
@@ -252,13 +258,13 @@ _SPEAKING = (  # the members that may hold the message, the best first
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An error object of a server.
+    """The error object that a server sent.
 
     Attributes:
-        type, code: the server's classification of the error.
-        param: the field of the request that caused the error.
-        retry: whether a retry may help, if the server reported that separately.
-        retry_after: seconds to wait before a retry.
+        type, code: the server's names for the kind of error.
+        param: the request field that caused the error, if the server names one.
+        retry: True if a retry may help, False if it can't. None if the server doesn't say so explicitly.
+        retry_after: the time to wait before a retry, in seconds.
     """
 
     message: str
@@ -270,8 +276,10 @@ class ErrorInfo:
     retry_after: float | None = None
 
     def meaning(self, body: Any = None) -> ErrorClassification | None:
-        """Classifies the error. Returns None if it isn't a rejection. `body` is the whole error body, which may have
-        more details.
+        """Returns the reason why the server rejected the request, or None if the error isn't a rejection.
+
+        Args:
+            body: the complete error body, which may contain more details.
         """
         if self.status == 402:
             return ErrorClassification("quota")
@@ -281,10 +289,10 @@ class ErrorInfo:
         return found
 
     def required_api(self, called: str) -> str | None:
-        """Returns the API that serves the model, if the server reports that another API does.
+        """Returns the API that serves the model, if the server's error says that another API does.
 
         Args:
-            called: the adapter's name.
+            called: the name of the adapter that sent the request.
 
         >>> ErrorInfo("This model is only supported in v1/responses", status=404).required_api("chat")
         'responses'
@@ -304,7 +312,9 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """True if the same request may succeed later, by the error's cause, code, type or status, in this order."""
+        """True if the same request may succeed later. The cause decides if it is known, else the code, the type or the
+        status.
+        """
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
@@ -313,13 +323,13 @@ class ErrorInfo:
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:
-        """Returns "type:code", because codes of several providers collide, then the code, then the type."""
+        """Returns `type:code`, then the code, then the type. Providers use the same code for different errors."""
         both = f"{self.type}:{self.code}" if self.type and self.code else None
         return [word.lower() for word in (both, self.code, self.type) if word]
 
 
 def error_info(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error object of any known form, also a bare string. The result always has a message.
+    """Parses an error object in any known format, including a bare string. The result always has a message.
 
     >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
     'slow down'
@@ -348,10 +358,10 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns an error object that isn't under `error`.
+    """Returns an error object that the server sent under another key than `error`.
 
-    MiniMax sends a status in `base_resp`, next to the choices, which is 0 for success
-    (https://platform.minimax.io/docs/api-reference/errorcode), Tencent Cloud has `Response.Error`
+    MiniMax sends a status in `base_resp`, next to the choices, and 0 means success
+    (https://platform.minimax.io/docs/api-reference/errorcode). Tencent Cloud sends `Response.Error`
     (https://cloud.tencent.com/document/api/1729/101843).
     """
     base, response = body.get("base_resp"), body.get("Response")
@@ -362,7 +372,7 @@ def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _passed_on(body: Any) -> ErrorInfo | None:
-    """Parses the provider's error that OpenRouter puts into `metadata.raw`."""
+    """Parses the upstream provider's error, which OpenRouter puts into `metadata.raw`."""
     error = body.get("error") if isinstance(body, Mapping) else None
     metadata = error.get("metadata") if isinstance(error, Mapping) else None
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None

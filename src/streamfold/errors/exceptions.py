@@ -1,4 +1,4 @@
-"""All exceptions as one tree, with the variants before and inside a stream; "did you mean"."""
+"""The tree of exceptions, and hints for misspelled words ("did you mean")."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 20  # items of a list
 
 
 def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
-    """Joins the first twenty items of a list, and appends the number of the remaining ones.
+    """Joins the first twenty items of a list, and appends how many items are left out.
 
     >>> join_limited([f"tools[{at}]" for at in range(22)])[-21:]
     'tools[19], and 2 more'
@@ -27,7 +27,7 @@ def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") 
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Returns the most similar word as a question; "" if none is similar.
+    """Returns the most similar of `words` as a question, or "" if none is similar.
 
     >>> did_you_mean("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?)"
@@ -44,7 +44,7 @@ _FEW = 8  # words that are all listed beside a guess
 
 
 def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
-    """Returns a hint for an unknown word: the most similar allowed word, and the list of allowed words if it is short.
+    """Returns a hint for an unknown word: the most similar allowed word, and all allowed words if there are few.
 
     >>> allowed_values_hint("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?). Allowed: chat, kimi"
@@ -57,21 +57,21 @@ def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed")
 
 
 class StreamfoldError(PicklableError, Exception):
-    """Base class of all errors of streamfold. Every error can be pickled and copied."""
+    """The base class of all exceptions in streamfold. Every instance can be pickled and copied."""
 
 
 class ConfigError(StreamfoldError):
-    """A setting or an argument is wrong. The message names the setting, its position and the allowed values.
+    """A setting or an argument is invalid. The message names the setting, its position and the allowed values.
 
     Attributes:
-        hint: what to change in the program; it is the end of the message.
+        hint: what to change in the program. The error's text ends with the hint.
     """
 
     hint: str = ""
 
     @property
     def problem(self) -> str:
-        """The message without the hint."""
+        """The error's message, without the hint."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class ConfigError(StreamfoldError):
 
 
 class NotConfiguredError(ConfigError):
-    """An API key or another environment variable of the configuration is not set."""
+    """An environment variable that the configuration needs isn't set, such as an API key."""
 
 
 # The tree of errors. `LimitReachedError`, `BudgetExceededError` and `LimitStoreError` are in `limits`.
@@ -96,7 +96,7 @@ TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
 
 
 class APIErrorDetails(TypedDict, total=False):
-    """Keyword arguments of every `APIError`."""
+    """The keyword arguments that every `APIError` accepts."""
 
     provider: str | None
     request_id: str | None
@@ -107,23 +107,23 @@ class APIErrorDetails(TypedDict, total=False):
 
 
 class APIError(StreamfoldError):
-    """A request did not get a complete answer.
+    """A request failed, or its answer is incomplete.
 
     Attributes:
-        message: the server's error message, or a description of the failure.
-        request_id: the server's id for the request, for support.
-        retryable: whether the same request may succeed later. A retry runs no tool twice, because no tool call was
-            delivered.
-        body: the response body, parsed if it is JSON, up to the configured limit.
-        info: the server's error object, if it sent one.
-        partial: the part of the answer that had arrived, without tool calls; None if no answer had begun.
-        partial_tool_calls: the unfinished tool calls, for display only.
-        attempts: earlier failed attempts, and skipped providers.
-        retry_after: seconds to wait before a retry, if the server sent them.
+        message: the server's error message, or streamfold's description of the failure.
+        request_id: the server's id for the request. The provider's support asks for it.
+        retryable: True if the same request may succeed later. Retrying is safe, because streamfold delivers no tool
+            calls with an error.
+        body: the response body, up to the configured size limit. If the body is JSON, it is parsed.
+        info: the error object, if the server sent one.
+        partial: the part of the answer that had arrived, without tool calls. None if no part had arrived.
+        partial_tool_calls: the tool calls that the model hadn't finished, for display only.
+        attempts: the earlier requests that failed, and the providers that were skipped.
+        retry_after: the time to wait before a retry, in seconds, if the server sent it.
         rate_limit: the provider's rate limits, from the response headers.
-        warnings: changes of the request and mistakes in the answer.
-        url: the address of the request, without secrets, if one was sent.
-        hint: what to check; shown with the address at the end of the error's text.
+        warnings: what streamfold changed in the request, and what was wrong with the answer.
+        url: the URL of the request without secrets, or None if no request was sent.
+        hint: what to check. The error's text ends with the hint and the URL.
     """
 
     attempts: Sequence[Attempt] = ()
@@ -157,20 +157,21 @@ class APIError(StreamfoldError):
         self.partial = partial
 
     def resume(self) -> Any:
-        """Continues the interrupted answer, with providers that support it: see `ChatQuirks.continues`.
+        """Continues the interrupted answer, if the provider supports this: see `ChatQuirks.continues`.
 
             except StreamError as error:
                 async with error.resume() as stream: ...
 
-        The request is sent when the first chunk is read. The new chunks continue the ones already read. The final reply
-        has the whole answer, and the usage of the last request. If the new stream fails, its error can be resumed, too.
+        The request is sent when you read the first chunk. The chunks continue the text that had already arrived. The
+        final reply has the complete text, but only the last request's usage. If the new stream fails, you can resume
+        its error too.
 
         Returns:
-            A `ChatStream`, or one of `streamfold.sync` for an answer of that API.
+            A `ChatStream`, or the stream type of `streamfold.sync` if the synchronous API sent the request.
 
         Raises:
-            StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, the provider
-                doesn't support it, or the error was pickled.
+            StreamfoldError: the answer can't be continued, because no text had arrived, a tool call had begun, the
+                provider doesn't support this, or the error was pickled.
         """
         if self.partial is None:
             raise StreamfoldError("resume(): no part of the answer had arrived: send the request again")
@@ -189,10 +190,10 @@ class APIError(StreamfoldError):
 
 
 class APIStatusError(APIError):
-    """The server answered with an error status.
+    """The server responded with an HTTP error status.
 
     Attributes:
-        code: the server's code for the error, else its type.
+        code: the server's code for the error, or else its type.
     """
 
     def __init__(
@@ -221,13 +222,13 @@ class PermissionDeniedError(APIStatusError):
 
 
 class NotFoundError(APIStatusError):
-    """Status 404: the model or the path doesn't exist."""
+    """Status 404: the server doesn't know the model or the path."""
 
     hint = "check base_url and the model"
 
 
 class BadRequestError(APIStatusError):
-    """Another 4xx status: the request is wrong, and would fail again."""
+    """Another 4xx status: the request is invalid, so that a retry would fail too."""
 
 
 class RateLimitError(APIStatusError):
@@ -235,19 +236,19 @@ class RateLimitError(APIStatusError):
 
 
 class QuotaExceededError(APIStatusError):
-    """The account has no credit or quota left. Not retried."""
+    """The account has no credit or quota left. streamfold doesn't retry the request."""
 
 
 class ServerError(APIStatusError):
-    """A 5xx status: the server failed."""
+    """A 5xx status: an error in the server."""
 
 
 class APIConnectionError(APIError):
-    """Name resolution, TCP or TLS failed, or the connection broke before the response."""
+    """Name resolution, TCP or TLS failed, or the connection broke before the response began."""
 
 
 class APITimeoutError(APIConnectionError):
-    """A timeout expired. `phase` names it: connect, first_event, read (no bytes), stall (no events) or total."""
+    """A timeout expired. `phase` is its name: connect, first_event, read (no bytes), stall (no events) or total."""
 
     def __init__(self, message: str, *, phase: TimeoutPhase, **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -255,23 +256,22 @@ class APITimeoutError(APIConnectionError):
 
 
 class StreamError(APIError):
-    """The answer began and failed.
+    """The answer had begun when an error occurred.
 
     Attributes:
-        partial: the part of the answer that had arrived, without tool calls; never None.
-        transcript: the last events as received, without secrets.
+        partial: the part of the answer that had arrived, without tool calls. It is never None.
+        transcript: the last SSE events that arrived, without secrets.
     """
 
     transcript: Sequence[str] = ()
 
 
 class IncompleteStreamError(StreamError):
-    """The stream ended before the response was complete. None of its tool calls is delivered."""
+    """The stream ended before the response was complete. streamfold delivers no tool calls of the response."""
 
 
 class UpstreamError(StreamError):
-    """The server reported an error inside a response with status 200. Attributes that the server didn't send are
-    None."""
+    """The server responded with status 200, and then sent an error. An attribute that it didn't send is None."""
 
     def __init__(
         self,
@@ -289,18 +289,18 @@ class UpstreamError(StreamError):
 
 
 class ProtocolError(StreamError):
-    """The answer is not in the expected wire format, or is larger than a limit."""
+    """The response isn't in the format of the API, or is larger than a limit."""
 
 
 class EmptyResponseError(StreamError):
-    """The answer ended normally and was empty."""
+    """The response was complete, but it had neither text nor tool calls."""
 
 
 class ContextLengthError(APIError):
-    """The prompt, or the prompt and the requested answer, exceeds the context window.
+    """The prompt is too long for the context window, or the prompt and the requested answer together are.
 
     Attributes:
-        tokens, limit: the sizes of the prompt and of the window, if the server named them.
+        tokens, limit: the number of tokens in the prompt and in the context window, if the server sent them.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class ContextLengthError(APIError):
 
 
 class ContentFilterError(APIError):
-    """A filter of the provider stopped the prompt or the answer. `categories` are the names that the server sent."""
+    """A content filter of the provider stopped the prompt or the answer. `categories` has the server's filter names."""
 
     def __init__(self, message: str, *, categories: tuple[str, ...] = (), **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -320,10 +320,10 @@ class ContentFilterError(APIError):
 
 
 class UnsupportedOptionError(APIError):
-    """The model does not accept an option, or not with this value.
+    """The model doesn't accept an option, or doesn't accept the option's value.
 
     Attributes:
-        param: the field of the request, with underscores, if the server named it.
+        param: the request field that the server's error names, in snake case.
     """
 
     def __init__(self, message: str, *, param: str | None = None, **details: Unpack[APIErrorDetails]) -> None:
@@ -332,17 +332,20 @@ class UnsupportedOptionError(APIError):
 
 
 class ModelNotFoundError(APIError):
-    """The model doesn't exist, or the API key has no access to the model. A wrong URL raises only a `NotFoundError`."""
+    """The model doesn't exist, or the API key has no access to it. A wrong URL raises `NotFoundError` instead."""
 
 
 class TurnLimitError(StreamfoldError):
-    """The model still called tools in the last allowed turn of `run_tools`. The run object has the conversation so
-    far."""
+    """In the last allowed turn of `run_tools`, the model still called tools. The conversation is in the run's
+    `messages`.
+    """
 
 
 def failed_before_answer(error: APIError) -> bool:
-    """Returns whether the request failed before the model can have run, so that it isn't billed. Unknown after a
-    timeout."""
+    """Returns True if the request certainly failed before the model ran, so that the provider doesn't charge it.
+
+    After a timeout other than `connect`, this is unknown, and the result is False.
+    """
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"
     return isinstance(error, APIStatusError | APIConnectionError) and not isinstance(error, StreamError)
@@ -353,45 +356,45 @@ def failed_before_answer(error: APIError) -> bool:
 
 
 class RejectedRequest:
-    """Errors of requests that were refused with an error status, by cause."""
+    """The errors for requests that a server rejected with an error status, by cause."""
 
     class ContextLengthError(ContextLengthError, BadRequestError):
-        """The prompt is too long."""
+        """The server rejected the request because the prompt is too long."""
 
     class ContentFilterError(ContentFilterError, BadRequestError):
-        """A filter stopped the prompt."""
+        """The provider's content filter stopped the prompt."""
 
     class UnsupportedOptionError(UnsupportedOptionError, BadRequestError):
-        """The model doesn't accept an option or its value."""
+        """The server rejected the request because the model doesn't accept an option or its value."""
 
     class ModelNotFoundError(ModelNotFoundError, NotFoundError):
-        """The model doesn't exist."""
+        """The server rejected the request because the model doesn't exist."""
 
 
 class RejectedPermission:
-    """Errors of requests that were refused with status 403, by cause."""
+    """The errors for requests that a server rejected with status 403, by cause."""
 
     class ContentFilterError(ContentFilterError, PermissionDeniedError):
-        """A filter stopped the prompt. The API key isn't the cause."""
+        """The provider's content filter stopped the prompt. The API key is valid."""
 
 
 class RejectedInStream:
-    """Errors that were reported inside a stream, by cause."""
+    """The errors that a server sent inside a stream, by cause."""
 
     class ContextLengthError(ContextLengthError, UpstreamError):
-        """The prompt is too long."""
+        """The server sent an error inside the stream, because the prompt is too long."""
 
     class ContentFilterError(ContentFilterError, UpstreamError):
-        """A filter stopped the prompt or the answer."""
+        """The provider's content filter stopped the prompt or the answer."""
 
     class UnsupportedOptionError(UnsupportedOptionError, UpstreamError):
-        """The model doesn't accept an option or its value."""
+        """The server sent an error inside the stream, because the model doesn't accept an option or its value."""
 
     class ModelNotFoundError(ModelNotFoundError, UpstreamError):
-        """The model doesn't exist."""
+        """The server sent an error inside the stream, because the model doesn't exist."""
 
     class QuotaExceededError(QuotaExceededError, UpstreamError):  # type: ignore[misc]  # its status is never None
-        """The account has no credit or quota left. An error without a status counts as 402."""
+        """The account has no credit or quota left. If the server sent no status, `status_code` is 402."""
 
         def __init__(
             self,
@@ -406,10 +409,10 @@ class RejectedInStream:
 
 
 def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any = None, **rest: Any) -> APIStatusError:
-    """Returns the exception for a status that isn't 2xx.
+    """Creates the exception for a response whose status isn't 2xx.
 
     Args:
-        should_retry: the server's advice (`x-should-retry`), which is followed except for quota errors.
+        should_retry: the server's header `x-should-retry`. It decides about retries, except for an exhausted quota.
     """
     status, meaning = info.status or 0, info.meaning(body)
     quota = meaning is not None and meaning.kind == "quota"
@@ -433,7 +436,7 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
 
 
 def upstream_error(info: ErrorInfo, *, body: Any = None, **rest: Any) -> UpstreamError:
-    """Returns the exception for an error inside an answer."""
+    """Creates the exception for an error that the server sent inside an answer."""
     meaning = info.meaning(body)
     kind = _REFUSED_INSIDE.get(meaning.kind, UpstreamError) if meaning else UpstreamError
     return kind(

@@ -1,7 +1,7 @@
-"""Exceptions that can be pickled and copied, for example to return them from a worker process.
+"""Exceptions that can be pickled and copied, for example when a worker process returns them.
 
-Python pickles an exception as its class and the positional arguments of its `__init__`, which fails for keyword
-arguments. Errors of streamfold are unpickled without `__init__`, with their attributes, notes and cause.
+Python pickles an exception as its class and the positional arguments for `__init__`. That fails if `__init__` has
+keyword-only arguments. streamfold's errors are unpickled without `__init__`, from their attributes, notes and cause.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _ATOMS = (str, bytes, int, float, complex, type(None))
 
 
 class PicklableError(Exception):
-    """An exception that can be pickled and copied with its attributes, whatever the arguments of its `__init__`.
+    """An exception that can be pickled and copied with its attributes, regardless of the arguments of its `__init__`.
 
-    Attributes that can't be pickled are dropped; a note on the error lists them. The cause is pickled if it consists of
-    plain data. Otherwise a note describes the cause, because exceptions of other libraries may hold connections and
-    secrets.
+    If an attribute can't be pickled, it is dropped, and a note on the error names it. The cause is pickled if it
+    consists of plain data. Otherwise a note describes the cause, because other libraries' exceptions may hold
+    connections and secrets.
     """
 
     _local: ClassVar[frozenset[str]] = frozenset()  # attributes that are shared by copies, and not pickled
@@ -70,7 +70,7 @@ def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Returns the attributes, also those in slots. The attribute that setting a cause changes comes last."""
+    """Returns the attributes, including slots. The last one is the attribute that changes when a cause is set."""
     state: Any = object.__getstate__(error)
     plain, slots = state if isinstance(state, tuple) else (state, None)
     attributes = {**(plain or {}), **(slots or {})}
@@ -87,7 +87,7 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
 
 
 class _TrialPickler(pickle.Pickler):
-    """Tests whether a value can be pickled. Our own errors are pickled without a test."""
+    """Tests whether a value can be pickled. Errors of streamfold are assumed to be picklable."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, PicklableError):
@@ -111,7 +111,7 @@ def _loaded(value: Any) -> Any:
 
 
 class _PickledException:
-    """An exception of another library, reduced to plain data."""
+    """An exception of another library, as plain data."""
 
     def __init__(self, error: BaseException, seen: set[int]) -> None:
         self._kind = type(error)
@@ -126,7 +126,7 @@ class _PickledException:
 
 
 def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
-    """Returns a picklable form of an exception; None if it can't be rebuilt."""
+    """Returns an exception in a form that can be pickled. Returns None if unpickling couldn't restore it."""
     if id(error) in seen:
         return None
     seen.add(id(error))
