@@ -1,4 +1,4 @@
-"""Denies unanswered tool calls of a conversation that continued without them, unless a tool call has started."""
+"""Denies tool calls that never got a result because the conversation continued, unless the tool has already started."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class AbandonedCalls:
     """The tool calls of a conversation that have no result although the conversation continued.
 
     Args:
-        state: the saved state of the paused run of this conversation, or None.
-        is_shown_as: a function that gets a tool call's id and an id in a user interface, and returns True if both mean
-            the same tool call.
+        state: the saved state of the conversation's paused run, or None.
+        is_shown_as: a function that gets a tool call's id and an id from a user interface. It returns True if both ids
+            belong to the same tool call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
@@ -48,12 +48,12 @@ class AbandonedCalls:
         self._is_shown_as = is_shown_as
 
     async def settle(self, messages: list[Message], journal: CallJournal, owner: str, chat_id: str) -> set[str]:
-        """Denies the waiting tool calls, and writes the outcomes into the messages.
+        """Denies the waiting tool calls, and adds the results to the messages.
 
-        If the journal's store fails, the failure is logged, and the messages stay unchanged.
+        If the journal's store fails, the failure is logged, and the messages aren't changed.
 
         Returns:
-            The journal keys of the ended runs and approvals.
+            The journal keys of the runs and approvals that have ended.
         """
         ended: set[str] = set()
         try:
@@ -128,8 +128,8 @@ async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Messag
 
 
 async def _denied(journal: CallJournal, key: CallKey) -> ToolResult | None:
-    """Denies a tool call and returns the denial. If another run has started the tool call, returns its result or
-    None.
+    """Denies a tool call and returns the denial as its result. If another run has already started the tool call,
+    returns the result of that run, or None if there is no result yet.
     """
 
     async def deny() -> ToolResult:

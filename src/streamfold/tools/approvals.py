@@ -1,4 +1,4 @@
-"""The tool calls of one turn, with their statuses and approvals."""
+"""The tool calls of one turn, with their status and their approvals."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A tool call that a paused run waits for.
+    """A tool call for which a paused run waits.
 
     Attributes:
         call: the tool call.
-        waits_for: "approval" for a tool call to `approve` or `deny`, or "result" for an external tool call to `answer`.
-        approval_id: a random id that a client sends back with its decision. None for a result, and for a tool call in a
-            conversation that a client sent.
+        waits_for: "approval" if you must call `approve` or `deny`, "result" if you must pass the result to `answer`.
+        approval_id: a random id, which a client sends with its decision. None if a result is missing, or if a client
+            sent the conversation with this tool call.
     """
 
     call: ToolCall
@@ -48,8 +48,8 @@ class CallState:
     """A tool call of the turn, with its status.
 
     Attributes:
-        approval_id: see `PendingCall`. The id stays set after the decision.
-        nonce: the nonce of a signed approval or denial, for a tool call in a conversation that a client sent.
+        approval_id: the id from `PendingCall`. It is still set after the decision.
+        nonce: the nonce of a signed decision, if a client sent the conversation with this tool call.
         unanswered: see `CallKey`.
     """
 
@@ -64,11 +64,11 @@ class CallState:
 
 
 class TurnCalls:
-    """The tool calls of a turn, with their statuses and result messages.
+    """The tool calls of a turn, with their status and their result messages.
 
     Args:
-        calls: the tool calls, in the model's order.
-        unfinished: the text of a missing result.
+        calls: the tool calls, in the order in which the model made them.
+        unfinished: the text that the model gets in place of a missing result.
     """
 
     def __init__(self, calls: Iterable[ToolCall], unfinished: str = _NOT_FINISHED) -> None:
@@ -77,14 +77,16 @@ class TurnCalls:
 
     @property
     def only_background(self) -> bool:
-        """True if all tool calls run in the background, so that no result can be sent yet."""
+        """True if all tool calls run in the background, so that there are no results to send yet."""
         return all(found.status == "background" for found in self._calls.values())
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns the result messages. A missing result is replaced by its reason; background calls are left out."""
+        """Returns the result messages. A missing result is replaced by the reason. Background tool calls are left
+        out.
+        """
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)
             for found in self._calls.values()
@@ -93,12 +95,12 @@ class TurnCalls:
 
     @property
     def open(self) -> bool:
-        """True if a tool call can still be run or answered."""
+        """True if a tool call can still run, or can still get a result."""
         return any(found.status not in ("started", "background", "done") for found in self._calls.values())
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The tool calls that wait for an approval or a result."""
+        """The tool calls that wait for an approval or for a result."""
         return tuple(
             PendingCall(found.call, found.status, found.approval_id)
             for found in self._calls.values()
@@ -112,12 +114,12 @@ class TurnCalls:
         return self._calls[call.id]
 
     def wait_for_approval(self, call: ToolCall) -> None:
-        """Sets a tool call to wait for an approval, with a new approval id."""
+        """Makes a tool call wait for an approval, and gives it a new approval id."""
         found = self._calls[call.id]
         found.status, found.approval_id = "approval", secrets.token_hex(16)
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the tool call with an approval id. Raises ConfigError for an unknown approval id."""
+        """Returns the tool call that has this approval id. Raises ConfigError if the id is unknown."""
         given = approval_id.encode("utf-8", "surrogatepass")
         for found in self._calls.values():
             if found.approval_id is not None and secrets.compare_digest(found.approval_id.encode(), given):
@@ -131,10 +133,10 @@ class TurnCalls:
         found.status, found.message = "done", result.message
 
     def decide(self, call_id: str, decision: _Decision, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Records a decision. Recording the same decision twice has no effect.
+        """Records a decision. Recording the same decision again has no effect.
 
         Raises:
-            ConfigError: the tool call is unknown, doesn't wait for an approval, or was already decided differently.
+            ConfigError: the tool call is unknown, doesn't wait for an approval, or already has another decision.
         """
         found = self._found(call_id)
         if found.status == "approval":
@@ -143,7 +145,7 @@ class TurnCalls:
             raise ConfigError(f"the call {call_id!r} of {found.call.name} does not wait for an approval: {_now(found)}")
 
     def answerable(self, call_id: str) -> ToolCall | None:
-        """Returns the external tool call with an id, or None if the tool call already has a result.
+        """Returns the external tool call with this id, or None if the tool call already has a result.
 
         Raises:
             ConfigError: the tool call is unknown, or doesn't wait for a result.
@@ -160,7 +162,7 @@ class TurnCalls:
         ]
 
     def load(self, data: Any) -> None:
-        """Restores the statuses from `dump`. Raises ConfigError if the statuses belong to other tool calls."""
+        """Restores the statuses that `dump` returned. Raises ConfigError if they belong to other tool calls."""
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
             raise ConfigError("state.calls does not match the tool calls of the last turn")
@@ -191,11 +193,11 @@ class TurnCalls:
 def take_open_calls(
     messages: list[Message], *, waiting: Container[str] = (), external: Container[str] = ()
 ) -> TurnCalls | None:
-    """Removes the tool results of the last turn from a conversation, and returns the tool calls. Returns None without
-    tool calls.
+    """Removes the last turn's tool results from a conversation, and returns the tool calls of that turn. Returns None
+    if the turn has no tool calls.
 
-    A tool call without a result waits for an approval if its tool is in `waiting`, or for a result if its tool is in
-    `external`. Any other tool call may have been started, so it is never run.
+    If a tool call has no result, it waits for an approval if its tool is in `waiting`, or for a result if its tool is
+    in `external`. Any other tool call may already have started, so it never runs again.
     """
     end = len(messages)
     while end and messages[end - 1].role == "tool":
@@ -231,7 +233,7 @@ Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
 async def needs_approval(
     call: ToolCall, tools: Mapping[str, Tool], external: Container[str]
 ) -> Literal["result", "approval", "ready"]:
-    """Returns "approval" or "result" if a new tool call must wait, and "ready" if it can run."""
+    """Returns "approval" or "result" if the tool call must wait for one of them, and "ready" if it can run now."""
     if call.kind == "approval":  # the provider runs it: a tool of an MCP server
         return "approval"
     if call.name in external:

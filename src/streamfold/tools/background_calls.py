@@ -1,4 +1,4 @@
-"""Tool calls that run while the model continues. Each tool call runs in a task, and each result is used once."""
+"""Runs tool calls while the model continues. Each tool call has a task, and its result is used once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Running:
 
 
 class BackgroundCalls:
-    """The background tool calls of all turns of a run, in the order of their start.
+    """The background tool calls from all turns of a run, in the order in which they started.
 
-    Tasks are started outside of any task group, because different tasks may read the run. A task ends with its tool
-    call, or when the run is closed.
+    The tasks aren't part of a task group, because different tasks may read the run. A task ends when its tool call ends
+    or when the run is closed.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class BackgroundCalls:
         return bool(self._running)
 
     def start(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> None:
-        """Starts a tool call. `take` raises an exception of the tool call."""
+        """Starts a tool call. If it raises an exception, `take` raises that exception."""
         started = _Running(call)
         self._running.append(started)
 
@@ -65,7 +65,9 @@ class BackgroundCalls:
             await self._changed.wait()
 
     def take(self) -> list[ToolResult]:
-        """Returns the new results of ended tool calls. Raises the exception of a failed tool call."""
+        """Returns the results of tool calls that have ended since the last time. Raises the exception of a failed tool
+        call.
+        """
         ended = [each for each in self._running if each.ended]
         self._running = [each for each in self._running if not each.ended]
         for each in ended:
@@ -74,7 +76,7 @@ class BackgroundCalls:
         return [each.result for each in ended if each.result is not None]
 
     def with_unfinished(self, messages: Iterable[Message]) -> list[Message]:
-        """Returns a conversation in which each running tool call has the result "not finished"."""
+        """Returns the conversation, with the result "not finished" for each tool call that is still running."""
         waiting = {each.call.id: each.call for each in self._running}
         found: list[Message] = []
         for message in messages:

@@ -1,8 +1,8 @@
-"""Journals of started tool calls. All processes share a journal, so that each tool call runs once.
+"""Journals that record which tool calls have started. Processes share a journal, so that each tool call runs once.
 
-The state of a paused run is text and can be copied: pressing a button twice resumes the same state twice. Both runs
-have the same id and claim the same journal key. The first run to claim the key runs the tool call, and the other runs
-get the result (see `run_once`).
+The state of a paused run is text and can be copied. For example, if a user presses a button twice, the same state is
+resumed twice. Both runs have the same id, so they claim the same journal key. The first run to claim the key runs the
+tool call, and the other run gets its result (see `run_once`).
 """
 
 from __future__ import annotations
@@ -43,40 +43,42 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class CallJournal(Protocol):
-    """A journal of started tool calls and their results. All processes that resume the same runs share the journal.
+    """Records tool calls that have started, and their results. All processes that resume the same runs share the
+    journal.
 
-    A key is `RUN/CALL`: a digest of the run and its owner, and a digest of the tool call. A journal may have two more
-    members. The method `end_run(run)` is called with the first part of the key after a run has ended, so that the
-    journal can delete its tool calls later. The attribute `keep_days` is the maximum age of a saved state; older states
-    are refused.
+    A key has the form `RUN/CALL`: a digest of the run and its owner, and a digest of the tool call. A journal may also
+    have the method `end_run(run)` and the attribute `keep_days`. After a run has ended, `end_run` is called with the
+    first part of the key, so that the journal can later delete the tool calls. `keep_days` is the maximum age of a
+    saved state. Resuming an older state raises ConfigError.
     """
 
     async def claim(self, key: str, nonce: str) -> bool:
-        """Claims a tool call. Returns True if this nonce has the claim. The first nonce for a key has the claim
-        permanently.
+        """Claims a tool call. Returns True if this nonce has the claim.
 
-        After a lost response, the claim is repeated with the same nonce.
+        The first nonce for a key keeps the claim forever.
+
+        If the response was lost, streamfold repeats the claim with the same nonce.
         """
         ...
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a claimed tool call."""
+        """Stores the result of a tool call that was claimed."""
         ...
 
     async def result(self, key: str) -> str | None:
-        """Returns the stored result, or None."""
+        """Returns the stored result of a tool call, or None."""
         ...
 
 
 class CallInDoubtError(StreamfoldError):
-    """Another run of the same state has started the tool call, and the result is unknown.
+    """Another run of the same state has started the tool call, and there is no result yet.
 
-    The tool call is still running, or its process has ended. The tool call isn't run again. Resume later, after the
-    other run has stored the result. If the tool call's kind is `approval`, another run has sent the decision to the
-    provider, and this error is final.
+    The tool call is still running, or its process has crashed. streamfold doesn't run the tool call again. Resume
+    later, when the other run may have stored the result. If the tool call's kind is `approval`, another run has sent
+    the decision to the provider, and this error is final.
 
     Attributes:
-        call: the tool call.
+        call: the tool call that another run has started.
     """
 
     def __init__(self, call: ToolCall) -> None:
@@ -92,15 +94,16 @@ NOT_RUN = (CallInDoubtError, StoreError)  # errors of a call that was not starte
 
 
 class FileJournal:
-    """A journal in a folder, for processes that share a file system. The journal has a folder per run and two files per
-    tool call.
+    """A journal in a folder, for processes that share a file system.
+
+    The journal has one folder per run and two files per tool call.
 
     A claim is written to disk before the tool runs.
 
     Args:
-        directory: the folder of the journal, created if missing.
-        keep_days: the number of days after which the files of an ended run are deleted. The state of a run that began
-            earlier is refused, because its tool calls could run again. The files of an unfinished run are never
+        directory: the journal's folder. It is created if it doesn't exist.
+        keep_days: the number of days after which an ended run's files are deleted. Resuming a run that began earlier
+            raises ConfigError, because its tool calls could run twice. The files of an unfinished run are never
             deleted.
     """
 
@@ -110,19 +113,19 @@ class FileJournal:
         self._swept = -inf
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
-        """Claims a tool call; see `CallJournal`. The default is a new nonce."""
+        """Claims a tool call; see `CallJournal.claim`. The default nonce is a new random value."""
         return await anyio.to_thread.run_sync(self._create, self._path(key, "claim"), nonce or secrets.token_hex(16))
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a claimed tool call."""
+        """Stores the result of a tool call that was claimed."""
         await anyio.to_thread.run_sync(self._write, self._path(key, "result"), result)
 
     async def result(self, key: str) -> str | None:
-        """Returns the stored result, or None."""
+        """Returns the stored result of a tool call, or None."""
         return await anyio.to_thread.run_sync(self._read, self._path(key, "result"))
 
     async def end_run(self, run: str) -> None:
-        """Records that a run has ended, and deletes the files of runs that ended `keep_days` ago."""
+        """Records that a run has ended, and deletes the files of all runs that ended at least `keep_days` ago."""
         await anyio.to_thread.run_sync(self._end, self._directory / _digest(run))
 
     def _path(self, key: str, kind: str) -> Path:
@@ -171,17 +174,17 @@ class FileJournal:
 
 
 class StoreJournal:
-    """A journal in a store: an SQLite file, or a Valkey or Redis server for processes on several machines.
+    """A journal in a store, which is an SQLite file, or a Valkey or Redis server for processes on several machines.
 
-    If the store is full or fails, the run fails before the tool starts. Entries never expire, and a server that may
-    evict keys is refused.
+    If the store is full or fails, the run raises an error before the tool starts. Entries never expire. A server that
+    may evict keys raises ConfigError.
 
     Args:
         store: a store, or the name of a store as for `streamfold.stores.open_store`. Your own store must keep claims as
-            long as a state may be resumed: `Retention(evicts=False, age=...)`.
-        owner: the owner of this journal. Journals with different owners share no entries.
-        keep_days: the number of days after which an ended run is deleted. The state of a run that began earlier is
-            refused, because its tool calls could run again. An unfinished run is never deleted.
+            long as a state may be resumed, and declare this: `Retention(evicts=False, age=...)`.
+        owner: the owner of this journal. Two journals with different owners share no entries.
+        keep_days: the number of days after which an ended run is deleted. Resuming a run that began earlier raises
+            ConfigError, because its tool calls could run twice. An unfinished run is never deleted.
     """
 
     def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
@@ -191,7 +194,7 @@ class StoreJournal:
         self._swept = -1
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
-        """Claims a tool call; see `CallJournal`. The default is a new nonce.
+        """Claims a tool call; see `CallJournal.claim`. The default nonce is a new random value.
 
         Raises:
             StoreError: the store can't be used.
@@ -206,19 +209,19 @@ class StoreJournal:
         return found == name.encode("utf-8", "surrogatepass")
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a claimed tool call. Raises StoreError or ConfigError."""
+        """Stores the result of a tool call that was claimed. Raises StoreError or ConfigError."""
         value = result.encode("utf-8", "surrogatepass")
         if not await self.store.put(self._owner, {self._record(key, "result"): value}):
             raise StoreError(f"{self.store!r} can't store the result of a tool call")
 
     async def result(self, key: str) -> str | None:
-        """Returns the stored result, or None. Raises StoreError."""
+        """Returns the stored result of a tool call, or None. Raises StoreError."""
         record = self._record(key, "result")
         found = (await self.store.get(self._owner, [record])).get(record)
         return None if found is None else found.decode("utf-8", "surrogatepass")
 
     async def end_run(self, run: str) -> None:
-        """Records that a run has ended, and deletes the runs that ended `keep_days` ago. Raises StoreError."""
+        """Records that a run has ended, and deletes all runs that ended at least `keep_days` ago. Raises StoreError."""
         today = int(time() // _DAY)
         await self.store.put(self._owner, {f"ended {today}/{_digest(run)}": b""})
         if self._swept == today:
@@ -242,10 +245,10 @@ class CallKey:
     """Identifies one tool call of one run.
 
     Attributes:
-        text: the key in the journal, created by `call_key`.
+        text: the tool call's key in the journal, as `call_key` returns it.
         call: the tool call.
-        unanswered: nonces of claims that the journal didn't answer. Their tool calls weren't started. The nonces are
-            part of a run's state.
+        unanswered: the nonces of claims for which the journal's response was lost. Their tool calls haven't started. A
+            run's saved state contains these nonces.
     """
 
     text: str
@@ -254,20 +257,22 @@ class CallKey:
 
 
 async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Runs a tool call unless another run has claimed it, and returns the result.
+    """Runs a tool call and returns its result. If another run has claimed the tool call, returns the result of that
+    run.
 
-    Journal errors are retried for a few seconds. If the claim still fails, its nonce is added to `key.unanswered`, and
-    `run` isn't called. If the result can't be stored, the error is logged, and the result is returned.
+    If the journal fails, the operation is retried for a few seconds. If the claim still fails, its nonce is added to
+    `key.unanswered`, and `run` isn't called. If the result can't be stored, the error is logged and the result is
+    returned.
 
     Args:
         run: a function that runs the tool call.
 
     Returns:
-        The result. If it can't be stored, that is logged: the tool has run, and its result counts.
+        The result, even if the journal can't store it, because the tool has run.
 
     Raises:
-        CallInDoubtError: another run has claimed the tool call, and has no result yet.
-        Exception: an exception of the journal before `run` was called, or an exception of `run`.
+        CallInDoubtError: another run has claimed the tool call, and there is no result yet.
+        Exception: the journal failed before `run` was called, or `run` raised the exception.
     """
     nonce = secrets.token_hex(16)
     try:
@@ -289,11 +294,11 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
 
 
 async def claim_answer(journal: CallJournal, key: CallKey) -> None:
-    """Claims the sending of a decision about a hosted tool call, so that the decision is sent once.
+    """Claims the right to send a decision about a hosted tool call, so that only one run sends the decision.
 
     Raises:
-        CallInDoubtError: another run has sent the decision.
-        Exception: an exception of the journal.
+        CallInDoubtError: another run has already sent the decision.
+        Exception: the journal failed.
     """
     nonce = secrets.token_hex(16)
     try:
@@ -316,7 +321,7 @@ async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
 
 
 async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
-    """Records in a journal that these runs have ended. Failures are only logged, because the answer is complete."""
+    """Records that runs have ended. A failure of the journal is only logged, because the answer is already complete."""
     end: Callable[[str], Awaitable[None]] | None = getattr(journal, "end_run", None)
     if end is None:
         return
@@ -328,27 +333,28 @@ async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
 
 
 def run_key(owner: str, run_id: str) -> str:
-    """Returns the prefix of the journal keys of a run."""
+    """Returns the part of a journal key that identifies the run."""
     return _digest(json.dumps(["run", owner, run_id]))
 
 
 def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
-    """Returns the journal key of a tool call. The key is the same in all runs of one state, and different for every
-    other tool call.
+    """Returns the journal key of a tool call.
+
+    All runs of the same saved state have the same key for a tool call. No other tool call has this key.
 
     Args:
-        position: the position of the turn in the conversation, because tool call ids may repeat in later turns.
+        position: the index of the turn in the conversation. It is needed because ids may repeat in later turns.
     """
     return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A requested approval, as a journal stores it.
+    """An approval that was requested, in the form in which a journal stores it.
 
     Attributes:
-        nonce: a random value from the server, which can be used once.
-        key: the journal key of the tool call, from `call_key`.
+        nonce: a random value that the server created. It can be used only once.
+        key: the journal key of the tool call, as `call_key` returns it.
     """
 
     nonce: str
@@ -358,7 +364,8 @@ class Approval:
 def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
     """Returns the journal key of the latest approval for a tool call with these arguments in an owner's chat.
 
-    The client chooses the chat id. With this key the server finds only a nonce to verify, never a result.
+    The client chooses the chat id. Therefore this key leads only to a nonce, which the server verifies, and to no
+    result.
     """
     return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
 
@@ -373,7 +380,7 @@ async def load_approval(journal: CallJournal, key: str) -> Approval | None:
 
 
 def required_journal(journal: CallJournal | None) -> CallJournal:
-    """Returns the journal for signed approvals. Raises ConfigError without a journal."""
+    """Returns the journal that signed approvals need. Raises ConfigError if there is none."""
     if journal is None:
         raise ConfigError(
             "signed approvals need a journal, so that each approval is used once: pass the same journal= to each run,"
@@ -383,7 +390,7 @@ def required_journal(journal: CallJournal | None) -> CallJournal:
 
 
 def check_age(journal: CallJournal | None, began: float) -> None:
-    """Raises ConfigError if a run is so old that the journal may have deleted its entries."""
+    """Raises ConfigError if a run began so long ago that the journal may have deleted its entries."""
     days: float | None = getattr(journal, "keep_days", None)
     if days is not None and time() - began > days * _DAY:
         raise ConfigError(

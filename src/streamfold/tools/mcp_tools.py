@@ -1,4 +1,4 @@
-"""`McpTools`: the tools of an MCP server, with the official MCP SDK (extra `mcp`)."""
+"""`McpTools`, which makes the tools of an MCP server usable, by means of the official MCP SDK (extra `mcp`)."""
 
 from __future__ import annotations
 
@@ -65,45 +65,47 @@ class McpServerError(StreamfoldError):
 
 
 class McpTools:
-    """The tools of an MCP server, as an async context manager and an iterable of `Tool`s.
+    """The tools of an MCP server. An instance is an async context manager, and iterating over it yields `Tool`s.
 
         async with McpTools(["uvx", "mcp-server-git"]) as git, McpTools(url="https://example.com/mcp") as web:
             reply = await run_tools(provider, "What changed last?", [git, web, get_weather])
 
-    With `run_tools`, a changed tool list of the server is used from the next turn on. `[*git]` is a list of the current
-    tools.
+    If the server changes its list of tools, `run_tools` uses the new list from the next turn on. `[*git]` is a list of
+    the tools that the server has now.
 
-    If the server stops, the next tool call restarts the server, at most three times without a successful tool call in
-    between. If a tool call fails or takes too long, or the server stops during the tool call, the result is an error.
+    If the server stops, the next tool call restarts it, up to three times without a successful tool call in between. If
+    a tool call fails or takes too long, or the server stops meanwhile, the model gets an error as the result.
     Cancelling a tool call also cancels it on the server.
 
-    A server's tool descriptions are instructions to the model. Descriptions are cut at 4,000 characters, control
-    characters become visible, and special tokens are escaped. Use only servers that you trust, and set `needs_approval`
-    for dangerous tools.
+    The model treats a server's tool descriptions as instructions. Therefore, use only servers that you trust, and set
+    `needs_approval` for dangerous tools. streamfold cuts descriptions after 4,000 characters, makes control characters
+    visible and escapes special tokens.
 
     Args:
-        command: the command that starts a server on standard input and output. The server gets a few environment
-            variables (`PATH`, `HOME`, ...) and the variables in `env`.
-        url: the URL of a server with streamable HTTP.
-        env: additional environment variables of the command, such as secrets.
+        command: a command that starts an MCP server on its standard input and output. The server gets only a few
+            environment variables (`PATH`, `HOME`, ...) and the variables in `env`.
+        url: the URL of a server that uses streamable HTTP.
+        env: additional environment variables for the command, such as secrets.
         cwd: the working directory of the command.
         headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
-        http_client: your own HTTP client instead of `headers`: an `httpx.AsyncClient`, or an `httpx2.AsyncClient` with
-            version 2 of the MCP SDK. Your program must close this client.
-        prefix: a text before the name of each tool, so that two servers may have tools with the same name.
-        allowed_tools: the names of the tools to offer, without the prefix. By default, all tools are offered.
-        needs_approval: see `Tool`; or a list of tool names, without the prefix.
-        connect_timeout: the number of seconds for starting the server and listing its tools.
-        call_timeout: the number of seconds for a tool call, or None for no limit.
-        on_progress: a synchronous or async function, called with the tool's name, the progress, the total or None, and
-            a message or None.
-        sampling_callback: answers the server's sampling requests, as for the SDK's `ClientSession`. Without this
-            function, such requests are refused.
-        elicitation_callback: answers the server's questions to the user, as for the SDK's `ClientSession`.
+        http_client: your own HTTP client, instead of `headers`. It is an `httpx.AsyncClient`, or an
+            `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close it.
+        prefix: a text that is put before the name of each tool, so that two servers may have tools with the same name.
+        allowed_tools: the names of the tools that the model may call, without the prefix. By default, it may call all
+            tools.
+        needs_approval: as for `Tool`, or a list of the names of tools that need approval, without the prefix.
+        connect_timeout: the maximum time for starting the server and listing its tools, in seconds.
+        call_timeout: the maximum time for a tool call, in seconds. None disables the limit.
+        on_progress: a synchronous or async function. It is called with the tool's name, the progress, the total or
+            None, and a message or None.
+        sampling_callback: a function that handles the server's sampling requests, as for the SDK's `ClientSession`.
+            Without it, these requests are refused.
+        elicitation_callback: a function that handles the server's questions to the user, as for the SDK's
+            `ClientSession`.
 
     Raises:
         ConfigError: the arguments are invalid, the package `mcp` isn't installed, or the server lacks an allowed tool.
-        McpServerError: the server can't be started or reached; raised by `async with`.
+        McpServerError: `async with` couldn't start or reach the server.
     """
 
     def __init__(
@@ -176,8 +178,8 @@ class McpTools:
 
     @property
     def session(self) -> ClientSession:
-        """The `ClientSession` of the MCP SDK, for features without a method here. A restarted server has a new
-        session.
+        """The MCP SDK's `ClientSession`, for features that this class lacks. After a restart of the server, this is a
+        new session.
         """
         if self._connection is None:
             raise ConfigError(f"the session of {self!r} is available only inside `async with McpTools(...) as tools`")
@@ -203,7 +205,7 @@ class McpTools:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the session and the server. Must be called by the task that entered the context."""
+        """Closes the session and stops the server. Only the task that entered the context may call this."""
         group, self._group = self._group, None
         if group is None:
             return
@@ -216,13 +218,13 @@ class McpTools:
         await group.__aexit__(None, None, None)
 
     async def read_resource(self, uri: str) -> Message:
-        """Returns a resource of the server as a user message. Raises McpServerError."""
+        """Reads a resource from the server, and returns it as a user message. Raises McpServerError."""
         result = await self._request(lambda client: client.read_resource(uri))
         parts = [mcp_resource(contents) for contents in result.contents]
         return user(*parts)
 
     async def get_prompt(self, name: str, /, **arguments: str) -> list[Message]:
-        """Returns a prompt of the server as messages. Raises McpServerError."""
+        """Gets a prompt from the server, and returns it as messages. Raises McpServerError."""
         result = await self._request(lambda client: client.get_prompt(name, arguments))
         messages = []
         for message in result.messages:
@@ -374,11 +376,11 @@ class McpTools:
 
 
 class _Connection:
-    """A session with a server, which a separate task holds open.
+    """A session with a server. A separate task keeps the session open.
 
     Attributes:
         lost: True if the server has stopped, or the session was closed.
-        ended: set when the task and the server's process have ended.
+        ended: an event, which is set when the task and the server's process have ended.
         names: the names of all tools, without the prefix.
     """
 
@@ -515,7 +517,7 @@ class _Connection:
 
 
 class _ErrorOutput:
-    """Copies a server's standard error to this process's standard error, and keeps the last lines for error messages.
+    """Copies a server's standard error to this process's standard error, and stores the last lines for error messages.
 
     A thread reads the pipe, because neither trio nor Windows can wait for a pipe asynchronously.
     """
@@ -552,7 +554,7 @@ class _ErrorOutput:
 
 
 class _WatchedStream:
-    """Messages from a server. Reports a changed tool list and the end of the stream before the SDK reads them."""
+    """The messages from a server. It notices a changed list of tools and the end of the stream before the SDK does."""
 
     def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
@@ -593,7 +595,7 @@ _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
 class _RequestIds:
-    """Messages to a server. Records request ids, so that requests can be cancelled."""
+    """The messages to a server. It records the request ids, so that requests can be cancelled."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -622,7 +624,7 @@ def _sdk() -> Any:
 
 
 def _shown_command(command: Sequence[str]) -> str:
-    """Returns a command without the arguments after the program, which may be secrets.
+    """Returns a command for log messages. The arguments of the program are left out, because they may be secrets.
 
     >>> _shown_command(["/usr/bin/python3", "server.py", "--key", "secret"]), _shown_command(["x", "--key=secret"])
     ('python3 server.py ...', 'x ...')

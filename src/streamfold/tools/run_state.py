@@ -1,4 +1,4 @@
-"""The saved state of a run as text."""
+"""Converts the state of a run to text and back."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The saved state of a run.
+    """The state of a run, as `ToolRun.dump` saves it.
 
     Attributes:
-        run_id: the run's id, or None for a conversation, which gets a new id.
-        owner: the user or tenant that the run belongs to.
-        began: the start time of the run, in seconds since 1970. Journals refuse states that are too old.
-        messages: the conversation, with a message for each tool call of the last turn.
+        run_id: the run's id. None if the state is a conversation, for which a new id is created.
+        owner: the user or tenant to which the run belongs.
+        began: the time at which the run began, in seconds since 1970. A journal refuses a state that is too old.
+        messages: the conversation. It has a result message for each tool call of the last turn.
         max_turns: the maximum number of requests to the model.
-        turns: the number of requests so far.
-        calls: the statuses of the tool calls of the last turn, or None for a conversation.
+        turns: the number of requests that the run has sent.
+        calls: the status of each tool call in the last turn, or None if the state is a conversation.
         ended: True if the model has given its final answer.
     """
 
@@ -37,13 +37,13 @@ class RunState:
     began: float = 0.0
 
     def to_json(self) -> str:
-        """Returns the state as text, which `read_state` parses."""
+        """Returns the state as JSON text, which `read_state` parses."""
         data = {member.name: getattr(self, member.name) for member in fields(self)}
         return json.dumps({"version": _VERSION, **data, "messages": [message.to_dict() for message in self.messages]})
 
 
 def read_state(text: str) -> RunState:
-    """Parses the output of `RunState.to_json`. Raises ConfigError for other text."""
+    """Parses the output of `RunState.to_json`. Raises ConfigError for any other text."""
     try:
         data = json.loads(text)
     except ValueError as exc:

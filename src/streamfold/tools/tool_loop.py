@@ -1,4 +1,4 @@
-"""`run_tools` and `resume_tools`: a stream of the model's turns, with the tool calls between the turns."""
+"""`run_tools` and `resume_tools`, which stream the model's turns and run the tool calls between the turns."""
 
 from __future__ import annotations
 
@@ -81,12 +81,13 @@ _Status: TypeAlias = Literal["running", "answered", "read", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Functions that are called during a run, for tracing. The functions must not block. Their exceptions are logged.
+    """Functions that a run calls for tracing. They must not block. If one raises an exception, the run logs it.
 
     Attributes:
-        reading: returns a context manager that is active while requests are sent and tools run.
-        calling: called with the run, a tool call, and the tool or None for an unknown tool. Returns a context manager
-            that is active during the tool call. Its `as` value is a function that is called with the `ToolResult`.
+        reading: returns a context manager, which is active while requests are sent and tools run.
+        calling: called before each tool call, with the run, the tool call, and the tool (None if it is unknown).
+            Returns a context manager, which is active during the tool call. Its `as` value is a function that gets the
+            `ToolResult`.
         on_stop: called with the run, and the error or None, when the run has ended, was closed, or has paused.
     """
 
@@ -96,7 +97,7 @@ class RunHooks:
 
 
 class RunOptions(ChatOptions, total=False):
-    """The common keyword arguments of `run_tools` and `resume_tools`, documented in `run_tools`."""
+    """The keyword arguments that `run_tools` and `resume_tools` have in common. They are documented at `run_tools`."""
 
     external: Iterable[ToolLike]
     max_turns: int
@@ -113,10 +114,10 @@ class RunSettings:
     """The validated options of a run.
 
     Attributes:
-        tools: all tools, including external tools. A set of tools, such as `McpTools`, may change during the run.
+        tools: all tools, including external tools. A group of tools, such as `McpTools`, may change during the run.
         external: the names of the external tools.
-        output_type: the type of the final answer, or None for text.
-        request_options: the options for every request.
+        output_type: the type of the final answer. None for text.
+        request_options: the options that every request has.
     """
 
     tools: Sequence[Tool | Iterable[Tool]]
@@ -170,27 +171,26 @@ class RunSettings:
         return settings
 
     def current_tools(self) -> dict[str, Tool]:
-        """Returns the current tools by name. Raises ConfigError for equal names."""
+        """Returns the current tools by name. Raises ConfigError if two tools have the same name."""
         return tools_by_name(as_tools(self.tools), self.external)
 
 
 class ToolRun(AsyncIteration, AsyncContext):
-    """The chunks of all turns of a tool run. A run is an async iterator, and an async context manager that closes the
+    """The chunks from all turns of a tool run, as an async iterator. As an async context manager, it closes the
     connection.
 
-    The last chunk of each turn has `finished=True` and the tool calls, which run when the next chunk is read. Between
-    two chunks no task runs, except tools with `background=True`.
+    The last chunk of each turn has `finished=True` and the tool calls. The tool calls run when you read the next chunk.
+    Between two chunks no task runs, except for tools with `background=True`.
 
     Attributes:
-        id: a random id of the run, which is part of its saved state.
-        owner: the user or tenant that the run belongs to.
-        chat_id: the conversation's id in a user interface, or "". The client chooses the id, which is part of signed
-            approvals.
-        abandoned: unanswered tool calls of the conversation, which are settled in the journal before the first request,
-            or None.
-        messages: the conversation so far, including tool calls and results. The conversation can always be sent again,
-            because an unfinished tool call has the result "not finished".
-        replies: the replies of the turns so far. The list is empty for a run that was just resumed.
+        id: a random id, which the run's saved state contains.
+        owner: the user or tenant to which the run belongs.
+        chat_id: the id that a user interface has chosen for the conversation, or "". Signed approvals contain it.
+        abandoned: tool calls for which the conversation has no result although it continued, or None. Before its first
+            request, the run denies them or reads their results from the journal.
+        messages: the conversation so far, including tool calls and results. You can always send it again, because each
+            unfinished tool call has the result "not finished".
+        replies: the replies of the turns so far. For a run that was just resumed, the list is empty.
     """
 
     def __init__(
@@ -247,12 +247,12 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def usage(self) -> Usage | None:
-        """The total token counts of all turns so far, or None if the server sent no token counts."""
+        """The sum of the token counts from all turns so far, or None if the server sent no token counts."""
         return total_usage(self.replies)
 
     @property
     def cost(self) -> Cost | None:
-        """The total cost of all turns so far, or None if a cost is unknown or the currencies differ."""
+        """The sum of the costs from all turns so far, or None if a cost is unknown or the currencies differ."""
         return total_cost(self.replies)
 
     @property
@@ -262,20 +262,21 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The tool calls that a paused run waits for."""
+        """The tool calls for which a paused run waits."""
         return self._turn.pending if self._stream is None else ()
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing, for display. See `ChatStream.partial_tool_calls`."""
+        """The tool calls that the model is still writing, for display only. See `ChatStream.partial_tool_calls`."""
         return self._stream.partial_tool_calls if self._stream is not None else ()
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function for each new piece of a value that the model is writing, in any turn. See
-        `ChatStream.watch`.
+        """Calls a function for each new piece of a value that the model is writing, in any turn.
+
+        See `ChatStream.watch`.
 
         Raises:
-            StreamfoldError: the run has ended, or the current turn is being read.
+            StreamfoldError: the run has ended, or reading the current turn has begun.
         """
         self.check_unread()
         if self._stream is not None:
@@ -283,11 +284,12 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._watched.append((path, function, tool))
 
     def approve(self, call_id: str, *, nonce: str | None = None) -> None:
-        """Approves a pending tool call, which runs when the run is read again. Approving a tool call twice has no
-        effect.
+        """Approves a tool call that waits for approval. It runs when you read the run again.
+
+        Approving a tool call twice has no effect.
 
         Args:
-            nonce: the nonce of a signed approval, for a tool call in a conversation that a client sent; see
+            nonce: the nonce of a signed approval, if a client sent the conversation with this tool call. See
                 `approval_nonce`.
 
         Raises:
@@ -299,10 +301,10 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Denies a pending tool call. The tool call never runs, and the model gets a message about the denial.
+        """Denies a tool call that waits for approval. It never runs, and the model gets a message about the denial.
 
         Args:
-            reason: the reason, which is sent to the model.
+            reason: the reason for the denial, which the model gets.
             nonce: see `approve`.
 
         Raises:
@@ -314,9 +316,10 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the tool call with a `PendingCall.approval_id`, also after its decision.
+        """Returns the tool call that has this approval id (`PendingCall.approval_id`), also after the decision.
 
-        A client should send this id with its decision, because tool call ids may repeat in later turns and other runs.
+        A client should send the approval id with its decision, because ids of tool calls may repeat in other turns and
+        runs.
 
         Raises:
             ConfigError: no tool call of the last turn has this approval id.
@@ -324,15 +327,14 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._turn.awaiting_approval(approval_id)
 
     async def approval_nonce(self, waiting: PendingCall, shown: ToolCall) -> str | None:
-        """Returns a nonce for a signed approval of a pending tool call, and stores the nonce in the journal. See
-        `approve`.
+        """Creates a nonce for the signed approval of a pending tool call, and stores it in the journal. See `approve`.
 
         Args:
-            shown: the tool call in the client's format.
+            shown: the tool call, in the client's format.
 
         Returns:
-            The nonce, or None for a tool call in a conversation that a client sent, because the client may have
-            invented the tool call.
+            The nonce. None if a client sent the conversation with this tool call, because the client may have invented
+            the tool call.
 
         Raises:
             ConfigError: the run has no journal.
@@ -345,14 +347,15 @@ class ToolRun(AsyncIteration, AsyncContext):
         return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Sets the result of a pending external tool call. A second result for the same tool call is ignored.
+        """Sets the result of an external tool call that waits for it. If the tool call has a result, the new one is
+        ignored.
 
         Args:
-            content: the result as text, parts or JSON data.
+            content: the result, as text, parts or JSON data.
             error: True if the tool failed.
 
         Raises:
-            ConfigError: no tool call with this id waits for a result, or the content can't be sent.
+            ConfigError: no tool call with this id waits for a result, or the content can't be converted to JSON.
             StreamfoldError: the run was closed.
         """
         if not self._is_past(call_id) and (call := self._turn.answerable(call_id)) is not None:
@@ -362,11 +365,11 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def dump(self) -> str:
-        """Returns the state of the run as JSON text. `resume_tools` continues the run from this text, also in another
+        """Returns the run's state as JSON text. `resume_tools` continues the run from this text, also in another
         process.
 
-        The state contains the conversation and the decisions, but no tools and no options. An unfinished answer isn't
-        part of the state; a resumed run requests the answer again.
+        The state contains the conversation and the decisions about tool calls, but neither tools nor options. It
+        doesn't contain an unfinished answer, so a resumed run requests the answer again.
         """
         return RunState(
             self.id,
@@ -380,14 +383,15 @@ class ToolRun(AsyncIteration, AsyncContext):
         ).to_json()
 
     def events(self) -> RunEvents:
-        """Returns an iterator of the chunks and tool results of the run, for a user interface.
+        """Returns an iterator over the run's chunks and tool results, for a user interface.
 
             async for event in run.events():
                 match event:
                     case StreamChunk(): print(event.delta, end="")
                     case ToolResult(): print(event.call.name, event.value)
 
-        The results of a turn are yielded after all tool calls of the turn have ended, except pending tool calls.
+        The results of a turn are yielded after all its tool calls have ended, apart from those that wait for a
+        decision.
         """
         return RunEvents(self)
 
@@ -412,7 +416,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             )
 
     def check_unread(self) -> None:
-        """Raises StreamfoldError if the run has ended."""
+        """Raises StreamfoldError if the run has already been read to its end."""
         if self._status == "read":
             raise StreamfoldError("this run was already read to its end: see its `replies` and `messages`")
 
@@ -423,7 +427,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         raise StopAsyncIteration
 
     async def next_event(self) -> StreamChunk | ToolResult | None:
-        """Returns the next chunk or result, or None if the run has ended or is paused."""
+        """Returns the next chunk or tool result, or None if the run has ended or has paused."""
         if (hooks := self._settings.hooks) is None:
             return await self._next_event()
         if self._status in ("read", "closed"):
@@ -470,7 +474,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return None
 
     async def aclose(self) -> None:
-        """Closes the connection and ends the loop. `messages` and `replies` stay available."""
+        """Closes the connection and ends the run. `messages` and `replies` are still available."""
         if self._status in ("running", "answered"):
             self._stopped(None)
         self._close()
@@ -714,7 +718,7 @@ def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterat
 
 
 class RunEvents(AsyncIteration):
-    """The chunks and results of a tool run, in order. See `ToolRun.events`."""
+    """The chunks and tool results of a run, in the order in which they occur. See `ToolRun.events`."""
 
     def __init__(self, run: ToolRun) -> None:
         self._run = run
@@ -739,7 +743,7 @@ def run_tools(
     tool_choice: ToolChoice = "auto",
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Streams the answer of a model that may call tools, and runs the tool calls between the turns.
+    """Streams the answer of a model that may call tools, and runs the tool calls between the model's turns.
 
         async with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
             async for chunk in run:
@@ -748,49 +752,50 @@ def run_tools(
 
         reply = await run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather])
 
-    All tool calls of a turn run in parallel, and the results are sent in the order of the tool calls. A tool with
-    `background=True` may run while the model continues. The run continues after an unknown tool name, invalid arguments
-    and an exception in a tool: the model gets an error message as the result. The message names the tool and the
-    exception class. Only the log has the exception's text and traceback, which may contain secrets. The first request
-    is sent when the first chunk is read.
+    All tool calls of a turn run in parallel, and the next request contains their results in the order of the calls. A
+    tool with `background=True` may run while the model continues. The first request is sent when you read the first
+    chunk.
 
-    The run pauses if a tool call needs approval, or if its tool is external: the loop ends, and `pending` has the tool
-    calls. After `approve`, `deny` or `answer`, read the run again, or resume the run in another process
-    (`resume_tools`).
+    If the model calls an unknown tool or sends invalid arguments, or the tool raises an exception, the run continues.
+    The model then gets an error message as the result, with the name of the tool and the exception class. Only the log
+    has the exception's text and traceback, because they may contain secrets.
+
+    The run pauses if a tool call needs approval, or if its tool is external. Iteration then stops, and `pending` has
+    the tool calls. Call `approve`, `deny` or `answer`, and read the run again. To continue in another process, use
+    `resume_tools`.
 
     Args:
         provider: a provider or any other `ChatModel`.
-        messages: the conversation. A string is one user message.
-        tools: typed functions, `Tool`s with a function, and sets of tools such as `McpTools`. Each turn uses the
-            current tools of a set.
-        external: tools that run elsewhere, such as in a browser. External tools need no function.
-        max_turns: the maximum number of requests to the model; 10 by default.
-        tool_choice: the tool choice of the first turn. Later turns use "auto", because a forced choice would never let
-            the model finish. "none" applies to all turns.
-        on_tool_error: a synchronous or async function that is called with the tool call and the exception of a tool.
-            Returns the message for the model, or None for the default message. An exception of this function ends the
-            run.
-        approve: a synchronous or async function that is called with each tool call that needs approval, and returns
-            True if the tool call may run. With this function the run doesn't pause.
-            `HostedMcpServer(require_approval=...)` uses the function too.
-        journal: records the started tool calls, so that each tool call runs once even if the saved state is copied.
-        hooks: functions that are called during the run, such as `otel_run_hooks()` of `streamfold-integrations`.
-        owner: the user or tenant that the run belongs to. The owner is part of the saved state and of all journal keys.
-            By default, all runs have the same owner.
-        output_type: the type of the final answer, as for `extract`. `run.output` is the value. An invalid answer is
-            sent back to the model with the error, at most twice.
-        options: see `ChatOptions`. The options apply to every turn.
+        messages: the conversation. A string becomes one user message.
+        tools: typed functions, `Tool`s that have a function, and groups of tools such as `McpTools`. Each turn uses the
+            tools that a group has at that time.
+        external: tools that run elsewhere, for example in a browser. They need no function.
+        max_turns: the maximum number of requests to the model. The default is 10.
+        tool_choice: the tool choice for the first turn. Later turns use "auto", because the model could never finish if
+            every turn forced a tool call. "none" applies to all turns.
+        on_tool_error: a synchronous or async function. It gets the tool call and the tool's exception, and returns the
+            message for the model, or None for the default message. If it raises an exception, the run ends.
+        approve: a synchronous or async function. It gets each tool call that needs approval, and returns True if the
+            tool call may run. With this function, the run doesn't pause for approvals. It also decides about tool calls
+            of `HostedMcpServer(require_approval=...)`.
+        journal: records which tool calls have started, so that each runs only once even if the saved state is copied.
+        hooks: functions that the run calls, such as `otel_run_hooks()` from the package `streamfold-integrations`.
+        owner: the user or tenant to which the run belongs. The saved state and all journal keys contain it. By default,
+            all runs have the same owner.
+        output_type: the type of the final answer, as for `extract`. `run.output` then has the value. If the answer is
+            invalid, the model gets the error and can correct its answer, at most twice.
+        options: the options for every turn; see `ChatOptions`.
 
     Returns:
-        A `ToolRun`: an async iterator of the chunks of all turns, and an async context manager. `await` reads the run
-        to its end and returns the last reply.
+        A `ToolRun`, which is an async iterator over the chunks of all turns and an async context manager. `await` reads
+        the run to its end and returns the last reply.
 
     Raises:
-        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. While the run is
-            read: a tool returned a value that can't be sent.
-        TurnLimitError: the model still called tools in the last turn; raised while the run is read.
-        InvalidReplyError: the answer doesn't match `output_type`; raised while the run is read.
-        APIError: a request failed; raised while the run is read.
+        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. While you read the
+            run, it is also raised if a tool returns a value that can't be converted to JSON.
+        TurnLimitError: the model still called tools in the last turn. This is raised while you read the run.
+        InvalidReplyError: the answer doesn't match `output_type`. This is raised while you read the run.
+        APIError: a request failed. This is raised while you read the run.
     """
     settings = RunSettings.from_options(tools, options, tool_choice=tool_choice)
     return ToolRun(provider, read_messages(messages), settings)
@@ -803,7 +808,7 @@ def resume_tools(
     tools: Iterable[ToolLike],
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Continues a paused run, in this process or in another process.
+    """Continues a paused run, in this process or in another one.
 
         state = run.dump()  # text, to be stored until a person has decided
         ...
@@ -811,26 +816,25 @@ def resume_tools(
         run.approve("call_1")
         async for chunk in run: ...
 
-    A started tool call is never started again; without a result, the model is told that the tool call didn't finish. If
-    the same state may be resumed twice, such as by pressing a button twice, pass a `journal`, so that each tool call
-    runs once.
+    If a tool call had already started, it isn't run again. If there is no result, the model is told that the tool call
+    didn't finish. If the same state may be resumed twice, for example because a user presses a button twice, pass a
+    `journal`, so that each tool call runs only once.
 
     Args:
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
-            decides which tools run, so don't accept a state from an untrusted client. A conversation starts a new run,
-            for which the journal has no results.
-        tools, external, on_tool_error, approve, journal, options: see `run_tools`. These arguments aren't part of the
-            state.
-        max_turns: the maximum number of requests, for a conversation. A saved state contains its own maximum.
-        owner: the owner, which must be the owner of the saved state.
+            decides which tools run, so never accept it from an untrusted client. A conversation starts a new run, for
+            which the journal has no results.
+        tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain them.
+        max_turns: the maximum number of requests, if `state` is a conversation. A saved state has its own maximum.
+        owner: the owner of the run. It must be the same as in the saved state.
 
     Raises:
-        ConfigError: the state is invalid, too old, or belongs to another owner, or the conversation doesn't end with
+        ConfigError: the state is invalid, too old, or belongs to another owner. Or the conversation doesn't end with
             tool calls. See also `run_tools`.
-        CallInDoubtError: another run of the same state has started a tool call that has no result yet; raised while the
-            run is read.
-        StoreError: the journal's store failed and the tool didn't run; raised while the run is read. Resume from
-            `dump()`.
+        CallInDoubtError: another run of the same state has started a tool call that has no result yet. This is raised
+            while you read the run.
+        StoreError: the journal's store failed, and the tool didn't run. This is raised while you read the run. To
+            continue, resume from `dump()`.
     """
     settings = RunSettings.from_options(tools, options)
     if not isinstance(state, str):
@@ -844,8 +848,8 @@ def resume_tools(
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     """Returns an async function that runs a blocking function (files, databases, `requests`) in a worker thread.
 
-    `tool(in_thread(read_file))` creates a tool that doesn't block the event loop. A cancellation waits until the
-    function returns, because threads can't be stopped.
+    `tool(in_thread(read_file))` creates a tool that doesn't block the event loop. Threads can't be stopped, so
+    cancelling the tool waits until the function returns.
     """
 
     @wraps(function)

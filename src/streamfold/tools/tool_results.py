@@ -1,4 +1,4 @@
-"""Runs one tool call, and creates the message with the result for the model."""
+"""Runs one tool call, and creates the message that contains the result for the model."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class ToolResult:
 
     Attributes:
         call: the tool call.
-        message: the message for the model. `message.error` is True if the tool failed.
-        value: the tool's return value: text, JSON data or a list of parts. For an error, `value` is the text of the
-            message.
+        message: the result as a message for the model. `message.error` is True if the tool failed.
+        value: the value that the tool returned: text, JSON data or a list of parts. If the tool failed, this is the
+            text of the message.
         denied: True if the tool call didn't run because it was denied.
     """
 
@@ -51,13 +51,13 @@ class ToolResult:
     denied: bool = False
 
     def to_json(self) -> str:
-        """Returns the result as JSON text, without the call."""
+        """Returns the result as JSON text, without the tool call."""
         value = None if isinstance(self.message.content, tuple) else self.value
         return json.dumps({"message": self.message.to_dict(), "value": value, "denied": self.denied})
 
     @classmethod
     def from_json(cls, call: ToolCall, text: str) -> ToolResult:
-        """Parses the output of `to_json` for the result of a tool call."""
+        """Creates a tool call's result from the output of `to_json`."""
         data = json.loads(text)
         message = Message.from_dict(data["message"])
         parts = list(message.content) if isinstance(message.content, tuple) else None
@@ -65,11 +65,11 @@ class ToolResult:
 
 
 async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnToolError | None) -> ToolResult:
-    """Runs a tool call. An exception of the tool becomes an error message as the result.
+    """Runs a tool call. If the tool raises an exception, the result is an error message for the model.
 
     Raises:
-        ConfigError: the tool returned a value that can't be sent.
-        Exception: an exception of `on_tool_error`.
+        ConfigError: the tool returned a value that can't be converted to JSON.
+        Exception: `on_tool_error` raised an exception.
     """
     tool = tools.get(call.name)
     if call.kind == "approval":
@@ -103,7 +103,7 @@ def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
 
 
 def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
-    """Returns the result of a tool call from the tool's return value. Raises ConfigError if the value can't be sent."""
+    """Converts a tool's return value to its result. Raises ConfigError if the value can't be converted to JSON."""
     if (result := read_mcp_result(value)) is not None:
         value, error = result.content, error or result.error
     several = value if isinstance(value, list | tuple) else [value]
@@ -123,7 +123,7 @@ def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> Too
 
 
 class _CyclicResultError(ConfigError):
-    """The result contains itself, or is nested too deeply."""
+    """The tool's return value contains itself, or is nested too deeply."""
 
 
 def _is_cancelled() -> bool:
@@ -159,7 +159,7 @@ async def _value(tool: Tool, call: ToolCall) -> Any:
 
 
 def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:
-    """Returns tools by name. Raises ConfigError for equal names, or for a tool without a function."""
+    """Returns the tools by name. Raises ConfigError if two tools have the same name or a tool has no function."""
     found: dict[str, Tool] = {}
     for tool in tools:
         if tool.name in found:
