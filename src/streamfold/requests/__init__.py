@@ -1,4 +1,4 @@
-"""Validation of requests, and their adaptation to an endpoint, with a warning for each change.
+"""Validates requests and adapts them to an endpoint, with a warning for each change.
 
 request                 `Request`, the parsed request, independent of the API
 options                 the options of a request, and its headers
@@ -7,18 +7,18 @@ endpoint_rules          adapts tool names, schemas and response formats
 schema                  rewrites JSON schemas for providers that support a subset of the standard
 hosted_tools            checks which hosted tools an endpoint supports
 required_capabilities   the capabilities that a request needs, and the error if the model lacks one
-model_facts             the form of the facts about models; `config` finds those of a model
-reasoning_state         whether a model thinks about a request
+model_facts             the data types for facts about models; `config` finds a model's facts
+reasoning_state         tells whether a model thinks before it answers a request
 message_parsing         converts every accepted format of a message to `Message`
 object_reader           reads an untrusted JSON object, with the path of the field in errors
 history                 adapts a conversation to an endpoint
-added_tools             tools that messages add inside a conversation
+added_tools             handles tools that messages add inside a conversation
 signed_reasoning        finds turns with signed reasoning, and removes their reasoning
-foreign_compactions     compactions that another provider made
+foreign_compactions     handles compactions that another provider created
 special_token_escaping  escapes special tokens in messages
 stored_conversation     finds the part of a conversation that the provider has stored
 message_digests         digests that identify messages when they are sent again
-prompt_cache            detects misses of the prompt cache
+prompt_cache            detects prompt cache misses
 token_estimates         estimates tokens
 """
 

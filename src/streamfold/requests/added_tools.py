@@ -1,5 +1,5 @@
-"""Tools that messages add inside a conversation. They are sent at their position if the API allows this, otherwise
-with the other tools.
+"""Handles tools that messages add inside a conversation. If the API allows it, the request contains a tool at the
+message that adds it. Otherwise, the request lists it with the other tools.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from .request import Request
 
 
 def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
-    """Returns the key that identifies a tool in a request, such as the name of a function."""
+    """Returns the key by which a request identifies a tool. For a function, this is its name."""
     if tool.hosted is None:
         return (sent_as or {}).get(tool.name, tool.name)
     return f"{tool.name} {tool.hosted!r}"
 
 
 def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, list[ReplyWarning]]:
-    """Adds the tools in messages to the tools of the request, so that all rules apply to these tools.
+    """Adds the tools in messages to the request's list of tools, so that all rules for tools apply to them.
 
-    If tools are sent at their position, repeated additions of the same tool are removed.
+    If the API accepts tools inside the conversation, only the first message that adds a tool keeps it.
 
     Args:
-        in_place: True if the API accepts tools inside the conversation. Tools that the tool choice names are still sent
-            with the other tools: "Tool choice '...' not found in 'tools' parameter" (GPT-5.5 and earlier).
+        in_place: True if the API accepts tools inside the conversation. A tool that the tool choice names still goes
+            into the list, because GPT-5.5 and earlier answer "Tool choice '...' not found in 'tools' parameter".
     """
     if not any(message.tools for message in request.messages):
         return request, []

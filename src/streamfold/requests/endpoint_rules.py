@@ -1,6 +1,6 @@
-"""Adapts tool names, schemas and response formats of a request to an endpoint, with a warning for each change.
+"""Adapts a request's tool names, schemas and response format to an endpoint, with a warning for each change.
 
-The adapter has `Rules`, and the request has the capabilities of its model. All adapters use the same steps.
+The adapter provides the `Rules`, and the request contains the model's capabilities. All adapters use this module.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ _OPENAI_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of an endpoint for requests.
+    """The rules by which an endpoint accepts requests.
 
     Attributes:
-        tool_name: the pattern of accepted tool names.
-        response_format: the way to request an answer with a schema.
-        format_names: True if the answer's schema has a name and a description in the request.
-        json_mode: True if the API has a JSON mode; "says_json" if JSON mode requires the word "json" in a message.
-        schemas: the accepted schema keywords.
-        strict_output: True if schemas generated from pydantic models are sent in strict mode.
-        passes: other changes to every schema, which are made before unsupported keywords are removed.
-        hosted: the supported hosted tools, by kind.
-        tool_choice_none: True if the tool choice "none" is accepted. Otherwise the tools are left out.
+        tool_name: the pattern that tool names must match.
+        response_format: the way in which an answer with a schema is requested.
+        format_names: True if a request can contain a name and a description for the answer's schema.
+        json_mode: "yes" if the API has a JSON mode. "says_json" if a message must then contain the word "json".
+        schemas: the subsets of JSON Schema that the endpoint accepts.
+        strict_output: True if streamfold requests strict mode for schemas generated from pydantic models.
+        passes: functions that change every schema, before unsupported keywords are removed.
+        hosted: the hosted tools that the API supports, by kind.
+        tool_choice_none: True if the API accepts the tool choice "none". Otherwise streamfold leaves the tools out.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
@@ -89,8 +89,10 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass,
 
 
 def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarning]]:
-    """Adapts a request to the endpoint. Returns the request and the changes. Raises ConfigError if the endpoint
-    would refuse the request.
+    """Adapts a request to the endpoint. Returns the new request and a warning for each change.
+
+    Raises:
+        ConfigError: the endpoint would refuse the request.
     """
     form: _Form | None = _form(request, rules)
     request, warnings = _rename_tools(request, rules.tool_name)
@@ -130,7 +132,7 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
 
 
 def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
-    """Returns the missing capabilities that `apply_rules` can emulate, with a warning."""
+    """Returns the capabilities that the model may lack, because `apply_rules` emulates them with a warning."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
     return frozenset(
@@ -139,7 +141,7 @@ def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
 
 
 def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
-    """Returns the request with the tool choice "auto". The warning has the reason `why`."""
+    """Returns the request with the tool choice "auto". The warning contains the reason `why`."""
     if not is_forced(request):
         return request
     choice = request.tool_choice
@@ -219,7 +221,7 @@ def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[st
 def _fit_strict(
     made: Tool, tool: Tool, subset: Subset, used: Counter[str], changes: list[str]
 ) -> tuple[Tool, list[str]]:
-    """Returns a strict tool, or the tool without `strict` and the reason. Adds to `used` and `changes`."""
+    """Returns the strict tool, or the tool without `strict` and the reasons. Updates `used` and `changes`."""
     fitted = fit_schema(made.parameters, subset)
     needs = count_uses(fitted.schema) + Counter(tools=1)
     limits = {name: getattr(subset, name) for name in ("tools", "optional", "unions")}
@@ -309,7 +311,7 @@ def _by_instruction(
 
 
 def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> Request:
-    """Adds an instruction to write a JSON object, if JSON mode is missing or requires the word "json"."""
+    """Asks the model for a JSON object in an instruction, if JSON mode is missing or requires the word "json"."""
     says_json = any("json" in str(message.content or "").lower() for message in request.messages)
     if rules.json_mode == "yes" or (rules.json_mode == "says_json" and says_json):
         return request

@@ -14,12 +14,13 @@ _SUMMARY = "Summary of the conversation so far:\n\n"
 
 
 def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Converts the summaries of another provider's compactions to text. Returns the request with a warning for each.
+    """Converts summaries in another provider's compactions to text. Returns the request, and a warning for each
+    summary.
 
-    A message counts as a compaction only if it has no other content.
+    A message is a compaction only if it has no other content.
 
     Raises:
-        ConfigError: only the other provider can read the compaction, so the model wouldn't see the compacted messages.
+        ConfigError: only the other provider can read the compaction, so this model wouldn't see the earlier messages.
     """
     if not any(message.extras for message in request.messages):
         return request, []

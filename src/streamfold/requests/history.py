@@ -1,9 +1,9 @@
-"""Adapts a conversation to an endpoint. An unsuitable conversation raises an error or is repaired.
+"""Adapts a conversation to an endpoint. If the endpoint would refuse it, this raises an error or repairs it.
 
-`HistoryRules` has the rules. An adapter defines the rules of its wire format, and `facts/histories.toml` has the rules
-of endpoints and models. The caller's messages are never changed. Changes that preserve the meaning are always made.
-Other changes raise an error, unless `repair` is set. Each change produces a warning. Every step is linear in the number
-of messages and tool calls.
+`HistoryRules` describes the rules. Each adapter defines the rules of its API, and `facts/histories.toml` has the rules
+of endpoints and models. The caller's messages are never changed. Changes that preserve the meaning are always made, and
+other changes only if `repair` is set. Each change produces a warning. The time is linear in the number of messages and
+tool calls.
 """
 
 from __future__ import annotations
@@ -43,45 +43,46 @@ GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no cli
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """Rules of a wire format, an endpoint or a model for conversations.
+    """The rules by which an API, an endpoint or a model accepts conversations.
 
     Attributes:
-        roles: the supported roles.
-        system: the allowed positions of system messages: "leading" allows several at the beginning, "first" allows one
-            at the beginning. Other system messages are joined at the beginning, or sent as user messages at their
-            position.
-        joined: the roles that may not have two consecutive messages.
-        begins_with_user, needs_user, ends_with_user: True if the conversation must begin with a user message, contain a
-            user message, or end with a user message. Otherwise "Continue." is added.
-        user_behind_result: True if a user message may follow a tool result. Otherwise the assistant message "..." is
-            added between them.
-        late_results: True if the result of a background tool call may be sent in a later request. Otherwise a
-            placeholder result is sent, which the real result replaces later.
-        added_tools: True if messages may add tools.
-        results_follow: True if tool results must follow directly after the message with their tool calls.
-        result_media: True if tool results may contain images. Otherwise the images are sent in a following user
-            message.
+        roles: the roles that messages may have.
+        system: where system messages are allowed: "anywhere", "leading" (several at the beginning) or "first" (one at
+            the beginning). System messages at the beginning are joined if necessary. Those at other positions are sent
+            as user messages.
+        joined: the roles of which two consecutive messages must be joined.
+        begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
+            user message. If it doesn't, a user message with the text "Continue." is added.
+        user_behind_result: True if a user message may follow a tool result. Otherwise an assistant message with the
+            text "..." is added between them.
+        late_results: True if a later request may contain the result of a background tool call. Otherwise the request
+            contains a placeholder result, which a later request replaces.
+        added_tools: True if messages inside the conversation may add tools.
+        results_follow: True if tool results must directly follow the message with their tool calls.
+        result_media: True if tool results may contain images. Otherwise the images are moved to a user message after
+            the results.
         single_call: True if a message may have at most one tool call.
-        unique_ids: the scope in which tool call ids must be unique: a message or the whole conversation. None means
-            that the adapter renumbers the ids.
-        ids: the allowed format of ids: "word" means letters, digits, "_" and "-"; "nine" means exactly nine letters and
-            digits.
-        id_length: the maximum length of an id.
-        object_arguments: True if arguments must be a JSON object.
-        plain_names: True if message names may contain only letters, digits, "_" and "-".
+        unique_ids: "turn" or "conversation", if tool call ids must be unique within a message or within the
+            conversation. None if the adapter renumbers the ids.
+        ids: the format of tool call ids. "word" allows letters, digits, "_" and "-". "nine" requires exactly nine
+            letters and digits.
+        id_length: the maximum length of a tool call id.
+        object_arguments: True if tool call arguments must be a JSON object.
+        plain_names: True if the `name` of a message may contain only letters, digits, "_" and "-".
         strings: the roles whose content must be a string instead of a list of text parts.
-        blanks: "refused" if empty texts are refused, "space_refused" if texts with only white space are refused too.
+        blanks: "refused" if empty texts are refused. "space_refused" if texts that are only white space are refused
+            too.
         blank_results: True if tool results may be empty.
-        null_content: True if the text of a message with tool calls may be null. Otherwise "" is sent.
-        empty_others: True if user and system messages may be empty.
-        other_content: a function that returns True if an assistant message has other content than text, refusal and
+        null_content: True if a message with tool calls may have null instead of text. Otherwise `""` is sent.
+        empty_others: True if user and system messages may have no content.
+        other_content: a function that returns True if an assistant message has content other than text, a refusal and
             tool calls.
-        reads_items: True if items of the Responses API can be sent.
-        wants_reasoning: True if a message with tool calls requires reasoning. Missing reasoning is sent as an empty
+        reads_items: True if the API accepts items of the Responses API.
+        wants_reasoning: True if a message with tool calls must contain reasoning. Missing reasoning is sent as an empty
             string.
-        knows_more: True if the provider has stored earlier turns, so that tool calls of results may be missing in the
-            request.
-        refusals: True if assistant messages have a member for refusals. Otherwise a refusal is sent as text.
+        knows_more: True if the provider has stored earlier messages, so that the request may have a tool result whose
+            tool call isn't in it.
+        refusals: True if assistant messages have a field for refusals. Otherwise a refusal is sent as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES
@@ -139,15 +140,15 @@ def fit_history(
     open_calls: bool = False,
     origin: str | None = None,
 ) -> FittedHistory:
-    """Adapts a conversation to an endpoint. Returns the conversation and a warning for each change.
+    """Adapts a conversation to an endpoint. Returns the new conversation and a warning for each change.
 
     Args:
-        repair: True to make repairs that don't invent content of the model or of a tool.
-        open_calls: True if tool calls may lack a result, because the conversation isn't sent yet.
-        origin: the `origin` of messages from this endpoint, whose ids the endpoint accepts.
+        repair: True to also make changes that affect the meaning. They never invent content of the model or of a tool.
+        open_calls: True if tool calls may have no result yet, because the conversation isn't sent now.
+        origin: the `origin` of messages that this endpoint wrote. The endpoint accepts the ids in these messages.
 
     Raises:
-        ConfigError: the provider would refuse the conversation. The message has all reasons with their positions.
+        ConfigError: the provider would refuse the conversation. The message lists all reasons and their positions.
     """
     roles = [message.role for message in messages]
     if roles in (["user"], ["system", "user"]) and all(map(_is_plain, messages)) and rules.roles >= {*roles}:
@@ -160,7 +161,7 @@ def _is_plain(message: Message) -> bool:
 
 
 def is_custom(call: ToolCall) -> bool:
-    """Returns True for a call of a custom tool, whose input is text instead of JSON."""
+    """Returns True if the input of a tool call is text instead of JSON."""
     return call.kind == "custom"
 
 
@@ -169,8 +170,8 @@ class _Call:
     """A tool call and its result.
 
     Attributes:
-        number: the position of the tool call in its message.
-        new_id: the replacement for an id that can't be sent.
+        number: the index of the tool call in its message.
+        new_id: the new id, if the endpoint doesn't accept the original id.
     """
 
     turn: _Turn
@@ -182,13 +183,13 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A message with its analysis.
+    """A message, and the tool calls and results that belong to it.
 
     Attributes:
-        at: the message's position in the caller's list.
-        answered: the tool call that this result answers, or None.
-        repeats: for a result without a tool call, the last preceding tool call with the same id.
-        dropped: True if the message isn't sent.
+        at: the index of the message in the caller's list.
+        answered: the tool call to which this result belongs, or None.
+        repeats: the last earlier tool call with the same id, if that tool call already has a result.
+        dropped: True if the request leaves the message out.
     """
 
     at: int
@@ -337,7 +338,7 @@ class _Fitting:
     # --- calls and results --------------------------------------------------------------------------------------------
 
     def _pair(self) -> None:
-        """Assigns each result to the nearest preceding tool call that has the same id and no result."""
+        """Assigns each result to the nearest earlier tool call that has the same id and no result yet."""
         waiting: dict[str, list[deque[_Call]]] = {}  # by id, the calls of each turn
         latest: dict[str, _Call] = {}
         for turn in self._turns:
@@ -452,7 +453,7 @@ class _Fitting:
                         self._moved.add(turn.at)
 
     def _may_be_open(self, turn: _Turn) -> bool:
-        """Returns True if the tool calls of a turn need no result, because the model hasn't ended the turn."""
+        """Returns True if the tool calls of this turn may lack results, because the model hasn't finished the turn."""
         return self._open_calls or (turn is self._turns[-1] and turn.message.paused)
 
     def _others(self) -> list[int]:
@@ -507,11 +508,11 @@ class _Fitting:
                     self._sent.append((call.result.at, _with_new_ids(call.result)))
 
     def _move_media(self) -> None:
-        """Moves images in tool results into a user message after the results.
+        """Moves images from tool results to a user message behind the last result of the turn.
 
-        "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image
-        URL" (OpenHands/OpenHands#7700). Some models accept such images but don't see them (openai/openai-openapi#523).
-        The user message follows the last result, because no message may separate the results of one turn.
+        OpenAI refuses images in tool results: "Image URLs are only allowed for messages with role 'user', but this
+        message with role 'tool' contains an image URL" (OpenHands/OpenHands#7700). Some models accept the images but
+        don't see them (openai/openai-openapi#523). No message may separate the results of one turn.
         """
         if self._rules.result_media:
             return
@@ -553,7 +554,9 @@ class _Fitting:
         self._sent = placed
 
     def _join(self) -> None:
-        """Joins consecutive messages of one role, and adds an assistant message between results and a user message."""
+        """Joins consecutive messages of the same role, and adds an assistant message between a result and a user
+        message.
+        """
         sent: list[tuple[int, Message]] = []
         for at, message in self._sent:
             before = sent[-1][1] if sent else None
@@ -616,9 +619,7 @@ def _text_of_part(part: Any) -> str | None:
 
 
 def is_blank_message(message: Message) -> bool:
-    """Returns True if a message without tool calls has no content. Items of the Responses API don't count as
-    content.
-    """
+    """Returns True if a message without tool calls has no content, apart from items of the Responses API."""
     if message.refusal or message.partial or message.tools or any(name != "output" for name in message.extras):
         return False
     content = message.content

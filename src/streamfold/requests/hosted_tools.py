@@ -1,7 +1,7 @@
-"""Checks which hosted tools, and which of their arguments, an endpoint supports.
+"""Checks whether an endpoint supports the hosted tools of a request and their arguments.
 
-Each wire format has a table of `HostedForm` by kind of tool. An unsupported kind raises an error before anything is
-sent, because leaving out a search would change the meaning of the request.
+Each API has a table with a `HostedForm` for each kind of tool. A request for any other kind raises an error, because
+without a search, for example, the request would have another meaning.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .options import Options
 
 @dataclass(frozen=True, slots=True)
 class HostedForm:
-    """Describes the JSON of a kind of hosted tool in a wire format.
+    """Converts one kind of hosted tool to the JSON of one API.
 
     Attributes:
-        write: a function that returns the tool's JSON for the list of tools.
-        takes: the supported arguments.
+        write: a function that converts the tool to JSON for the request's list of tools.
+        takes: the arguments that the API supports.
     """
 
     write: Callable[[Any], dict[str, Any]]
@@ -29,7 +29,7 @@ class HostedForm:
 
 
 class HostedEndpoint(Protocol):
-    """An endpoint that may not support all hosted tools of its wire format."""
+    """An endpoint that may not support all hosted tools of its API."""
 
     @property
     def name(self) -> str: ...
@@ -40,17 +40,17 @@ class HostedEndpoint(Protocol):
         ...
 
     def api_with_tool(self, kind: str) -> str | None:
-        """Returns the adapter name of the endpoint's other API, if the other API runs a kind of hosted tool."""
+        """Returns the adapter name of the endpoint's other API, if that API runs this kind of hosted tool."""
         ...
 
 
 def check_hosted(
     tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
 ) -> list[ReplyWarning]:
-    """Returns a warning for each argument that isn't sent.
+    """Returns a warning for each argument that the request leaves out.
 
     Raises:
-        ConfigError: the wire format or the endpoint doesn't support the tool, or an argument that limits the tool.
+        ConfigError: the endpoint doesn't support the tool, or doesn't support an argument that restricts the tool.
     """
     warnings = []
     for value in [tool.hosted for tool in tools if tool.hosted is not None and not isinstance(tool.hosted, HostedTool)]:
@@ -93,7 +93,7 @@ def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any
 
 
 def raw_tools(options: Options) -> tuple[Tool, ...]:
-    """Returns the tools in `extra_body`, which are written in the provider's own format."""
+    """Returns the tools in `extra_body`, which are in the provider's format."""
     if not options.extra_body:
         return ()
     found = options.extra_body.get("tools")
@@ -109,7 +109,7 @@ def _name(entry: Mapping[str, Any]) -> str | None:
 
 
 def with_raw_tools(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `extra_body` with the tools of the body added before its own tools."""
+    """Returns `extra_body` with the tools of the body in front of the tools that `extra_body` already has."""
     added = extra.get("tools")
     if "tools" not in body or not isinstance(added, list | tuple):
         return extra

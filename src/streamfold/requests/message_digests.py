@@ -1,4 +1,4 @@
-"""Digests that identify messages when a client sends the same messages again."""
+"""Digests of messages, to recognize messages that a client sends again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..types import AudioPart, FilePart, ImagePart, Message, TextPart, ToolCall
 
 
 def digest_parts(*parts: Any) -> str:
-    """Returns a digest of JSON data that doesn't depend on the order of keys."""
+    """Returns a digest of JSON data. The order of keys doesn't affect the digest."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=repr)
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
@@ -24,7 +24,7 @@ def content_values(message: Message) -> list[Any]:
 
 
 def part_value(part: Any) -> Any:
-    """Returns a message part as JSON data. Bytes are replaced by their digest."""
+    """Returns a message part as JSON data, with a digest in place of bytes."""
     match part:
         case TextPart(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
             return text
@@ -38,7 +38,7 @@ def part_value(part: Any) -> Any:
 
 
 def call_values(call: ToolCall) -> list[Any]:
-    """Returns a tool call as JSON data. The spelling of the arguments doesn't matter."""
+    """Returns a tool call as JSON data. Two spellings of the same arguments give the same data."""
     return [call.id, call.name, call.kind, {"_raw": call.raw_arguments} if call.error else _plain(call.arguments)]
 
 

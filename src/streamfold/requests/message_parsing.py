@@ -1,4 +1,7 @@
-"""Converts every accepted format of a message (Message, Chat Completions, Responses items, parts) to `Message`."""
+"""Converts messages of every accepted format to `Message`.
+
+The formats are `Message`, dicts of Chat Completions, items of the Responses API, and parts.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ _EMPTY_PART_MEMBERS: tuple[Any, ...] = (None, [], {})  # `annotations: []`
 
 
 def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
-    """Returns the content of a message. Raises ConfigError with the path of the invalid part."""
+    """Parses the content of a message. Raises ConfigError with the path of the invalid part."""
     if isinstance(content, str | None):
         return content
     if not isinstance(content, list | tuple):
@@ -58,10 +61,10 @@ def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
 
 
 def read_part(part: Any, where: str) -> ReadPart:
-    """Converts a part to a streamfold part. A part with unsupported members stays a dict.
+    """Converts a content part to a streamfold part. A part with fields that streamfold doesn't support stays a dict.
 
     >>> read_part({"type": "text", "text": "Hello"}, "content[0]")
-    TextPart(text='Hello')
+    TextPart(text='Hello', cache=False)
 
     Raises:
         ConfigError: the value isn't a part, or one of the part's fields is invalid.
@@ -186,7 +189,9 @@ _EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
 
 
 def is_item(message: Any) -> bool:
-    """Returns True if a dict is an item of the Responses API. Chat Completions messages have no `type` or `phase`."""
+    """Returns True if a dict is an item of the Responses API. Messages of Chat Completions have no `type` and no
+    `phase`.
+    """
     return isinstance(message, Mapping) and ("type" in message or "phase" in message)
 
 
@@ -215,10 +220,10 @@ class _Turn:
 
 
 def read_items(items: Iterable[tuple[str, Any]]) -> Iterator[Message]:
-    """Yields the messages of a list of items. Each item has its path for errors.
+    """Converts Responses API items to messages. Each item comes with its path, which error messages contain.
 
     Raises:
-        ConfigError: a value isn't an item. The error begins with the path of the value.
+        ConfigError: a value isn't an item. The error message begins with the path of the value.
     """
     turn = _Turn()
     for where, item in items:
@@ -289,7 +294,7 @@ def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
 
 
 def _other(item: dict[str, Any], where: str) -> Message:
-    """Returns the message of an item that doesn't come from the model. An item of an unknown kind stays unchanged."""
+    """Converts an item that doesn't come from the model to a message. An item of an unknown kind is kept unchanged."""
     kind = item.pop("type")
     fields = ObjectReader(item, where)
     if kind in _RESULTS:
@@ -308,7 +313,9 @@ def _other(item: dict[str, Any], where: str) -> Message:
 
 
 def _function_tools(tools: Any) -> tuple[Tool, ...]:
-    """Returns the tools of an item. If a tool can't be parsed, returns no tools, and the item is sent unchanged."""
+    """Returns the tools of an item. If one can't be parsed, returns no tools, and the request contains the item
+    unchanged.
+    """
     try:
         read = as_tools(tools)
     except (ConfigError, TypeError):
@@ -341,7 +348,7 @@ def read_messages(messages: Messages) -> tuple[Message, ...]:
     """Converts a conversation to messages. A string becomes one user message.
 
     Raises:
-        ConfigError: a value isn't a message. The error begins with the path of the value.
+        ConfigError: a value isn't a message. The error message begins with the path of the value.
     """
     if isinstance(messages, str) and messages:
         return (user(messages),)
@@ -358,7 +365,7 @@ def read_messages(messages: Messages) -> tuple[Message, ...]:
 
 
 def read_message_list(messages: Iterable[Any]) -> Iterator[Message]:
-    """Yields the messages of a list. Consecutive items of one turn of the model become one message."""
+    """Converts a list to messages. Consecutive Responses API items from one turn of the model become one message."""
     numbered = ((f"messages[{at}]", message) for at, message in enumerate(messages))
     for are_items, run in groupby(numbered, lambda entry: is_item(entry[1])):
         if are_items:
@@ -411,7 +418,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
 
 
 def _reasoning(fields: ObjectReader) -> str | None:
-    """Reads the reasoning from either of two fields. A server may send the same text in both."""
+    """Reads the reasoning from either of two fields, because some servers send the same text in both."""
     first, second = fields.text("reasoning_content"), fields.any("reasoning")
     if isinstance(second, str) and (first is None or first == second):
         return second

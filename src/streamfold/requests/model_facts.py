@@ -1,4 +1,4 @@
-"""Facts about models: reasoning, limits, capabilities, by family and by endpoint."""
+"""Facts about models, by model family and by endpoint, such as capabilities and limits."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Capabilities:
     """The features that a model supports at an endpoint.
 
     Attributes:
-        tools: the model can call tools.
-        forced_choice: the model can be forced to call a tool. Otherwise "auto" is sent, with a warning.
-        images: the model accepts images in messages.
-        structured_output: the endpoint enforces a JSON schema on the answer. Otherwise the quirk `response_format` may
-            select another way, with a warning.
-        reasoning: the model reasons before its answer, so `reasoning_effort` has an effect.
-        parallel_calls: the model can make several tool calls in one turn.
-        files: the model accepts files in messages.
-        audio: the model accepts audio in messages.
+        tools: whether the model can call tools.
+        forced_choice: whether a request can force the model to call a tool. If not, "auto" is sent, with a warning.
+        images: whether the model accepts images in messages.
+        structured_output: whether the endpoint makes the model follow a JSON schema. If not, the quirk
+            `response_format` can select another way, with a warning.
+        reasoning: whether the model reasons before its answer, so that `reasoning_effort` has an effect.
+        parallel_calls: whether the model can make several tool calls in one turn.
+        files: whether the model accepts files in messages.
+        audio: whether the model accepts audio in messages.
     """
 
     tools: Support = "unknown"
@@ -45,7 +45,7 @@ class Capabilities:
     audio: Support = "unknown"
 
     def of(self, name: str) -> Support:
-        """Returns one capability by its name."""
+        """Returns the value of the capability with this name."""
         value: Support = getattr(self, name)
         return value
 
@@ -64,11 +64,11 @@ _CLAUDE_DOTS = re.compile(r"(?<=\d)\.(?=\d)")
 Thinking: TypeAlias = Literal["never", "asked", "default", "always"]
 
 EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
-"""All levels of effort, the lowest first."""
+"""All levels of reasoning effort, from the lowest to the highest."""
 
 
 def bare_name(model: str) -> str:
-    """Returns the part of a model's name that is compared with families.
+    """Returns a model's name without the vendor, region and path, to be compared with the prefixes of families.
 
     >>> bare_name("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), bare_name("anthropic/claude-opus-4.6")
     ('claude-sonnet-4-5-20250929-v1:0', 'claude-opus-4-6')
@@ -83,39 +83,41 @@ def bare_name(model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """Facts about a model. None means unknown.
+    """Facts about a model. An attribute is None if the fact is unknown.
 
     Attributes:
-        thinking: when the model thinks: "never"; "asked" (only if the request enables thinking); "default" (unless the
-            request disables thinking); or "always".
-        efforts: the supported effort levels, the lowest level first. An empty tuple means that thinking can only be
-            turned on or off.
-        efforts_on_chat: the effort levels on Chat Completions, if different.
-        default_effort: the effort level of a request without `reasoning_effort`.
+        thinking: when the model thinks: "never", "asked" (only if the request enables thinking), "default" (unless the
+            request disables thinking) or "always".
+        efforts: the supported effort levels, from the lowest to the highest. An empty tuple means that thinking can
+            only be turned on or off.
+        efforts_on_chat: the effort levels on Chat Completions, if they differ from `efforts`.
+        default_effort: the effort level that the model uses if a request has no `reasoning_effort`.
         budget: the minimum and maximum number of thinking tokens, for models with a budget instead of effort levels.
-        none_as: the replacement for the effort "none" if the model can't stop thinking. "between_tools" means thinking
+        none_as: how the effort "none" is sent if the model can't stop thinking. "between_tools" lets the model think
             only between tool calls.
-        sampling: whether `temperature` and `top_p` are accepted. "default" accepts only the default value 1, "one_of"
-            accepts one of the two, and "ignored" means no effect.
+        sampling: whether the model accepts `temperature` and `top_p`. "default" accepts only the default value 1,
+            "one_of" accepts one of the two options, and "ignored" means that they have no effect.
         samples_while_thinking: whether `temperature` and `top_p` have an effect while the model thinks.
         temperature_max: the maximum temperature.
-        stop: whether stop texts are accepted.
-        apis: the wire formats that serve the model, if the maker has others too.
-        tools_on_chat: whether Chat Completions accepts tools. "effort_none" means only without thinking.
+        stop: whether the model accepts stop texts.
+        apis: the APIs that serve the model, if the maker has other APIs too.
+        tools_on_chat: whether the model accepts tools on Chat Completions. "effort_none" means only without thinking.
         background_tools: whether the model can continue while a tool runs; see `Tool.background`.
-        reasoning_back: the reasoning that the request must contain: the reasoning of the current tool loop ("loop"),
-            always a reasoning field ("required"), or the reasoning of all turns ("all").
-        keep: body members, with dotted names, that make the server use the reasoning of earlier turns.
-        binds_thinking: whether thinking is refused after a change of the preceding messages: "always", or
+        reasoning_back: the earlier reasoning that a request must contain. "loop" means the reasoning of the current
+            tool loop, "all" the reasoning of all turns, and "required" a reasoning field in every turn, even if it is
+            empty.
+        keep: fields of the body (their names may have dots) that make the server use the reasoning of earlier turns.
+        binds_thinking: whether the provider refuses thinking if an earlier message has changed. "always", or
             "new_accounts" for newer accounts only.
-        tool_references: whether the model understands `$ref` in a tool's schema. Otherwise references are replaced by
-            their targets.
-        history: additional conversation rules of the model, with the attribute names of `HistoryRules`.
+        tool_references: whether the model understands `$ref` in a tool's schema. If not, each reference is replaced by
+            its target.
+        history: more rules for conversations with this model. The keys are attributes of `HistoryRules`.
         max_output_tokens: the maximum number of output tokens.
-        whole_output_tokens: the maximum number of output tokens without streaming, if a stream allows more.
-        context_tokens: the context window: the maximum number of tokens of conversation and answer together.
-        retires: the date on which the maker retires the model on the maker's own platforms.
-        retires_earliest: True if `retires` is only the earliest possible date.
+        whole_output_tokens: the maximum number of output tokens without streaming, if it is lower than with streaming.
+        context_tokens: the size of the context window, which is the maximum number of tokens in conversation and
+            answer.
+        retires: the date on which the model's maker retires the model on its own platforms.
+        retires_earliest: True if `retires` is only the earliest possible retirement date.
         tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.
     """
 
@@ -171,15 +173,15 @@ class Family(ModelFacts):
     """Facts about all models whose names have a common prefix.
 
     Attributes:
-        prefix: one or several prefixes of the models' names. The longest matching prefix of all families decides.
-        vendor: the maker.
-        open_weights: True if other providers may serve the models. Server-dependent facts are then unknown at other
-            providers.
-        examples: some models of the family, which errors suggest as alternatives.
-        quirks: quirks that differ for these models, by adapter.
-        checked: the date of the last check of the facts.
-        sources: the sources of the facts, by their names in the table `sources`.
-        place: the file and line of the row.
+        prefix: the prefixes of the models' names. If several families match a name, the longest prefix wins.
+        vendor: the company that made the models.
+        open_weights: True if other providers may serve the models. Facts that depend on the server are then unknown at
+            these providers.
+        examples: some models of the family, which error messages suggest as alternatives.
+        quirks: adapter quirks that differ for these models, by adapter name.
+        checked: the date on which a person last checked the facts.
+        sources: keys of the table `sources`, which has the URLs from which the facts come.
+        place: the file and the line from which the family was loaded.
     """
 
     prefix: tuple[str, ...] = ()
@@ -199,12 +201,12 @@ class Family(ModelFacts):
 
     @property
     def closed_vendor(self) -> str | None:
-        """The maker, if the models' weights are closed. The maker's rules then apply at all providers."""
+        """The maker, if the models' weights are closed. The maker's rules for requests then apply at every provider."""
         return None if self.open_weights else self.vendor
 
     @property
     def takes_chat(self) -> bool:
-        """True if Chat Completions serves these models and accepts tools at every effort level."""
+        """True if these models accept tools on Chat Completions at every effort level."""
         served = self.apis is None or "chat" in self.apis
         return served and self.tools_on_chat in (None, "yes")
 
@@ -212,31 +214,32 @@ class Family(ModelFacts):
         return self if self.retires is None else replace(self, retires=None, retires_earliest=None)
 
     def retirement_holds(self, name: str) -> bool:
-        """Returns True if the family's retirement date applies to a model. The date doesn't apply to a newer version.
+        """Returns True if the family's retirement date applies to a model. It doesn't apply to a newer version of the
+        model.
 
         Args:
-            name: the bare name of a model of the family.
+            name: the name of a model of this family, as `bare_name` returns it.
         """
         longest = max((len(prefix) for prefix in self.prefix if name.startswith(prefix)), default=0)
         return not _OTHER_VERSION.match(name[longest:])
 
     def over(self, others: Mapping[str, Any]) -> Family:
-        """Returns the family with other facts, key by key."""
+        """Returns a copy of the family in which these facts replace the family's facts of the same names."""
         return replace(self, **others) if others else self
 
     def filled(self, assumed: ModelFacts) -> Family:
-        """Fills unknown facts with the defaults for unknown models."""
+        """Returns a copy of the family in which the facts of `assumed` replace unknown facts."""
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
     def elsewhere(self) -> Family:
-        """Returns the facts that also hold at addresses other than the maker's."""
+        """Returns the facts that also apply at endpoints other than the maker's."""
         names = (*_OF_THE_MAKER, *(_OF_THE_SERVER if self.open_weights else ()))
         unknown: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **unknown)
 
 
 RETIREMENT_NOTICE = 60
-"""How many days before a model is switched off replies begin to say so."""
+"""The number of days before a model's retirement from which replies contain a warning."""
 
 
 def today() -> date:
@@ -244,7 +247,7 @@ def today() -> date:
 
 
 def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTICE) -> str | None:
-    """Returns a notice if a model will be retired within a number of days, or was retired."""
+    """Returns a notice if a model will be retired within this number of days, or was already retired."""
     if facts.retires is None or (left := (facts.retires - today()).days) > days:
         return None
     day = facts.retires.isoformat()
@@ -254,21 +257,20 @@ def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTI
 
 
 NO_FAMILY = Family()
-"""Nothing is known."""
+"""The facts of a model about which nothing is known."""
 
 
 @dataclass(frozen=True)
 class ModelTable(ModelFacts):
-    """Facts about the models of one endpoint whose names match a pattern. These facts take precedence over the models'
-    families.
-
+    """Facts about an endpoint's models whose names match a pattern. They take precedence over the facts of the model's
+    family.
     Attributes:
-        pattern: a pattern of the model's name, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash matches
-            the whole name. A pattern without a slash matches the part after the last slash, without a region and vendor
-            such as Amazon Bedrock's `us.anthropic.`.
-        examples: some matching models, which errors suggest as alternatives.
-        quirks: the adapter's quirks that differ for these models.
-        prices: the prices of these models; see `Prices`.
+        pattern: a pattern for model names, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash must match
+            the entire name. A pattern without a slash must match the part after the last slash, without a region and
+            vendor such as Amazon Bedrock's `us.anthropic.`.
+        examples: some models that match, which error messages suggest as alternatives.
+        quirks: adapter quirks that differ for these models.
+        prices: the models' prices; see `Prices`.
     """
 
     pattern: str
@@ -277,7 +279,7 @@ class ModelTable(ModelFacts):
     prices: dict[str, Any] = field(default_factory=dict)
 
     def fits(self, model: str) -> bool:
-        """Returns True if the pattern matches a model.
+        """Returns True if the pattern matches a model's name.
 
         >>> ModelTable("kimi-k2*").fits("moonshotai/Kimi-K2-Instruct")
         True
@@ -289,7 +291,7 @@ class ModelTable(ModelFacts):
 
 
 def merge_facts(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Merges the facts of all tables that match a model. Later tables override earlier tables, key by key.
+    """Merges the facts of all tables that match a model. If several tables have the same key, the last table wins.
 
     >>> tables = [ModelTable("*", context_tokens=8192), ModelTable("big*", context_tokens=262144)]
     >>> merge_facts(tables, "big-1")

@@ -1,4 +1,4 @@
-"""Reads the fields of an untrusted JSON object. Errors contain the path of the field."""
+"""Reads the fields of a JSON object that isn't trusted. Error messages contain the path of the field."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _A: dict[type, str] = {
 
 
 class ObjectReader:
-    """Reads members of an object and keeps the unread ones.
+    """Reads the fields of an object, and remembers which fields haven't been read.
 
-    Null means the same as a missing member. The methods raise ConfigError, with the path, for a value of the wrong
-    type.
+    Null means the same as a missing field. If a value has the wrong type, the methods raise ConfigError with the path
+    of the field.
     """
 
     def __init__(self, value: Any, where: str = "") -> None:
@@ -27,11 +27,11 @@ class ObjectReader:
         self._where = where
 
     def at(self, name: str) -> str:
-        """Returns the path of a member."""
+        """Returns the path of a field."""
         return f"{self._where}.{name}" if self._where else name
 
     def text(self, name: str) -> str | None:
-        """Reads a string."""
+        """Reads an optional string."""
         return self.take(name, str)
 
     def string(self, name: str) -> str:
@@ -58,30 +58,30 @@ class ObjectReader:
         return value
 
     def number(self, name: str) -> float | None:
-        """Reads a number."""
+        """Reads an optional number."""
         return self.take(name, float)
 
     def count(self, name: str) -> int | None:
-        """Reads a whole number."""
+        """Reads an optional whole number."""
         return self.take(name, int)
 
     def limit(self, name: str) -> int | None:
-        """Reads a whole number greater than 0."""
+        """Reads an optional whole number, which must be greater than 0."""
         value = self.count(name)
         if value is not None and value < 1:
             raise ConfigError(f"{self.at(name)} must be a whole number greater than 0, not {value}")
         return value
 
     def flag(self, name: str) -> bool | None:
-        """Reads a boolean."""
+        """Reads an optional boolean."""
         return self.take(name, bool)
 
     def items(self, name: str) -> list[Any] | None:
-        """Reads a list."""
+        """Reads an optional list."""
         return self.take(name, list)
 
     def object(self, name: str) -> ObjectReader | None:
-        """Reads an object."""
+        """Reads an optional object."""
         value = self.take(name, dict)
         return None if value is None else ObjectReader(value, self.at(name))
 
@@ -94,7 +94,7 @@ class ObjectReader:
         return ObjectReader(value, self.at(name))
 
     def mapping(self, name: str) -> dict[str, Any] | None:
-        """Reads an object without changes, including its nulls."""
+        """Reads an optional object without changing it, including its nulls."""
         return self.take(name, dict)
 
     def any(self, name: str) -> Any:
@@ -102,24 +102,24 @@ class ObjectReader:
         return self._values.pop(name, None)
 
     def put(self, name: str, value: Any) -> None:
-        """Returns a member to the unread members."""
+        """Adds a field to the fields that haven't been read."""
         self._values[name] = value
 
     def absorb_rest(self, inner: ObjectReader) -> None:
-        """Adds the unread members of an inner object to the unread members of this object."""
+        """Adds the fields of an inner object that haven't been read to those of this object."""
         self._values.update(inner.rest())
 
     def rest(self) -> dict[str, Any]:
-        """Returns the unread members, without nulls."""
+        """Returns the fields that haven't been read, without nulls."""
         return {name: value for name, value in self._values.items() if value is not None}
 
     def refuse_rest(self, known: str) -> None:
-        """Raises ConfigError if an unread member exists. `known` lists the allowed members."""
+        """Raises ConfigError if a field hasn't been read. `known` lists the allowed fields."""
         for name in self.rest():
             raise ConfigError(f"{self.at(name)} is unknown here: {known}")
 
     def take(self, name: str, kind: type[T]) -> T | None:
-        """Reads a value of a type."""
+        """Reads an optional value of the given type."""
         value: Any = self._values.pop(name, None)
         if value is None:
             return None
@@ -130,7 +130,7 @@ class ObjectReader:
 
 
 def kind_of(value: Any) -> str:
-    """Returns the JSON type of a value as text, or the Python type's name for other values."""
+    """Returns the name of a value's JSON type for an error message, or the name of its Python type."""
     match value:
         case None:
             return "null"

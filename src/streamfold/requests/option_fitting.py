@@ -1,8 +1,8 @@
-"""Adapts unsupported options to a model, its endpoint and the wire format.
+"""Adapts options that a model, its endpoint or its API doesn't support.
 
-An unsupported option is renamed (by the adapter), clamped, emulated or left out, with a warning. If this would change
-the meaning of the request, an error is raised. With `unsupported_options = "strict"`, each change raises an error.
-docs/guides/options.md has the table.
+streamfold clamps, emulates or leaves out an unsupported option, with a warning. If this would change the meaning of the
+request, it raises an error. With `unsupported_options = "strict"`, it raises an error for each change.
+docs/guides/options.md has the table of options.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:
-    """The options that an endpoint accepts for all of its models.
+    """The options that an endpoint accepts, regardless of the model.
 
     Attributes:
-        chat: True for Chat Completions, on which some models accept fewer options than on the Responses API.
+        chat: True for Chat Completions. Some models accept fewer options there than on the Responses API.
         sampling: True if `temperature` and `top_p` are accepted.
         seed: True if a seed is accepted.
-        stops: the maximum number of stop texts; None for any number, 0 for no stop texts.
-        stop_bytes: the maximum length of a stop text in bytes.
-        blank_stops: True if a stop text may be white space.
+        stops: the maximum number of stop texts. None for any number, 0 if none is accepted.
+        stop_bytes: the maximum length of each stop text in bytes.
+        blank_stops: True if a stop text may consist of white space only.
         parallel_calls: True if parallel tool calls can be turned off.
-        efforts: True if effort levels can be sent. Otherwise thinking can only be turned on or off.
-        switch: True if thinking can be turned on and off.
-        budgets: True if a number of thinking tokens can be sent.
-        least_output_tokens: the minimum value of `max_output_tokens`.
+        efforts: True if a request can contain an effort level. Otherwise it can only turn thinking on or off.
+        switch: True if a request can turn thinking on and off.
+        budgets: True if a request can contain a maximum number of thinking tokens.
+        least_output_tokens: the smallest value that `max_output_tokens` may have.
     """
 
     chat: bool = False
@@ -73,19 +73,19 @@ class _FitContext:
 def fit_options(
     options: Options, family: Family, rules: OptionRules, *, model: str = "", tools: bool = False
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts options to a model at an endpoint. Returns the options and a warning for each change.
+    """Adapts options to a model at an endpoint. Returns the new options and a warning for each change.
 
-    `temperature` and `top_p` aren't changed here: see `fit_sampling`.
+    This doesn't change `temperature` and `top_p`: see `fit_sampling`.
 
     Args:
-        family: the facts about the model. An option is sent if the facts about it are unknown.
+        family: the facts about the model. An option is also sent if it is unknown whether the model supports it.
         rules: the options that the endpoint accepts.
-        model: the model's name in warnings and errors.
+        model: the model's name, for warnings and error messages.
         tools: True if the request has tools.
 
     Raises:
-        ConfigError: the model doesn't support a required option; or an option would be changed, and the policy is
-            "strict".
+        ConfigError: the model doesn't support an option that can't be left out, or an option would be changed although
+            `unsupported_options` is "strict".
     """
     if options is NO_OPTIONS and not tools:
         return options, []
@@ -99,7 +99,7 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`. Called last, because an adapter may turn thinking off."""
+    """Adapts `temperature` and `top_p`. This is the last step, because an adapter may turn thinking off before."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)
@@ -109,10 +109,10 @@ def fit_sampling(
 
 
 def report_unsent_options(request: Request, sends: Collection[str], adapter: str) -> list[ReplyWarning]:
-    """Returns a warning for each option of a request that its adapter doesn't support.
+    """Returns a warning for each option in the request that the adapter doesn't support.
 
     Args:
-        sends: see `Adapter.sends`.
+        sends: the options that the adapter supports; see `Adapter.sends`.
 
     Raises:
         ConfigError: leaving out the option would change the meaning of the request, or `unsupported_options` is
@@ -152,7 +152,7 @@ def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
 
 
 def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
-    """Returns the lowest level that isn't below the requested level, or the highest level.
+    """Returns the requested effort level if it is supported, else the next higher level, else the highest level.
 
     >>> nearest_effort("medium", ("none", "low", "high")), nearest_effort("max", ("low", "high"))
     ('high', 'high')
@@ -300,7 +300,7 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
 
 
 def _stop(options: Options, fitting: _FitContext) -> Options:
-    """Emulates unsupported stop texts: the decoder ends the answer at these texts."""
+    """Emulates unsupported stop texts, by a decoder that ends the answer at these texts."""
     if options.stop is None:
         return options
     rules = fitting.rules

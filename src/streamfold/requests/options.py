@@ -1,4 +1,4 @@
-"""The options of a request, with the same names for every API, and the headers of a request."""
+"""The options of a request, under the same names for every API, and the headers of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAMING = {
 
 
 def header_name_problem(name: Any) -> str | None:
-    """Returns the reason why a header with this name can't be set, or None."""
+    """Returns the reason why callers can't set a header with this name, or None."""
     if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         return f"{name!r} can't be the name of a header"
     if name.lower() in _FRAMING:
@@ -33,7 +33,7 @@ def header_name_problem(name: Any) -> str | None:
 
 
 def header_problem(value: Any) -> str | None:
-    """Returns the reason why a value can't be sent in a header, or None. The reason doesn't quote the value."""
+    """Returns the reason why a header can't have this value, or None. The reason doesn't quote the value."""
     if not isinstance(value, str):
         return f"must be a string, not {type(value).__name__}"
     return (
@@ -44,7 +44,7 @@ def header_problem(value: Any) -> str | None:
 
 
 def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Validates headers. Raises ConfigError with the name of the header, but never its value."""
+    """Validates headers. Raises ConfigError, which contains the name of the invalid header but never its value."""
     if headers is not None and not isinstance(headers, Mapping):
         raise ConfigError(f"extra_headers must be a mapping of names to strings, not {type(headers).__name__}")
     given: Mapping[Any, Any] = headers or {}
@@ -60,7 +60,7 @@ ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high",
 
 
 class TimeoutOptions(TypedDict, total=False):
-    """The fields of `Timeouts` as a dict, in seconds. A missing key means the configured timeout."""
+    """The fields of `Timeouts` as a dict, in seconds. If a key is missing, the configured timeout applies."""
 
     connect: float | None
     first_event: float | None
@@ -70,103 +70,104 @@ class TimeoutOptions(TypedDict, total=False):
 
 
 class ChatOptions(TypedDict, total=False):
-    """The keyword options of `chat`, `chat_stream` and `run_tools`.
+    """The keyword arguments of `chat`, `chat_stream` and `run_tools`.
 
-    None means the same as a missing option: the option isn't sent and the server decides. An option that the model or
-    its API doesn't support is translated, clamped, emulated or dropped, always with a warning. If dropping an option
+    None means the same as a missing option: the request doesn't contain the option, and the server decides. If the
+    model or its API doesn't support an option, streamfold adapts or drops the option, with a warning. If dropping it
     would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
     """
 
     model: str | None
-    """The model, instead of the configured model."""
+    """The name of the model to use, instead of the configured model."""
 
     temperature: float | None
     """The sampling temperature."""
 
     top_p: float | None
-    """Nucleus sampling: only the most likely tokens with this total probability are considered."""
+    """The probability mass for nucleus sampling. The model samples from the most likely tokens up to this
+    probability.
+    """
 
     max_output_tokens: int | None
-    """The maximum number of tokens in the answer, including reasoning if the provider counts reasoning."""
+    """The maximum number of tokens in the answer. If the provider counts reasoning, this includes reasoning tokens."""
 
     stop: str | list[str] | None
-    """A text or several texts at which the model stops writing."""
+    """One or several texts. When the model writes one of them, the answer ends."""
 
     seed: int | None
-    """The seed for sampling, if the provider supports reproducible answers."""
+    """The seed for sampling. Some providers then return reproducible answers."""
 
     parallel_tool_calls: bool | None
-    """True if the model may make several tool calls in one answer."""
+    """False if the model may make only one tool call per answer, True if it may make several."""
 
     reasoning_effort: ReasoningEffort | None
-    """The amount of reasoning before the answer: "none", "minimal", "low", "medium", "high", "xhigh" or "max". An
-    unsupported level becomes the next higher supported level, or the highest level.
+    """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh" or "max". If
+    the model doesn't support a level, the next higher level is sent, or else the highest level.
     """
 
     compact_threshold: int | None
-    """The number of input tokens above which the provider compacts the conversation before it answers. Supported by
-    Anthropic (at least 50,000) and OpenAI's Responses API. The compaction is in `Reply.hosted`, and is sent again with
-    `Reply.message`. See also `Provider.compact`.
+    """The number of input tokens above which the provider compacts the conversation before it answers. Anthropic (at
+    least 50,000 tokens) and OpenAI's Responses API support this. `Reply.hosted` contains the compaction, and
+    `Reply.message` contains it for the next request. See also `Provider.compact`.
     """
 
     response_format: type[object] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
     """The type of the answer: a pydantic model, another type that pydantic validates (a dataclass, `list[Item]`, a
-    union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs support only object
-    schemas, so a list or a union is requested as the member `value` of an object.
+    union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs accept only the
+    schema of an object, so a list or a union is requested as the field `value` of an object.
 
     Dicts in the format of Chat Completions or of the Responses API are accepted too.
     """
 
     disable_thinking_for_forced_tools: bool | None
-    """True to disable thinking for this request, if the model doesn't accept a forced tool choice while thinking.
-    By default, `tool_choice` becomes "auto" instead, with the warning `forced_choice_dropped`.
+    """True to disable thinking for this request if the model doesn't accept a forced tool choice while it thinks. By
+    default, streamfold sends `tool_choice="auto"` instead, with the warning `forced_choice_dropped`.
     """
 
     unsupported_options: Literal["adapt", "strict"] | None
-    """The handling of an option that the model or its API doesn't support. "adapt" (the default) translates, clamps,
-    emulates or drops the option, with a warning. "strict" raises ConfigError.
+    """The handling of options that the model or its API doesn't support. With "adapt" (the default), streamfold adapts
+    or drops the option, with a warning. With "strict", it raises ConfigError.
     """
 
     extra_body: Mapping[str, Any] | None
-    """Additional fields of the JSON body, for other parameters (`{"top_k": 40}`). They replace fields with the
-    same name.
+    """Additional fields for the JSON body, such as `{"top_k": 40}`. A field replaces the body's field of the same name.
     """
 
     extra_headers: Mapping[str, str] | None
     """Additional HTTP headers for this request."""
 
     timeouts: Timeouts | TimeoutOptions | None
-    """The timeouts for this request. A dict such as `{"read": 5}` changes only the named timeouts."""
+    """The timeouts of this request. A dict such as `{"read": 5}` changes only the timeouts that it names."""
 
     repair_history: bool
-    """True to repair a conversation that the provider would refuse (tool results without a tool call, tool calls
-    without a result, empty messages, repeated ids), with a warning for each change. By default, such a conversation
-    raises ConfigError.
+    """True to repair a conversation that the provider would refuse, with a warning for each change. Examples are a tool
+    result without its tool call, a tool call without a result, an empty message and a repeated id. By default, such a
+    conversation raises ConfigError.
     """
 
     partial_tool_calls: bool
-    """True to yield a chunk for each fragment of a tool call too, so that `stream.partial_tool_calls` can be read
-    while the model writes a tool call. These chunks have no text. The complete tool calls are on the last chunk.
+    """True to also yield a chunk for each fragment of a tool call, so that `stream.partial_tool_calls` grows while the
+    model writes a tool call. These chunks have no text. The last chunk still has the complete tool calls.
     """
 
     coalesce: bool | None
-    """True to join all text of a network read into one chunk, so that a slow reader gets fewer and larger chunks
-    without delay. False yields one chunk per SSE event. The default is the provider's setting, which is True by
-    default.
+    """True to join all text that arrives in one network read into one chunk. A slow reader then gets fewer chunks,
+    without delay. False yields one chunk per SSE event. By default, the provider's setting applies, which is True
+    unless you change it.
     """
 
     conversation: str | Conversation | None
-    """A conversation that the provider stores, so that only new messages are sent: see `Conversation`. With a
-    `Conversation`, pass all messages. With the id of a stored response or conversation, pass only the messages after
-    it. If the API doesn't store conversations, all messages are sent, with the warning `option_dropped`.
+    """A conversation that the provider stores, so that requests send only new messages: see `Conversation`. With a
+    `Conversation`, pass all messages. With the id of a stored response or conversation, pass only the messages that
+    follow it. If the API doesn't store conversations, all messages are sent, with the warning `option_dropped`.
     """
 
     max_continuations: int | None
     """The maximum number of additional requests for one answer. Gemini 4 and Claude may end a response before the
-    answer is finished. streamfold then sends another request, and joins the responses to one stream and one reply
-    (`Usage.steps`). The default is the provider's setting, which is 8 by default. An answer that needs more requests
-    raises `IncompleteStreamError`. With 0, no additional request is sent: the finish reason is "unknown" and
-    `Reply.paused` is true.
+    answer is finished. streamfold then sends another request, and joins the responses to one stream and one reply (see
+    `Usage.steps`). By default, the provider's setting applies, which is 8 unless you change it. An answer that needs
+    more requests raises `IncompleteStreamError`. With 0, streamfold sends no additional request, the finish reason is
+    "unknown", and `Reply.paused` is true.
     """
 
 
@@ -177,14 +178,14 @@ def check_max_continuations(value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a request that are written into its body. None means that the option isn't sent and the server
+    """The options that a request's body contains. If an option is None, the body doesn't contain it, and the server
     decides.
 
-    `ChatOptions` documents the options.
+    Each option is documented at `ChatOptions`.
 
     Attributes:
-        cut_at: texts at which the reader ends the answer, because the model doesn't accept these texts as `stop`.
-            Callers never set this value.
+        cut_at: texts at which streamfold ends the answer itself, because the model doesn't accept them as `stop`.
+            Callers never set this.
     """
 
     temperature: float | None = None
@@ -206,7 +207,7 @@ class Options:
         """Validates the names and values of options, and creates an `Options`.
 
         Raises:
-            ConfigError: an option is unknown, or its value isn't allowed. The message names the option.
+            ConfigError: an option is unknown or its value isn't allowed. The message names the option.
         """
         if not given:
             return NO_OPTIONS
@@ -227,11 +228,11 @@ class Options:
 
     @property
     def stop_texts(self) -> list[str]:
-        """The texts of `stop`."""
+        """The stop texts in `stop`, as a list."""
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     def over(self, defaults: Options) -> Options:
-        """Adds default options for missing options. `extra_body` is merged by member."""
+        """Uses these defaults for options that are None. Merges the two `extra_body` field by field."""
         if defaults is NO_OPTIONS:
             return self
         if self == NO_OPTIONS:
@@ -242,7 +243,7 @@ class Options:
 
 
 NO_OPTIONS = Options()
-"""Every option is left out."""
+"""Options that are all unset."""
 _VALUES = attrgetter(*(each.name for each in fields(Options)))
 
 
@@ -294,7 +295,7 @@ OPTION_SYNONYMS = {
     "model_name": "model",
     "drop_params": "unsupported_options",
 }
-"""Names that other libraries have for an option."""
+"""Maps the names that other libraries use for an option to the name here."""
 # What is written elsewhere, by its names here and in other libraries.
 _ELSEWHERE = {
     "stream": "only chat() accepts it, because it returns the whole answer",
@@ -345,13 +346,13 @@ _SCHEMA_TYPES = ("object", "array", "string", "number", "integer", "boolean", "n
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """The required format of the answer's text.
+    """The format that the answer's text must have.
 
     Attributes:
-        schema: the JSON schema of the text; None allows any JSON object.
-        strict: True if the provider must enforce the schema. None isn't sent.
+        schema: the JSON schema of the text. None allows any JSON object.
+        strict: True if the provider must enforce the schema. None leaves the decision to the provider.
         model: True if the schema was generated from a pydantic model, False if the caller wrote the schema.
-        description: a description of the format for the model.
+        description: a description of the format, for the model.
     """
 
     schema: Mapping[str, Any] | None = None
@@ -362,10 +363,10 @@ class ResponseFormat:
 
 
 def read_response_format(wanted: Any) -> ResponseFormat | None:
-    """Parses the option `response_format` in all accepted formats.
+    """Parses the option `response_format` in every accepted format.
 
     Raises:
-        ConfigError: the value isn't "json", a JSON schema, a type that pydantic validates, or a format of Chat
+        ConfigError: the value isn't "json", a JSON schema, a type that pydantic validates, or a response format of Chat
             Completions or of the Responses API.
     """
     if wanted is None or isinstance(wanted, ResponseFormat):
@@ -400,14 +401,14 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
 
 
 def read_format(fields: ObjectReader) -> ResponseFormat | None:
-    """Parses a response format of Chat Completions or of the Responses API. Returns None for `text`.
+    """Parses a response format of Chat Completions or of the Responses API. Returns None for the format `text`.
 
-    In Chat Completions the schema is in `json_schema`, in the Responses API beside `type`. llama.cpp, Fireworks and
-    Together also accept a schema with `json_object`. https://platform.openai.com/docs/guides/structured-outputs,
+    Chat Completions has the schema in `json_schema`, the Responses API has it beside `type`. llama.cpp, Fireworks and
+    Together also accept a schema with `json_object`. See https://platform.openai.com/docs/guides/structured-outputs and
     https://github.com/ggml-org/llama.cpp/tree/master/tools/server
 
     Raises:
-        ConfigError: the format is invalid. The message has the path.
+        ConfigError: the format is invalid. The message contains the path of the invalid field.
     """
     kind = fields.need("type")
     if kind == "text":

@@ -1,7 +1,7 @@
-"""Detects prompt cache misses: compares the text before the cache mark with the last request.
+"""Detects prompt cache misses, by comparing the text before the cache mark with the previous request.
 
-A provider's cache needs an unchanged beginning of the prompt. A date in the system message, tools in another order or a
-rewritten message cause a cache miss, which no provider reports.
+A provider's prompt cache requires an unchanged beginning of the prompt. A date in the system message, tools in another
+order or a changed message cause a cache miss, which no provider reports.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _MOST_MODELS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A tool, a message or a message part, with its position and hash.
+    """A tool, a message or a message part, with its position and its digest.
 
     Attributes:
-        own: True for pieces of this conversation, False for tools and instructions that conversations share.
+        own: True if the piece belongs to this conversation. False for tools and instructions, which conversations
+            share.
     """
 
     where: str
@@ -33,7 +34,7 @@ class _Piece:
 
 
 class PromptCacheMonitor:
-    """Remembers for each model the last request with a cache mark, as hashes."""
+    """Remembers, for each model, the hashes of the last request with a cache mark."""
 
     def __init__(self) -> None:
         self._last: dict[str, list[_Piece]] = {}
@@ -46,10 +47,10 @@ class PromptCacheMonitor:
                 del self._last[next(iter(self._last))]
 
     def changed(self, request: Request) -> list[ReplyWarning]:
-        """Returns a warning if the marked beginning of the last request isn't the beginning of this request.
+        """Returns a warning if this request doesn't begin with the marked beginning of the previous request.
 
-        Another conversation with the same tools and instructions causes no warning, because each conversation has its
-        own cache.
+        No warning is returned for another conversation with the same tools and instructions, because each conversation
+        has its own prompt cache.
         """
         last, now = self._last.get(request.model), _prefix(request)
         if not last or not now:
@@ -63,7 +64,7 @@ class PromptCacheMonitor:
 
 
 def has_cache_marks(request: Request) -> bool:
-    """Returns True if a part of a request is marked for the provider's prompt cache."""
+    """Returns True if a part of the request must be stored in the provider's prompt cache."""
     return any(tool.cache for tool in request.tools) or any(map(_has_mark, request.messages))
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a model thinks about a request. Accepted sampling options and tool choices depend on this."""
+"""Tells whether a model thinks before it answers a request. Some options are accepted only without thinking."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from .options import Options
 
 
 def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
-    """Returns True if the model thinks about a request with these options, or None if unknown.
+    """Returns True if the model thinks before it answers a request with these options, or None if unknown.
 
-    >>> thinks(Options(), Family(thinking="asked")), thinks(Options(reasoning_effort="low"), Family())
-    (False, True)
-    >>> thinks(Options(extra_body={"thinking": {"type": "disabled"}}), Family(thinking="default"))
+    >>> is_reasoning_enabled(Options(), Family(thinking="asked"))
+    False
+    >>> is_reasoning_enabled(Options(reasoning_effort="low"), Family())
+    True
+    >>> is_reasoning_enabled(Options(extra_body={"thinking": {"type": "disabled"}}), Family(thinking="default"))
     False
     """
     if (said := _explicit_setting(options.extra_body)) is not None:
@@ -28,7 +30,7 @@ def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
 
 
 def _explicit_setting(body: Mapping[str, Any]) -> bool | None:
-    """Returns the thinking setting in the caller's `extra_body`, in the format of any API."""
+    """Returns the setting for thinking that the caller's `extra_body` contains, in the format of any API."""
     for name, off in (("reasoning_effort", "none"), ("enable_thinking", False)):
         if name in body:
             return bool(body[name] != off)

@@ -1,4 +1,4 @@
-"""`Request`: the parsed request, independent of the provider's API."""
+"""`Request`, the parsed request in a form that doesn't depend on the provider's API."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from .stored_conversation import StoredConversation
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The parsed and validated model, conversation, tools and options.
+    """The model, conversation, tools and options of a request, parsed and validated.
 
     Attributes:
-        model: the model's name. "" means the provider's configured model.
-        origin: the `origin` of messages from this endpoint, or None if unknown.
-        names: maps the sent names of tools to their original names. Tool calls are delivered with the original names.
-        answer_tool: the name of a tool whose arguments are the text of the reply, or None.
-        refused_schemas: the digests (`schema_digest`) of schemas that the endpoint has refused.
+        model: the model's name. "" means the model in the provider's configuration.
+        origin: the value that `Message.origin` has for messages from this endpoint, or None if unknown.
+        names: maps the tool names in the request to the caller's tool names, which delivered tool calls have.
+        answer_tool: the name of the tool whose arguments become the text of the reply, or None.
+        refused_schemas: the digests of schemas that the endpoint has refused (see `schema_digest`).
         compact: True to request a compaction of the conversation instead of an answer.
-        drop_bound_thinking: True if the provider must drop thinking that it can't verify, because the preceding
-            messages have changed.
-        renames: maps body fields to this model's names for them. A field that is mapped to None is left out.
+        drop_bound_thinking: True if the provider must drop thinking that it can't verify, because earlier messages have
+            changed.
+        renames: maps names of body fields to the names that this model requires. None leaves the field out.
         capabilities: the model's capabilities at this endpoint.
         family: the other facts about the model at this endpoint.
-        stream: False to request a complete JSON response, if the wire format supports this.
-        positions: the positions of the messages in the caller's list, for errors and warnings. None means that the
-            positions are unchanged.
-        conversation: the part of the conversation that the endpoint has stored, or None if the endpoint stores nothing.
+        stream: False to request a complete JSON response instead of a stream, if the API supports this.
+        positions: the index of each message in the caller's list, for errors and warnings. None if the indexes are
+            unchanged.
+        conversation: the part of the conversation that the provider has stored, or None if the provider stores nothing.
     """
 
     model: str
@@ -66,25 +66,25 @@ class Request:
 
     @property
     def numbered(self) -> Iterator[tuple[int, Message]]:
-        """The messages with their positions in the caller's list."""
+        """The messages, each with its index in the caller's list."""
         return enumerate(self.messages) if self.positions is None else zip(self.positions, self.messages, strict=True)
 
     def unstored(self, instructions: int) -> list[tuple[int, Message]]:
-        """Returns the messages that the endpoint hasn't stored, with their positions in the caller's list.
+        """Returns the messages that the provider hasn't stored, each with its index in the caller's list.
 
         Args:
-            instructions: the number of leading messages that are never stored. They are left out.
+            instructions: the number of messages at the beginning that providers never store. They are left out.
         """
         stored = 0 if self.conversation is None else self.conversation.messages
         return list(self.numbered)[instructions + stored :]
 
     @property
     def follows_stored(self) -> bool:
-        """True if the beginning of the conversation is stored only at the endpoint."""
+        """True if the beginning of the conversation is known only to the provider."""
         return self.conversation is not None and self.conversation.base is not None
 
     def came_from_here(self, message: Message) -> bool:
-        """Returns True if this endpoint wrote a message and can read its encrypted parts, or if the author is
+        """Returns True if this endpoint wrote the message and can read its encrypted parts, or if the origin is
         unknown.
         """
         return None in (message.origin, self.origin) or message.origin == self.origin

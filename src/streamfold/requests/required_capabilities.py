@@ -1,7 +1,7 @@
-"""The capabilities that a request requires, and the error for a model without a required capability.
+"""The capabilities that a request requires, and the error message if the model lacks one.
 
-Capabilities are checked before anything is sent. Adapters emulate some missing capabilities: a forced tool choice is
-dropped, and a schema becomes an instruction. Other missing capabilities raise an error.
+Capabilities are checked before the request is sent. Adapters emulate some missing capabilities: they drop a forced tool
+choice, and turn a schema into an instruction. Other missing capabilities raise an error.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _MOST_MODELS = 4
 
 
 def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities, with positions such as `tools` or `messages[2].content[1]`."""
+    """Returns the capabilities that a request requires, with positions such as `tools` or `messages[2].content[1]`."""
     return tuple(_needs(request))
 
 
 def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities that the model doesn't support. Unknown capabilities are left out."""
+    """Returns the required capabilities that the model certainly lacks."""
     if "no" not in _SAID(capabilities):
         return ()
     return tuple(need for need in requirements_of(request) if getattr(capabilities, need.capability) == "no")
@@ -72,10 +72,10 @@ def is_forced(request: Request) -> bool:
 
 
 def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[str, Iterable[str]]) -> str:
-    """Returns an error message with the missing capability, the position in the request, and a solution.
+    """Returns an error message that names the missing capability, the position in the request, and a solution.
 
     Args:
-        others: a function that returns some models of the same provider that support the capability.
+        others: maps a capability to some models of the same provider that have it.
     """
     places: dict[str, list[str]] = {}
     for need in needs:

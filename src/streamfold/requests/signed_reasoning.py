@@ -1,6 +1,6 @@
-"""Turns with signed reasoning: recognises such turns, and removes their reasoning.
+"""Recognizes messages with signed reasoning, and removes their reasoning.
 
-The provider verifies the signature, and refuses signatures of another model or of a changed conversation.
+The provider verifies the signature. It refuses the signature if another model wrote it or the conversation has changed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DETAILS = ("thinking_blocks", "reasoning_details")  # the same, as LiteLLM and 
 
 
 def signed_turn(message: Message) -> str | None:
-    """Returns a digest that identifies a turn with signed reasoning, or None for other messages.
+    """Returns a digest that identifies an assistant message with signed reasoning. Returns None for other messages.
 
-    The digest doesn't depend on the rest of the conversation.
+    Other messages of the conversation don't affect the digest.
     """
     signed = [
         payload
@@ -39,12 +39,12 @@ def without_signed_reasoning(message: Message) -> Message:
 
 
 def is_signed_block(block: Any) -> bool:
-    """Returns True if a block is visible or encrypted thinking."""
+    """Returns True if a content block contains visible or encrypted thinking."""
     return isinstance(block, Mapping) and block.get("type") in _SIGNED
 
 
 def digest_of(value: Any) -> str:
-    """Returns a digest of JSON data, which doesn't depend on the order of members."""
+    """Returns a digest of JSON data. The order of an object's keys doesn't affect it."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 

@@ -1,7 +1,7 @@
-"""Escapes special tokens in messages, so that the model's tokenizer reads the tokens as text.
+"""Escapes special tokens in messages, so that the model's tokenizer treats them as plain text.
 
-Only the request is changed, never the caller's messages. An invisible word joiner (U+2060) is inserted after the first
-character of each token.
+This changes the request but never the caller's messages. It inserts an invisible word joiner (U+2060) after the first
+character of each special token.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _WORD_JOINER = "\u2060"
 def escape_special_tokens(
     request: Request, text: re.Pattern[str], history: re.Pattern[str] | None
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Escapes special tokens in a request. Returns the request, and warnings with the positions of the tokens.
+    """Escapes special tokens in a request. Returns the new request, and warnings that list the changed messages.
 
     Args:
-        text: the tokens to escape in texts, names and text files of users and tools.
-        history: the tokens to escape in earlier answers, because the chat template would cut or refuse the message.
+        text: a pattern of the special tokens to escape in texts, names and text files of users and tools.
+        history: a pattern of the tokens to escape in earlier answers, where the chat template would cut or refuse them.
     """
     patterns = {"user": text, "tool": text, "function": text, "assistant": history}
     messages = list(request.messages)

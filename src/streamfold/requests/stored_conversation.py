@@ -1,9 +1,9 @@
-"""Finds the part of a conversation that a provider has stored, so that requests send only new messages.
+"""Finds the part of a conversation that the provider has stored, so that requests send only new messages.
 
-A stored answer is identified by a digest of the conversation up to and including the answer. If a message is changed,
-later answers no longer match, so the model always sees the conversation that was passed.
+A stored answer is identified by a digest of the conversation up to and including the answer. If the caller changes a
+message, the digests of later answers no longer match. Therefore the model always sees the caller's version.
 
-Instructions that a wire format sends with each request are not stored, and not included in digests.
+Instructions that an API expects in each request aren't stored, and the digests don't include them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ _START = digest_parts("stored conversation", 1)
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """The state of a conversation that an account has stored.
-
+    """The state of a conversation that a provider has stored for one account.
     Attributes:
         account: a digest of the API, the URL and the API key.
-        turns: the ids of stored answers. The keys are digests of the conversation up to and including each answer.
-        base: the id of the earlier conversation that the passed messages continue, or None.
-        restarted: the reason why stored answers can't be continued, or None.
-        id: the id that the request continues. None sends the whole conversation.
-        messages: the number of messages after the instructions that are stored under `id`.
-        digest: the digest of the whole conversation.
+        turns: the ids of stored answers. Each key is a digest of the conversation up to and including the answer.
+        base: the id of the earlier conversation that the caller's messages continue, or None.
+        restarted: the reason why the request can't continue a stored answer, or "".
+        id: the id that the request continues. With None, the request sends the complete conversation.
+        messages: the number of messages, after the instructions, that are stored under `id`.
+        digest: the digest of the complete conversation.
     """
 
     account: str
@@ -49,12 +48,12 @@ def continue_stored(
     """Finds the stored answer that a request can continue.
 
     Args:
-        messages: all messages of the request as sent, without instructions.
-        names: maps the sent names of tools to their original names.
-        grows: True if the provider appends all answers to the conversation `base`.
+        messages: all messages of the request without instructions, in the form in which the API gets them.
+        names: maps the tool names in the request to the caller's tool names.
+        grows: True if the provider appends every answer to the conversation `base`.
 
     Raises:
-        ConfigError: the messages differ from the messages that the provider has appended to `base`.
+        ConfigError: the messages don't begin with the messages that the provider has appended to `base`.
     """
     digests = [*_digests(messages, names)]
     # One message at least is new: a request without any asks for nothing.

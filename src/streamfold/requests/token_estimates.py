@@ -1,4 +1,4 @@
-"""Estimates the number of tokens of a request or a text, if the provider can't count tokens."""
+"""Estimates the number of tokens in a request or a text, for providers that can't count tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEDIA = 1600  # tokens of a large image; those of documents and audio vary more
 
 
 def estimated_tokens(request: Request) -> int:
-    """Returns the estimated number of tokens of messages and tools, at least 1.
+    """Estimates the number of tokens in the messages and tools of a request. The result is at least 1.
 
     >>> estimated_tokens(Request("", (Message("user", "How many tokens are these?"),)))
     11
@@ -27,9 +27,9 @@ def estimated_tokens(request: Request) -> int:
 
 
 def least_text_tokens(request: Request) -> int:
-    """Returns a low estimate of the number of tokens of the messages' texts, without tools, media and reasoning.
+    """Returns a low estimate of the tokens in the messages' texts, without tools, media and reasoning.
 
-    Providers count tools, media and reasoning in different ways, or not at all.
+    Tools, media and reasoning are left out because some providers don't count them.
     """
     texts = [part for message in request.messages for part in _texts(message)]
     plain = sum(len(text.encode("ascii", "ignore")) for text in texts)
@@ -57,5 +57,5 @@ def _tool(tool: Tool) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """Returns the estimated number of tokens of a text."""
+    """Estimates the number of tokens in a text."""
     return ceil(len(text.encode("utf-8", "replace")) / _BYTES)

@@ -1,10 +1,11 @@
-"""JSON schemas for providers that support only a subset of the standard.
+"""Adapts JSON schemas to providers that support only a subset of the standard.
 
-`subsets` describes each endpoint's subset as data. `fitting` rewrites a schema for a subset and reports every change. A
-rewritten schema accepts at least the same values. `openapi` converts schemas to the older format of Google's endpoints.
+The module `subsets` describes each endpoint's subset as data. The module `fitting` rewrites a schema for a subset and
+reports every change. A rewritten schema accepts at least the same values as before. The module `openapi` converts
+schemas to the older format of Google's endpoints.
 
 >>> inline_refs({"$defs": {"A": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/A"}}})
-({'properties': {'a': {'type': 'string'}}}, ['parameters.properties.a: #/$defs/A is written out'])
+({'properties': {'a': {'type': 'string'}}}, ['parameters.properties.a: #/$defs/A was inlined'])
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rewrites a schema into the subset of JSON Schema that an endpoint accepts.
+"""Rewrites a schema so that it uses only the keywords that an endpoint accepts.
 
-The new schema accepts at least the same values. A constraint that the subset doesn't support is expressed with
-supported keywords, moved into the description, or reported as a problem.
+The new schema accepts at least the same values as before. If the endpoint doesn't accept a constraint, the constraint
+is expressed with other keywords, moved into the description, or reported as a problem.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Fitted:
-    """A schema in an endpoint's subset. The schema is cached and must not be changed.
+    """A schema that uses only keywords that the endpoint accepts. It is cached, so don't modify it.
 
     Attributes:
-        changes: the changes, with their paths.
-        routine: changes that don't affect the result, and that every schema of a pydantic model needs. For example,
-            nulls become defaults (`read_as`).
-        problems: the reasons why the endpoint would still refuse the schema, or why its meaning has changed.
+        changes: a description of each change, which begins with the path.
+        routine: changes that every pydantic model's schema needs and that don't affect the result. For example,
+            `read_as` later replaces nulls by defaults.
+        problems: the reasons why the endpoint would still refuse the schema, or why the schema has another meaning.
     """
 
     schema: dict[str, Any]
@@ -81,10 +81,10 @@ class Fitted:
 
 
 def fit_schema(schema: Mapping[str, Any], subset: Subset, *, at: str = "parameters") -> Fitted:
-    """Rewrites a schema for a subset. The result lists all changes and the remaining problems.
+    """Rewrites a schema for a subset. The result contains all changes and the remaining problems.
 
     Raises:
-        ConfigError: the value isn't a JSON schema; the message begins with the path.
+        ConfigError: the value isn't a JSON schema. The message begins with the path of the invalid value.
 
     >>> fit_schema({"type": "integer", "minimum": 1}, Subset(refused=("minimum",)))
     Fitted(schema={'type': 'integer', 'description': 'Must be at least 1.'}, \
@@ -235,7 +235,7 @@ class _Fitter:
         return both(first, second, self._root)
 
     def _conjunction(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Merges `allOf` into one schema if the subset refuses `allOf`, or if its parts would be closed separately."""
+        """Merges `allOf` into one schema, if the subset lacks `allOf` or requires that each object is closed."""
         parts = node.get("allOf")
         if not isinstance(parts, list) or (self._takes("allOf", path) and not self._subset.closed):
             return node
@@ -291,7 +291,7 @@ class _Fitter:
         return node
 
     def _distributed(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Moves keywords that the subset doesn't allow next to `anyOf` into the alternatives."""
+        """Moves keywords next to `anyOf` into its alternatives, if the subset doesn't allow them next to `anyOf`."""
         allowed = self._subset.beside_any_of
         if allowed is None and self._subset.closed:  # an object is closed with its properties or not at all
             allowed = tuple(ANNOTATIONS)
@@ -316,7 +316,7 @@ class _Fitter:
         return {keyword: value for keyword, value in node.items() if keyword not in base} | {"anyOf": made}
 
     def _values(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces enum values that the subset doesn't accept by schemas."""
+        """Replaces `enum` or `const` by schemas, if the subset doesn't accept its values."""
         keyword = "enum" if isinstance(node.get("enum"), list) else "const" if "const" in node else None
         if keyword is None or self._subset.values == "any":
             return node
@@ -345,7 +345,7 @@ class _Fitter:
         return node
 
     def _arrays(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Replaces `prefixItems` by `items`, if the subset refuses a separate schema for each position."""
+        """Replaces `prefixItems` by `items`, if the subset has no separate schemas for the positions of an array."""
         subset, items = self._subset, node.get("items")
         tuples = not subset.takes("prefixItems")
         if isinstance(items, list) and (tuples or subset.needs_items or subset.typed is not None):  # as before 2020
@@ -364,7 +364,7 @@ class _Fitter:
             self._changed(path, "items added")
 
     def _names(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Removes properties with refused names. The object then allows additional properties."""
+        """Removes properties whose names the endpoint refuses. The object then allows additional properties."""
         subset = self._subset
         more: list[Any] = []
         patterns = node.get("patternProperties")
@@ -473,7 +473,7 @@ class _Fitter:
         return {**about, "anyOf": parts}
 
     def _objects(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Adds `required` and `additionalProperties: false`, if the subset requires them."""
+        """Adds `required` and `additionalProperties: false`, if the endpoint requires them."""
         subset, properties = self._subset, node.get("properties")
         if "object" not in types_of(node) and not isinstance(properties, Mapping):
             return node
@@ -550,7 +550,7 @@ def _fit_pattern(pattern: str, whole: bool) -> str | None:
 
 
 def _in_words(moved: Mapping[str, Any]) -> str:
-    """Returns sentences that describe constraints which the schema can't express."""
+    """Describes the constraints that the schema can't express, in sentences for the model."""
     short = [_WORDS[keyword].format(value) for keyword, value in moved.items() if keyword in _WORDS]
     if moved.get("uniqueItems") is True:
         short.append("without repetitions")
@@ -614,7 +614,7 @@ def _refs_in(node: Any) -> Iterator[str]:
 
 
 def _recursive_refs(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the references that lead back to themselves."""
+    """Returns the references to schemas that contain themselves."""
     uses: dict[str, set[str]] = {}
     waiting = set(_all_refs(schema))
     while waiting:
@@ -642,7 +642,7 @@ def _all_refs(node: Any) -> Iterator[str]:
 
 
 def count_uses(schema: Mapping[str, Any]) -> Counter[str]:
-    """Returns the counts that an endpoint limits, such as properties and depth, by the names of `Subset`."""
+    """Counts properties, depth and everything else that an endpoint limits. The keys are attributes of `Subset`."""
     found = Counter[str]()
 
     def visit(node: Any, depth: int) -> None:

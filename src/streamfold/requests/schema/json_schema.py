@@ -1,4 +1,4 @@
-"""Walks a JSON schema: checks types, resolves references and removes keywords."""
+"""Walks through a JSON schema to check types, replace references and remove keywords."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
 
 def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields the schemas inside a schema with their paths. Schemas inside conditions are optional."""
+    """Yields each schema inside a schema, with its path. Schemas inside conditions (`if`, `not`) are optional."""
     for keyword, value in schema.items():
         at = f"{path}.{keyword}"
         if keyword in NAMED and isinstance(value, Mapping):
@@ -41,7 +41,7 @@ def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False
 
 
 def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
-    """Returns a copy in which each schema is replaced by `visit(schema)`. Outer schemas are visited first."""
+    """Returns a copy in which `visit` has replaced each schema. Outer schemas are visited before inner schemas."""
     if not isinstance(schema, Mapping):
         return schema
     out = dict(visit(dict(schema), path))
@@ -63,10 +63,10 @@ def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = F
 
 
 def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: str = "parameters") -> Passed:
-    """Removes keywords. The provider no longer enforces their constraints, so validate the answer.
+    """Removes keywords from a schema. The provider then doesn't enforce them, so the caller must validate the answer.
 
     >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
-    ({'type': 'string'}, ['parameters: minLength removed (the provider doesn't support it)'])
+    ({'type': 'string'}, ["parameters: minLength removed (the provider doesn't support it)"])
     """
     changes: list[str] = []
 
@@ -99,10 +99,10 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_shapes(schema: Mapping[str, Any], at: str) -> None:
-    """Checks a schema that was written by hand.
+    """Checks a schema that a person wrote.
 
     Raises:
-        ConfigError: a keyword has a value of a wrong type. The message begins with the keyword's path.
+        ConfigError: the value of a keyword has the wrong type. The message begins with the keyword's path.
     """
     waiting: list[tuple[str, Any]] = [(at, schema)]
     while waiting:
@@ -126,14 +126,14 @@ def inline_refs(
     why: str = "",
     at: str = "parameters",
 ) -> Passed:
-    """Replaces each `$ref` within a schema by its target. Keywords next to the `$ref` override the target's keywords.
+    """Replaces each `$ref` by its target. Keywords next to the `$ref` override the target's keywords.
 
-    A recursive, external or dangling reference can't be replaced: it is kept with its definition, and reported. Unused
-    definitions are removed.
+    A reference that is recursive, external or dangling can't be replaced. It is kept together with its definition, and
+    reported. Unused definitions are removed.
 
     Args:
-        wanted: selects the references to replace; by default all references.
-        why: the reason, for the report.
+        wanted: a function that selects the references to replace. By default, all references are replaced.
+        why: the reason for the replacement, which each reported change contains.
     """
     inliner = _Inliner(schema, wanted, f" ({why})" if why else "", at)
     out = inliner.expand(schema, at, frozenset(("#",)))
@@ -150,11 +150,11 @@ def inline_refs(
 
 
 class _Inliner:
-    """Replaces the references of one schema.
+    """Replaces the references in one schema.
 
     Attributes:
-        inlined: the number of replaced references.
-        changes: the report.
+        inlined: the number of references that have been replaced.
+        changes: a description of each change.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class _Inliner:
         self.changes: list[str] = []
 
     def expand(self, node: Any, path: str, inside: frozenset[str]) -> Any:
-        """Returns a copy without references. `inside` has the references to the enclosing schemas."""
+        """Returns a copy without references. `inside` contains the references to the enclosing schemas."""
         if not isinstance(node, Mapping):
             return node
         ref = node.get("$ref")
@@ -183,7 +183,9 @@ class _Inliner:
         return {keyword: self._value(keyword, value, f"{path}.{keyword}", inside) for keyword, value in node.items()}
 
     def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
-        """Returns the target of a reference, or None if the reference is kept. Both cases are reported."""
+        """Returns the schema to which a reference points, or None if the reference must be kept. Reports either
+        case.
+        """
         target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):
             reason = "its target isn't in this schema"

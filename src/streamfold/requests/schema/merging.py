@@ -1,4 +1,4 @@
-"""Combines two schemas into one: their intersection or their union."""
+"""Combines two schemas to one that accepts their intersection or their union."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def types_of(node: Mapping[str, Any]) -> list[str]:
 
 
 def unique(schemas: Iterable[Any]) -> list[Any]:
-    """Returns the schemas without duplicates. The number 1 and `true` are different values."""
+    """Removes duplicate schemas. The number 1 and `true` count as different."""
     found: list[Any] = []
     for schema in schemas:
         if not any(type(schema) is type(other) and schema == other for other in found):
@@ -39,13 +39,13 @@ def one_of(schemas: Iterable[Any]) -> Any:
 
 
 def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
-    """Returns a schema that accepts the values that both schemas accept.
+    """Returns a schema that accepts only the values that both schemas accept.
 
     Args:
-        root: the schema that contains the targets of references.
+        root: the schema to which references point.
 
     Returns:
-        False if no value matches both schemas, or None if the result can't be expressed without `allOf`.
+        False if no value matches both schemas. None if the result can't be expressed without `allOf`.
     """
     if first is True or second is False:
         return second
@@ -91,7 +91,9 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Resolves a reference at the top. Returns None if the keywords next to it can't be added to the target."""
+    """Replaces a reference at the top of a schema. Returns None if the keywords next to it don't fit into the
+    target.
+    """
     seen: set[str] = set()
     while isinstance(ref := node.get("$ref"), str):
         target = resolve_ref(root, ref)
@@ -108,7 +110,7 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
 
 
 def _can_add(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns True if this schema allows the other schema's properties, or validates them anyway."""
+    """Returns True if `node` allows the properties of `other`, or already validates them."""
     more, names = node.get("additionalProperties", True), other.get("properties")
     if more is True or not isinstance(names, Mapping):
         return True
@@ -121,7 +123,7 @@ def _common_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
-    """Returns a schema without `anyOf` that accepts at least the values of all alternatives.
+    """Combines the alternatives of `anyOf` to one schema that accepts at least the same values.
 
     Returns:
         The schema, and True if it accepts no other values. None if the alternatives can't be combined.

@@ -1,6 +1,7 @@
 """Converts JSON Schema to the OpenAPI 3.0 subset of older Gemini endpoints: https://ai.google.dev/api/caching#Schema.
 
-The endpoints refuse unknown keywords, and one invalid schema fails the whole request. So only known keywords are sent.
+These endpoints refuse unknown keywords, and one invalid schema makes the entire request fail. Therefore only known
+keywords are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 
 
 def openapi_subset(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
-    """Returns the converted schema and the removed constraints."""
+    """Returns the converted schema, and a description of each constraint that was removed."""
     inlined, _ = inline_refs(schema, why="this endpoint doesn't support $ref", at=at)
     changes: list[str] = []
     return _node(inlined, at, changes), changes
@@ -102,8 +103,8 @@ def _guessed(node: Mapping[str, Any]) -> str:
 
 
 def from_openapi(schema: Any) -> dict[str, Any]:
-    """Converts a schema of the OpenAPI subset to JSON Schema: types become lower case, and `nullable` becomes the type
-    null.
+    """Converts a schema from the OpenAPI subset to JSON Schema. Types become lower case, and `nullable` becomes the
+    type `null`.
 
     >>> from_openapi({"type": "STRING", "nullable": True, "format": "enum", "enum": ["a"]})
     {'type': ['string', 'null'], 'enum': ['a', None]}

@@ -15,38 +15,38 @@ from ...errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subset:
-    """The keywords and values that an endpoint accepts in a schema. The defaults accept everything.
+    """The keywords and values that an endpoint accepts in a schema. With the default values, it accepts every schema.
 
     Attributes:
-        source, checked: the URL of the documentation, and the date on which it was read.
-        root_object: the root must have `"type": "object"`.
-        root_refused: keywords that are refused at the root.
-        root_properties: the root must have `properties`.
-        refused: keywords that are refused everywhere.
-        accepted: the accepted keywords, if all others are refused.
-        formats: the accepted values of `format`.
-        patterns: the accepted regular expressions: "plain" (no lookaround, back references or word boundaries) or
-            "whole" (anchored with ^ and $).
-        min_items: the highest accepted value of `minItems`.
-        closed: every object must have `"additionalProperties": false`.
-        all_required: every property must be required.
-        listed_required: `required` may name only properties in `properties`.
-        typed: every schema must have a type, or one of these keywords.
-        needs_items: an array must have `items`.
-        needs_properties: an object must have `properties`.
-        booleans: `true` and `false` are accepted as schemas.
-        beside_ref, beside_any_of, beside_types: the keywords that are accepted next to `$ref`, `anyOf` or a list of
-            types.
-        references: the accepted targets of `$ref`: "local" (in the same schema), "$defs" (definitions and the root),
-            "recursive" (only enclosing schemas, which can't be inlined) or "none".
-        recursion: a schema may contain itself.
-        values: the accepted values in `enum`: "scalars", or "one_type" (all values have the same type).
-        property_names: the pattern of accepted property names.
-        reserved_names: refused property names.
-        depth, properties, enum_values, characters: limits of a whole schema.
-        choices: the limit of one `anyOf`.
-        optional, unions, tools: limits for all strict tools of a request together: optional properties, properties with
-            several types, and tools.
+        source, checked: the URL of the endpoint's documentation, and the date on which a person read it.
+        root_object: True if the root must have `"type": "object"`.
+        root_refused: keywords that the endpoint refuses at the root.
+        root_properties: True if the root must have `properties`.
+        refused: keywords that the endpoint refuses everywhere.
+        accepted: the keywords that the endpoint accepts, if it refuses all others.
+        formats: the values of `format` that the endpoint accepts.
+        patterns: the regular expressions that the endpoint accepts: "plain" (without lookaround, back references and
+            word boundaries) or "whole" (anchored with ^ and $).
+        min_items: the highest value of `minItems` that the endpoint accepts.
+        closed: True if every object must have `"additionalProperties": false`.
+        all_required: True if every property must be required.
+        listed_required: True if `required` may contain only names that are in `properties`.
+        typed: if it isn't None, every schema must have a type or one of these keywords.
+        needs_items: True if an array must have `items`.
+        needs_properties: True if an object must have `properties`.
+        booleans: True if the endpoint accepts `true` and `false` as schemas.
+        beside_ref, beside_any_of, beside_types: the keywords that the endpoint accepts next to `$ref`, next to `anyOf`,
+            and next to a list of types.
+        references: the targets that a `$ref` may have: "local" (in the same schema), "$defs" (definitions and the
+            root), "recursive" (only enclosing schemas, which can't be inlined) or "none".
+        recursion: True if a schema may contain itself.
+        values: the values that `enum` may contain: "scalars", or "one_type" (all values have the same type).
+        property_names: the pattern that property names must match.
+        reserved_names: property names that the endpoint refuses.
+        depth, properties, enum_values, characters: the maximum counts in one complete schema.
+        choices: the maximum number of alternatives in one `anyOf`.
+        optional, unions, tools: the maximum number of optional properties, of properties with several types, and of
+            tools. The counts include all strict tools of a request.
     """
 
     source: str = ""
@@ -97,13 +97,13 @@ def without_references(subset: Subset) -> Subset:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRules:
-    """The subsets that an endpoint accepts, by the use of a schema.
+    """The subsets of JSON Schema that an endpoint accepts, by how the request uses the schema.
 
     Attributes:
-        tool: for every tool.
-        strict: additionally for strict tools. None if the endpoint treats them like other tools.
-        format: for a response format that the provider enforces.
-        loose: for a response format without `strict`, or None if the API has no `strict` field.
+        tool: the subset for the arguments of every tool.
+        strict: an additional subset for strict tools. None if the endpoint treats strict tools like other tools.
+        format: the subset for a response format that the provider enforces.
+        loose: the subset for a response format without `strict`, or None if the API has no `strict` field.
     """
 
     tool: Subset = ANYTHING
@@ -141,15 +141,15 @@ def _subset(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Subset:
 
 
 def schema_rules(name: str | None, vendor: str | None, default: str) -> SchemaRules:
-    """Returns the schema rules of an endpoint.
+    """Returns the subsets of JSON Schema that an endpoint accepts.
 
     Args:
-        name: the rules that the endpoint names.
-        vendor: the model's maker, whose rules apply if the endpoint names none.
-        default: the rules of the wire format.
+        name: the name of the rules in the endpoint's configuration.
+        vendor: the company that made the model. Its rules apply if the endpoint's configuration has no name.
+        default: the name of the rules for the API.
 
     Raises:
-        ConfigError: the rules don't exist.
+        ConfigError: there are no rules with this name.
     """
     table = _table()
     found = name or table.vendors.get(vendor or "", default)
