@@ -1,13 +1,13 @@
-"""Rate limits: requests and tokens per minute, parallel requests and money per day, for one process or many.
+"""Rate limits and budgets, for one process or for many: requests, tokens, parallel requests and money per day.
 
 limit_state       computes reservations and charges
-adaptive_rate     finds a rate that isn't configured, and reads those in response headers
-stores            where limits are counted: the interface, and in memory
-sqlite            in an SQLite file
-valkey            in Valkey or Redis
-store_connection  sends the operations of a limiter to its store, once; counts locally while the store is down
+adaptive_rate     finds a rate that isn't configured, and parses rates in response headers
+stores            counts limits: the interface of stores, and the store in memory
+sqlite            counts limits in an SQLite file
+valkey            counts limits in Valkey or Redis
+store_connection  sends a limiter's operations to its store, and counts locally while the store is down
 rate_limiter      waits for reservations, and charges them
-errors            an exceeded limit or budget, a failed store
+errors            the exceptions for a reached limit, a spent budget and a failed store
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,4 +1,6 @@
-"""Finds an unknown rate by additive increase and multiplicative decrease, and reads rates from response headers."""
+"""Finds an unknown rate limit by additive increase and multiplicative decrease, and parses rates in response
+headers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TypeAlias
 from ..types import RateLimit, RateLimitWindow
 
 State: TypeAlias = dict[str, float]
-"""The state of one limit in a store. A missing member is 0."""
+"""The state of one limit, as a store contains it. A missing key means 0."""
 
 FIRST_RATE = 40.0  # requests per second
 DOUBLING = 1.0  # by how much each accepted request raises a rate that was never refused, or is far below a good one
@@ -19,7 +21,9 @@ _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not sprea
 
 
 def current_rate(state: State, stated: float, start: float, accepted: int) -> float:
-    """Returns the rate for the next request, raised for each accepted request; 0 means unlimited."""
+    """Returns the rate for the next request. It grows with each request that the server has accepted. 0 means
+    unlimited.
+    """
     if "rate" in state and state.get("stated", 0) != stated:
         forget_rate(state)  # the stated rate has changed
     if "rate" not in state:
@@ -39,7 +43,7 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
 
 
 def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, rests: bool) -> None:
-    """Lowers the rate, unless the refused request was sent before the last change of the rate."""
+    """Lowers the rate after a refused request, unless the request was sent before the rate was last changed."""
     if state.get("stated", 0) != stated:
         forget_rate(state)
     rate, (first, later, resting) = state.get("rate", refused_rate), DECREASE
@@ -58,7 +62,9 @@ def forget_rate(state: State) -> None:
 
 
 def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
-    """Returns requests and tokens per second from a server's headers; 0 if the headers don't have them."""
+    """Returns the requests and the tokens per second that a server's headers allow. A value is 0 if the headers lack
+    it.
+    """
     if limit is None:
         return 0.0, 0.0
     parts = limit.input_tokens or limit.output_tokens  # then `tokens` is the narrowest of several, not all tokens

@@ -1,4 +1,4 @@
-"""Errors of limits, raised before a request is sent."""
+"""The exceptions that a limit raises before a request is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import APIConnectionError, APIErrorDetails, QuotaExceededError, Ra
 
 
 class LimitReachedError(RateLimitError):
-    """A configured limit is reached, and the caller doesn't wait. `retry_after` is the wait in seconds."""
+    """A configured limit is reached, and the wait would be too long. `retry_after` is the time to wait, in seconds."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         details.setdefault("retryable", True)
@@ -16,11 +16,11 @@ class LimitReachedError(RateLimitError):
 
 
 class BudgetExceededError(QuotaExceededError):
-    """The budget of today is spent. `retry_after` is the time until the next day (UTC), in seconds."""
+    """Today's budget is spent. `retry_after` is the time until the next day begins (UTC), in seconds."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **details)
 
 
 class LimitStoreError(APIConnectionError):
-    """The shared store can't be used, and `on_store_error` is "refuse"."""
+    """The shared store can't be used, and the setting `on_store_error` is "refuse"."""

@@ -1,8 +1,9 @@
-"""The arithmetic of limits, without I/O: applies a batch of operations to the state of one limit.
+"""Computes limits without I/O, by applying a batch of operations to the state of one limit.
 
-Requests and tokens follow the generic cell rate algorithm: a request reserves the next free moment, and delays the next
-one by its expected usage. The real usage is charged when it is known. `valkey.py` implements the same as a script.
-Times are seconds since 1970 by the clock of the store. Money is counted in whole millionths of the currency.
+Requests and tokens follow the generic cell rate algorithm. A request reserves the next free moment, and its expected
+usage delays the following request. The real usage is charged when it is known. A Lua script in `valkey.py` implements
+the same algorithm. Times are seconds since 1970 by the store's clock. Amounts of money are whole millionths of the
+currency.
 """
 
 from __future__ import annotations
@@ -28,21 +29,23 @@ MONEY = ("spent", "cost", "most")  # and what begins with `m:`
 
 @dataclass(slots=True)
 class Reserve:
-    """Reserves moments for requests within `max_wait`. Not frozen, because a frozen dataclass costs five times as much.
+    """Reserves moments for requests. The class isn't frozen, because creating a frozen dataclass takes five times as
+    long.
 
     Attributes:
-        requests: at most this many; fewer may be granted.
-        max_wait: the longest wait for a moment, in seconds.
-        prefetch: seconds for which one operation may reserve several moments.
-        burst: seconds of unused allowance that may be used later.
-        rate, token_rate: requests and tokens per second; 0: no limit.
-        start: the first rate if the rate is unknown; 0: no limit.
-        accepted: requests that the server has accepted since the last batch: an adaptive rate grows by them.
-        tokens: expected tokens of a request, until an average is known.
-        slots: maximum of parallel requests; 0: no limit.
-        budget: money for a day; 0: no limit.
-        money: maximum cost of one request; 0: unknown. Then the cost of the most expensive answer is reserved; before
-            the first cost is known, the rest of the budget.
+        requests: the maximum number of requests to reserve. Fewer may be granted.
+        max_wait: the maximum time until the first reserved moment, in seconds.
+        prefetch: the length of the period from which one operation may reserve several moments, in seconds.
+        burst: the length of an unused period that may be used later, in seconds.
+        rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
+        start: the first rate to try if the rate is unknown. 0 means no limit.
+        accepted: the number of requests that the server has accepted since the last batch. An adaptive rate grows by
+            it.
+        tokens: the expected tokens of a request, used until an average is known.
+        slots: the maximum number of parallel requests. 0 means no limit.
+        budget: the maximum amount of money per day. 0 means no limit.
+        money: the maximum cost of one request, or 0 if unknown. If it is unknown, the cost of the most expensive answer
+            is reserved, or the entire rest of the budget while no cost is known.
     """
 
     requests: int = 1
@@ -64,14 +67,14 @@ class Charge:
     """Replaces a reservation by the real usage.
 
     Attributes:
-        request_seconds, token_seconds: how far the next free moments move; negative if the usage was below the
-            reservation.
-        tokens, cost: the real usage, for the averages; None if unknown.
-        money: money spent beyond the reservation.
-        reserved: reserved money to release.
-        day: the day of the reservation.
-        slots: how many slots to release.
-        requests: how many requests the charge is for.
+        request_seconds, token_seconds: the time by which the next free moments move. It is negative if the real usage
+            was below the reservation.
+        tokens, cost: the real usage, from which averages are computed. None if unknown.
+        money: the money that was spent beyond the reservation.
+        reserved: the reserved money to release.
+        day: the day on which the reservation was made.
+        slots: the number of slots to release.
+        requests: the number of requests to which the charge applies.
     """
 
     request_seconds: float = 0.0
@@ -85,7 +88,7 @@ class Charge:
     requests: int = 1
 
     def plus(self, other: Charge) -> Charge:
-        """Returns the sum of two charges of the same day."""
+        """Adds a charge of the same day to this charge."""
         return replace(
             self,
             request_seconds=self.request_seconds + other.request_seconds,
@@ -104,9 +107,9 @@ class PauseSending:
     """Pauses all requests for some seconds, or lowers the rate after a refused request.
 
     Attributes:
-        rest: length of the pause in seconds.
-        refused_rate: the rate at which the refused request was sent; 0: none.
-        rate: the rate from the configuration or from the server's headers; 0: unknown.
+        rest: the length of the pause, in seconds.
+        refused_rate: the rate that was in effect when the refused request was sent. 0 means that there was none.
+        rate: the rate from the configuration or from the server's headers. 0 means unknown.
     """
 
     rest: float = 0.0
@@ -119,17 +122,19 @@ Operation: TypeAlias = Reserve | Charge | PauseSending
 
 @dataclass(slots=True)
 class Batch:
-    """Operations of one limiter, which a store applies in one step. A batch that is sent again is applied only once.
+    """One limiter's operations, which a store applies in one step. If a batch is sent twice, the store applies it only
+    once.
 
     Attributes:
-        holder: id of the limiter.
-        number: the batch's number, increasing; 0: the batch is never sent again.
-        lease: seconds without a batch after which the slots and money of the holder are released; 0: the holder has
-            none. The average cost of its requests stays spent.
-        budgeted: whether money is limited.
-        slots, money, reserved: the holder's slots and reserved money before the batch, and for how many requests.
-        born, day, spent: the values of the last `BatchAnswer`, in case the store has lost its state since.
-        leaves: whether this is the last batch of the holder.
+        holder: the id of the limiter.
+        number: the number of the batch. It increases from batch to batch. 0 means that the batch is never sent twice.
+        lease: the time without a batch after which the limiter's slots and money are released, in seconds. The average
+            cost of its requests stays spent. 0 means that the limiter holds neither slots nor money.
+        budgeted: True if money is limited.
+        slots, money, reserved: the slots and the money that the limiter holds before the batch, and for how many
+            requests.
+        born, day, spent: the values from the last `BatchAnswer`, in case the store has lost its state since then.
+        leaves: True if this is the limiter's last batch.
     """
 
     operations: Sequence[Operation] = ()
@@ -146,7 +151,7 @@ class Batch:
     leaves: bool = False
 
     def to_json(self) -> str:
-        """Returns the batch as JSON for the script in `valkey.py`, where a missing field means 0."""
+        """Returns the batch as JSON for the Lua script in `valkey.py`, where a missing key means 0."""
         operations = [{"kind": type(operation).__name__, **_members(operation)} for operation in self.operations]
         return json.dumps({**_members(self), "holder": self.holder, "operations": operations})
 
@@ -162,17 +167,17 @@ Reason: TypeAlias = Literal["", "rate", "rest", "slots", "reserved", "budget"]
 
 @dataclass(slots=True)
 class Grant:
-    """The answer to a `Reserve`.
+    """The result of a `Reserve` operation.
 
     Attributes:
-        requests: how many requests may be sent; 0: no request now, for this `reason`.
-        wait: seconds until the first request, or until the next try.
-        step: seconds between requests.
-        rate, token_rate: requests and tokens per second at the reservation; 0: unlimited.
-        tokens, cost: the reservation for each request.
+        requests: the number of requests that may be sent. 0 means that `reason` allows no request now.
+        wait: the time until the first request may be sent, or until the next attempt to reserve, in seconds.
+        step: the time between two requests, in seconds.
+        rate, token_rate: the requests and the tokens per second when the reservation was made. 0 means unlimited.
+        tokens, cost: the tokens and the money that are reserved for each request.
         mean: the average cost of an answer.
-        day, spent: the day, and the money spent and reserved on it.
-        slots: whether each request holds a slot.
+        day, spent: the day, and the money that has been spent and reserved on that day.
+        slots: True if each request holds a slot.
     """
 
     requests: int = 0
@@ -189,7 +194,7 @@ class Grant:
     slots: bool = False
 
     def given_back(self, requests: int = 1) -> Charge:
-        """Returns the charge that releases the reservation of some of the requests."""
+        """Returns the charge that releases the reservation for some of the requests."""
         return Charge(
             request_seconds=-requests / self.rate if self.rate else 0.0,
             token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
@@ -203,12 +208,12 @@ class Grant:
 
 @dataclass(slots=True)
 class BatchAnswer:
-    """The answer of a store to a batch.
+    """The store's response to a batch.
 
     Attributes:
-        born: when the store's state was created.
-        day, spent: as in `Grant`.
-        grants: a grant for each operation; None for operations other than `Reserve`.
+        born: the time at which the store's state was created.
+        day, spent: see `Grant`.
+        grants: the grant for each operation. None for operations other than `Reserve`.
     """
 
     born: float
@@ -217,7 +222,7 @@ class BatchAnswer:
     grants: list[Grant | None]
 
     def to_text(self) -> str:
-        """Returns the text form for stores."""
+        """Returns the response as text, for stores outside of this process."""
         lines = [f"{self.born!r} {self.day} {self.spent}"]
         for grant in self.grants:
             words = [] if grant is None else [getattr(grant, name) for name in Grant.__slots__[:8]]
@@ -226,7 +231,7 @@ class BatchAnswer:
 
     @classmethod
     def from_text(cls, text: str, batch: Batch) -> BatchAnswer:
-        """Parses the text form of an answer. Raises LimitStoreError if the text isn't an answer."""
+        """Parses the output of `to_text`. Raises LimitStoreError for any other text."""
         head, *lines = text.split("\n")
         try:
             born, day, spent = map(float, head.split(" "))
@@ -248,9 +253,9 @@ class BatchAnswer:
 
 
 def read_state(stored: object) -> State:
-    """Parses a stored state. Impossible values, which another program may have written, are left out.
+    """Parses the state from a store. Impossible values are left out, because another program may have written them.
 
-    Money is stored in billionths; values are rounded up to millionths.
+    Stores contain money in billionths. They are rounded up to millionths.
     """
     found = stored if isinstance(stored, dict) else {}
     state: State = {}
@@ -271,12 +276,12 @@ def read_state(stored: object) -> State:
 
 
 def written_state(state: State) -> State:
-    """Returns the stored form of a state: see `read_state`."""
+    """Converts a state to the form in which stores contain it. See `read_state`."""
     return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
 
 
 def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
-    """Applies the operations of a batch to a state. Raises LimitStoreError if a field of the state is missing."""
+    """Applies a batch's operations to a state. Raises LimitStoreError if the state lacks a required field."""
     _advance(state, now)
     born = state.setdefault("born", now)
     if batch.budgeted:
@@ -307,7 +312,7 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 
 def _advance(state: State, now: float) -> None:
-    """Shifts all moments after the clock was set back, and extends leases by the time in which the store was down."""
+    """Moves all moments if the clock was set back, and extends leases by the time in which the store was down."""
     passed = now - state.get("seen", now)
     state["seen"] = now
     if 0 <= passed <= QUIET:
@@ -321,7 +326,7 @@ def _advance(state: State, now: float) -> None:
 
 
 def _begin_day(state: State, now: float) -> None:
-    """Starts a new day with the full budget. If the clock is set back, the earlier day doesn't start again."""
+    """Starts a new day with the full budget. If the clock was set back, the earlier day isn't started again."""
     today = now // DAY
     if "day" in state or "spent" in state:
         for name in ("day", "spent"):
@@ -337,7 +342,7 @@ def _begin_day(state: State, now: float) -> None:
 
 
 def _renew_lease(state: State, now: float, batch: Batch) -> None:
-    """Renews the lease of a holder. Restores its slots and money if they were released or lost."""
+    """Renews a limiter's lease. If its slots and money were released or lost, restores them."""
     _expire_leases(state, now)
     held, money, reserved, lease = (f"{kind}:{batch.holder}" for kind in "hmnx")
     if lease not in state and batch.born:
@@ -352,7 +357,7 @@ def _renew_lease(state: State, now: float, batch: Batch) -> None:
 
 
 def _expire_leases(state: State, now: float) -> None:
-    """Releases slots and money of holders whose lease has expired, and removes holders that no longer wait."""
+    """Releases the slots and money of limiters whose lease has expired, and removes limiters that no longer wait."""
     for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
         del state[field]
         if field[0] == "x":
@@ -440,7 +445,7 @@ def _hold_money(state: State, holder: str, requests: int, money: int) -> None:
 
 
 def _free_slots(state: State, ask: Reserve, holder: str) -> int:
-    """Returns how many slots are free for a holder. If other holders wait, each gets at most an equal share."""
+    """Returns the number of slots that are free for a limiter. If others wait too, it gets at most an equal share."""
     held = {field[2:]: int(number) for field, number in state.items() if field[:2] == "h:"}
     waiting = {field[2:] for field in state if field[:2] == "w:"} - {holder}
     free = ask.slots - sum(held.values())

@@ -1,4 +1,4 @@
-"""RateLimiter and Reservation: wait until a request may be sent, and charge its usage."""
+"""`RateLimiter` and `Reservation`, which wait until a request may be sent, and then charge its usage."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ _instead: list[str] = []  # the store that "memory" means, if it isn't this proc
 
 
 def count_memory_in(where: str) -> None:
-    """Replaces the store "memory" in this process, so that the workers of one server share limits. See
-    `open_limit_store`."""
+    """Replaces the store "memory" in this process, so that the workers of one server share their limits.
+
+    See `open_limit_store`.
+    """
     _instead[:] = [where]
 
 
 def open_limit_store(where: str) -> LimitStore:
-    """Opens the store of a rate limiter.
+    """Opens the store in which a rate limiter counts.
 
     Args:
-        where: "memory" counts in this process. `sqlite:///PATH` counts for all processes of this machine; the path is
-            relative to the working directory, or absolute with a fourth slash. `valkey://HOST:PORT/DATABASE`, with TLS
-            `valkeys://`, counts on a Valkey or Redis server.
+        where: the store's URL. "memory" counts in this process. `sqlite:///PATH` counts for all processes on this
+            machine. The path is relative to the working directory, or absolute after a fourth slash.
+            `valkey://HOST:PORT/DATABASE` counts on a Valkey or Redis server, and `valkeys://` uses TLS.
 
     Raises:
-        ConfigError: `where` has another form.
+        ConfigError: `where` isn't such a URL.
     """
     if where == "memory" and _instead:
         where = _instead[0]
@@ -58,7 +60,7 @@ def open_limit_store(where: str) -> LimitStore:
 def shared_store(
     store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
 ) -> MemoryLimitStore | SharedLimitStore:
-    """Returns a store, opened by its URL if needed, with its settings for failures. Raises ConfigError."""
+    """Opens a store if `store` is a URL, and adds the settings for failures. Raises ConfigError."""
     read_settings(RateLimitSettings, {"on_store_error": on_error, "replicas": replicas}, "rate limits")
     opened = open_limit_store(store) if isinstance(store, str) else store
     if isinstance(opened, MemoryLimitStore | SharedLimitStore):
@@ -81,13 +83,14 @@ _part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_r
 
 @contextmanager
 def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
-    """Calls a function before each further request of an answer that is read inside the block and needs several
+    """Calls a function before each additional request, if an answer that is read inside the block needs several
     requests.
 
-    For limits in addition to those of a provider, such as the budget of a gateway key.
+    This is for limits besides those of the provider, such as the budget of a gateway key.
 
     Args:
-        reserve: called with the text, usage and cost of the previous request. If the function raises, the answer ends.
+        reserve: a function that gets the text, the usage and the cost of the previous request. If it raises an
+        exception, the answer ends with this exception.
     """
     token = _part_reserver.set(reserve)
     try:
@@ -97,13 +100,13 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
 
 
 def part_reserver() -> _PartReserver | None:
-    """Returns the function that the surrounding `reserving_parts` block has set; None outside of such a block."""
+    """Returns the function that the surrounding `reserving_parts` block has set, or None outside of such a block."""
     return _part_reserver.get()
 
 
 @dataclass(frozen=True, slots=True)
 class _Prefetched:
-    """A reserved moment that no request uses yet."""
+    """A reserved moment that no request has used yet."""
 
     moment: float
     grant: Grant
@@ -111,35 +114,37 @@ class _Prefetched:
 
 
 class RateLimiter:
-    """Limits requests, in this process or in all processes that share a store. Safe to share between tasks.
+    """Limits requests, in this process or in all processes that share a store. Several tasks may use one instance.
 
         limiter = RateLimiter("openai", rpm=500, max_cost_per_day=20, store="valkey://127.0.0.1:6379")
         async with limiter.reserve() as reservation:
             reply = await ask()
             reservation.charge(reply.usage, reply.cost)
 
-    A `Provider` makes its limiter from its configuration.
+    A `Provider` creates its own limiter from its configuration.
 
     Args:
-        name: all limiters with the same name and store share the limits.
-        rpm: requests per minute, sent at even intervals.
-        tpm: tokens per minute, input and output together. A request reserves the average of recent answers, and is
-            charged its real usage.
-        max_concurrent: parallel requests. Requests of a killed process count for 15 seconds longer.
-        max_cost_per_day: money per day (UTC), in the currency of the costs, at most 1,000,000,000. A request reserves
-            the cost of the most expensive recent answer. Until the first cost is known, requests are sent one at a
-            time. When less is left than the average cost, no request is sent.
-        store: where limits are counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the `store` of another
-            limiter.
-        adapt: find the rate if `rpm` is not set, starting slowly.
-        burst: seconds of unused allowance that may be used later.
-        on_store_error: while the store is down, "local" counts in this process, with the limits divided by `replicas`;
-            "refuse" raises LimitStoreError.
-        replicas: how many processes share the store.
-        label: the limiter's name in errors. Default: `name`.
+        name: the name of the limits. All limiters with the same name and store share their limits.
+        rpm: the maximum number of requests per minute. They are sent at even intervals.
+        tpm: the maximum number of tokens per minute, input and output together. Each request reserves the average usage
+            of recent answers, and is charged its real usage later.
+        max_concurrent: the maximum number of parallel requests. If a process crashes, its requests count for 15
+            seconds.
+        max_cost_per_day: the maximum amount of money per day (UTC), in the currency of the costs, at most
+            1,000,000,000. Each request reserves the cost of the most expensive recent answer. Until the first cost is
+            known, requests are sent one at a time. If less money is left than an answer costs on average, no request is
+            sent.
+        store: where the limits are counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the attribute `store`
+            of another limiter.
+        adapt: True to find the rate by trying, from a low rate on, if `rpm` isn't set.
+        burst: the length of an unused period that may be used later, in seconds.
+        on_store_error: what happens while the store is down. With "local", this process counts alone, with the limits
+            divided by `replicas`. With "refuse", LimitStoreError is raised.
+        replicas: the number of processes that share the store.
+        label: the limiter's name in error messages. The default is `name`.
 
     Raises:
-        ConfigError: an argument is not allowed.
+        ConfigError: an argument isn't allowed.
     """
 
     def __init__(
@@ -191,25 +196,25 @@ class RateLimiter:
 
     @asynccontextmanager
     async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
-        """Waits until a request may be sent, and then runs the block, which sends the request. See `acquire`.
+        """Waits until a request may be sent, then runs the block, which sends the request. See `acquire`.
 
-        A provider with this limiter makes its own reservations: don't use it in the block.
+        If a provider has this limiter, don't use the provider inside the block, because it makes its own reservations.
         """
         async with await self.acquire(max_wait=max_wait) as reservation:
             yield reservation
 
     async def acquire(self, *, max_wait: float | None = None, cost: Decimal | None = None) -> Reservation:
-        """Waits until a request may be sent. Close the reservation, for example with `async with`.
+        """Waits until a request may be sent. You must close the reservation, for example with `async with`.
 
         Args:
-            max_wait: seconds to wait at most. Default: no limit.
-            cost: the maximum cost of the request, which is reserved; only with `max_wait`.
+            max_wait: the maximum time to wait, in seconds. By default, the wait has no limit.
+            cost: the maximum cost of the request, which is reserved. It is used only together with `max_wait`.
 
         Raises:
             LimitReachedError: the wait would be longer than `max_wait`.
-            BudgetExceededError: the budget of today is spent.
+            BudgetExceededError: today's budget is spent.
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
-            ConfigError: the store refuses the password, or the costs are unknown.
+            ConfigError: the store refuses the password, or costs can't be counted.
         """
         self._check_usable()
         if max_wait is not None:
@@ -227,7 +232,8 @@ class RateLimiter:
                 await self._give_back()
 
     async def at_once(self) -> Reservation | None:
-        """Returns a reservation without waiting, if limits are counted in this process and allow a request; else None.
+        """Returns a reservation without waiting, or None if a wait or a call to a store outside of this process is
+        needed.
 
         Raises:
             ConfigError: costs can't be counted.
@@ -240,7 +246,7 @@ class RateLimiter:
         return None
 
     async def aclose(self) -> None:
-        """Sends the charges that are still queued, and closes the store, unless the caller passed the store."""
+        """Sends the charges that are still in the queue. Closes the store, unless the caller passed the store."""
         await self._session.aclose()
         if self._owns_store:
             await self.store.aclose()
@@ -324,7 +330,7 @@ class RateLimiter:
         return await self._session.reserve(ask)
 
     async def _give_back(self) -> None:
-        """Releases moments that were reserved for cancelled tasks."""
+        """Releases moments that were reserved for tasks that have been cancelled."""
         prefetched, self._prefetched = self._prefetched, deque()
         for each in prefetched:
             reservation = Reservation(self, each.grant, each.local)
@@ -332,12 +338,12 @@ class RateLimiter:
             await reservation.aclose()
 
     def note_accepted(self, limit: RateLimit | None, *, first: bool) -> None:
-        """Records an accepted request and the rate limits in its response headers."""
+        """Records that the server accepted a request, and the rate limits in the response headers."""
         self._accepted += first
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Records the currency of a cost; None: the cost of an answer is unknown."""
+        """Records the currency of a cost. None means that the cost of an answer is unknown."""
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
         elif self._currency not in (None, currency):
@@ -345,7 +351,7 @@ class RateLimiter:
         self._currency = self._currency or currency
 
     async def charge(self, charge: Charge, local: LimitStore | None) -> None:
-        """Sends the charge of a reservation to the store."""
+        """Sends a reservation's charge to the store."""
         try:
             await self._session.send(charge, local)
         finally:
@@ -356,7 +362,9 @@ class RateLimiter:
     async def note_refused(
         self, grant: Grant, local: LimitStore | None, retry_after: float | None, limit: RateLimit | None
     ) -> None:
-        """Records a refused request: all requests wait as long as the server asks, and the rate is lowered."""
+        """Records that the server refused a request. All requests then wait as long as the server asks, at a lower
+        rate.
+        """
         self._note_stated(limit)
         if retry_after or grant.rate:
             pause = PauseSending(retry_after or 0.0, grant.rate, self._rate or self._stated)
@@ -395,15 +403,15 @@ class RateLimiter:
 
 
 def is_rate_limit(error: APIError) -> bool:
-    """Returns True for a rate limit of the server, and False for streamfold's own limits."""
+    """Returns True if the server's rate limit caused the error. streamfold's own limits don't count."""
     status = getattr(error, "status_code", None)
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
 
 
 class Reservation:
-    """The right to send one request. Without `charge`, a reservation is charged the average usage of an answer.
+    """The right to send one request. If `charge` isn't called, the average usage of an answer is charged.
 
-    `RateLimiter.reserve` makes reservations.
+    `RateLimiter.reserve` and `RateLimiter.acquire` create reservations.
     """
 
     def __init__(self, limiter: RateLimiter, grant: Grant, local: LimitStore | None = None) -> None:
@@ -417,12 +425,11 @@ class Reservation:
         self._rate_limit: RateLimit | None = None
 
     def charge(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
-        """Records the usage and the cost of the answer. None or an impossible value counts as the average of other
-        answers.
+        """Records the usage and the cost of the answer. For None or an impossible value, the average of other answers
+        is used.
 
         Args:
-            partial: whether the answer was cut off. The cost of such an answer may be unknown although prices are
-                known.
+            partial: True if the answer was cut off. Its cost may then be unknown, even if prices are known.
         """
         self._tokens = _total_tokens(usage)
         self._cost = None if cost is None else read_cost(cost.amount)
@@ -430,7 +437,7 @@ class Reservation:
             self._limiter.note_costs(cost.currency if cost is not None else None)
 
     def cancel(self) -> None:
-        """Releases the whole reservation, because no request was sent."""
+        """Releases the entire reservation, because no request was sent."""
         self._unused = True
 
     def failed(self) -> None:
@@ -438,7 +445,7 @@ class Reservation:
         self._tokens, self._cost, self._nothing = 0.0, 0, True
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
-        """Records that the server accepted the request, and the limits in its headers."""
+        """Records that the server accepted the request, and the rate limits in the response headers."""
         self._limiter.note_accepted(rate_limit, first=not self._answered)
         self._answered = True
 
@@ -446,22 +453,23 @@ class Reservation:
         """Records that the server refused the request (429), and pauses all requests that share the limit.
 
         Args:
-            retry_after: seconds that the server asks for.
+            retry_after: the time to wait that the server asks for, in seconds.
         """
         self.failed()
         self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
 
     def note_error(self, error: APIError) -> None:
-        """Records that there is no answer: the server refused the request (429), or the model can't have run."""
+        """Records that there is no answer, because the server refused the request (429) or the model never ran."""
         if is_rate_limit(error):
             self.refused(error.retry_after, error.rate_limit)
         elif failed_before_answer(error):
             self.failed()
 
     def claim(self, limiter: RateLimiter) -> bool:
-        """Returns whether the reservation is unused and belongs to this limiter, and marks it as used.
+        """Marks the reservation as used by a provider. Returns False if it is used already or belongs to another
+        limiter.
 
-        The provider that claims it, from `ChatParams.reservation`, charges and closes it.
+        The provider that gets it from `ChatParams.reservation` charges and closes it.
         """
         if self._limiter is not limiter or self._claimed or self._closed:
             return False
@@ -477,7 +485,7 @@ class Reservation:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Charges the usage of the request. Idempotent."""
+        """Charges the usage of the request. Calling this again has no effect."""
         if self._closed:
             return
         self._closed = True
@@ -512,12 +520,12 @@ class Reservation:
 
 
 def millionths(amount: Decimal, rounding: str = ROUND_CEILING) -> int:
-    """Returns an amount of money in millionths."""
+    """Converts an amount of money to millionths."""
     return int((amount * MILLION).to_integral_value(rounding))
 
 
 def read_cost(amount: Decimal | None) -> int | None:
-    """Returns an amount in millionths, rounded up; None for an impossible amount."""
+    """Converts an amount to millionths, rounded up. Returns None for an impossible amount."""
     if amount is None or not amount.is_finite() or not 0 <= amount <= LARGEST_BUDGET:
         return None
     return millionths(amount)
@@ -534,13 +542,13 @@ def _total_tokens(usage: Usage | None) -> float | None:
 
 
 def account_digest(profile: Profile) -> str:
-    """Returns a hash of the base URL and the key. Raises ConfigError if a variable is not set."""
+    """Returns a hash of the base URL and the API key. Raises ConfigError if an environment variable isn't set."""
     endpoint = profile.resolve()
     return sha256(f"{endpoint.base_url}\0{endpoint.key or ''}".encode()).hexdigest()[:32]
 
 
 def is_limited(profile: Profile) -> bool:
-    """Returns whether the settings of a provider limit anything."""
+    """Returns True if a provider's settings contain a limit."""
     limits = (profile.rpm, profile.tpm, profile.max_concurrent, profile.max_cost_per_day, profile.rate_limits)
     return any(limit is not None for limit in limits)
 
@@ -552,14 +560,14 @@ def provider_limiter(
     tpm: float | None = None,
     store: LimitStore | SharedLimitStore | None = None,
 ) -> RateLimiter:
-    """Returns the limiter of a provider. Providers with the same base URL and API key share their limits.
+    """Creates a provider's limiter. Providers with the same base URL and API key share their limits.
 
     Args:
-        rpm, tpm: limits instead of those of the settings.
-        store: the store to use instead of that of the settings.
+        rpm, tpm: the limits to use instead of those in the settings.
+        store: the store to use instead of the store in the settings.
 
     Raises:
-        ConfigError: a variable is not set, or the store can't be used.
+        ConfigError: an environment variable isn't set, or the store can't be used.
     """
     shared = profile.rate_limits or RateLimitSettings()
     return RateLimiter(

@@ -1,4 +1,4 @@
-"""Limits in an SQLite file, for the processes of one machine; budgets survive a restart."""
+"""Counts limits in an SQLite file, for the processes on one machine. Budgets survive a restart."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CREATE TABLE IF NOT EXISTS batches (
 
 
 class SQLiteLimitStore(LimitStore):
-    """Counts limits in an SQLite file that only the current user may read. The file is opened at the first use.
+    """Counts limits in an SQLite file that only the current user may read. The first use opens the file.
 
     Args:
-        path: the file.
-        clock: seconds since 1970.
+        path: the path of the file.
+        clock: a function that returns the time in seconds since 1970.
 
     Raises:
-        ConfigError: there is no folder for the file.
+        ConfigError: the folder of the file doesn't exist.
     """
 
     prefetch_seconds = 0.02

@@ -1,7 +1,7 @@
-"""Sends the operations of a limiter to its store, once each, and counts locally while the store is down.
+"""Sends a limiter's operations to its store exactly once, and counts locally while the store is down.
 
-A store outside of this process may apply a batch although its answer is lost. So a limiter numbers its batches, sends
-one at a time, and sends a batch again until the store answers. The store applies each number once.
+A store outside of this process may apply a batch although its response is lost. Therefore a limiter numbers its
+batches, sends one at a time, and sends a batch again until the store responds. The store applies each number once.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ _logger = logging.getLogger("streamfold.limits")
 
 
 class LimitSession(Protocol):
-    """A limiter's connection to its store.
+    """The connection of a limiter to its store.
 
     Attributes:
-        prefetch_seconds: seconds for which one batch may reserve several moments.
+        prefetch_seconds: the length of the period from which one batch may reserve several moments, in seconds.
     """
 
     prefetch_seconds: float
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests. While the shared store is down, also returns the local store that counts
-        instead.
+        """Reserves moments for requests.
+
+        While the shared store is down, this also returns the local store that counts instead.
 
         Raises:
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
-            ConfigError: the store refuses its password.
+            ConfigError: the store refuses the password.
         """
         ...
 
     async def send(self, operation: Charge | PauseSending, local: LimitStore | None = None) -> None:
-        """Applies an operation; a charge is queued while the store is down.
+        """Applies an operation. While the store is down, a charge waits in a queue.
 
         Args:
             local: the local store that counted the reservation, if the shared store was down.
@@ -63,16 +64,16 @@ class LimitSession(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Sends the queued operations."""
+        """Sends the operations that are in the queue."""
         ...
 
 
 class LocalSession:
-    """The session of a limiter whose store is in this process: no call blocks, and no answer is lost.
+    """The connection of a limiter to a store in this process. No call blocks, and no response can be lost.
 
     Args:
-        leased: whether requests hold slots or money until they are released.
-        budgeted: whether money is limited.
+        leased: True if requests hold slots or money until they release them.
+        budgeted: True if money is limited.
     """
 
     def __init__(self, store: MemoryLimitStore, name: str, *, leased: bool, budgeted: bool) -> None:
@@ -95,11 +96,11 @@ class LocalSession:
 
 
 class SharedLimitStore:
-    """A store outside of this process, shared by the limiters of one program. The store may be down for a while.
+    """A store outside of this process, which the limiters of one program share. It may be down for some time.
 
     Args:
-        local: whether limits are counted in this process while the store is down, divided by `replicas`; otherwise
-            requests are refused.
+        local: True to count in this process while the store is down, with the limits divided by `replicas`. False to
+            refuse requests.
     """
 
     def __init__(self, store: LimitStore, *, local: bool, replicas: int) -> None:
@@ -116,11 +117,11 @@ class SharedLimitStore:
 
     @property
     def failure(self) -> LimitStoreError | None:
-        """The last error, if the store failed less than a second ago and is therefore not called."""
+        """The last error, if the store failed less than a second ago. The store isn't called during that second."""
         return self._failure if self.availability.is_paused else None
 
     async def run(self, call: Callable[[], None]) -> None:
-        """Runs a call in a thread, for a bounded time. Raises LimitStoreError, ConfigError."""
+        """Runs a blocking call in a thread, for a limited time. Raises LimitStoreError or ConfigError."""
         try:
             await self._calls.ask(call)
         except StoreError as error:
@@ -131,27 +132,29 @@ class SharedLimitStore:
         self.note_success()
 
     def note_failure(self, failure: LimitStoreError) -> None:
-        """Records a failure of the store."""
+        """Records that a call to the store failed, and logs the first failure."""
         if self._failure is None:
             instead = "limits are counted in this process" if self._counts_locally else "nothing is sent"
             _logger.warning("%s; %s until it is back", failure.message, instead)
         self._failure = failure
 
     def note_success(self) -> None:
-        """Records that the store works again."""
+        """Records that the store works again, and logs this after a failure."""
         if self._failure is not None:
             _logger.warning("%r can be used again", self.store)
             self._failure = self._local = None
             self.availability.recovered()
 
     def local_store(self) -> MemoryLimitStore | None:
-        """Returns the local store that counts while this store is down; None if requests are refused then."""
+        """Returns the local store that counts while the shared store is down, or None if requests are refused
+        instead.
+        """
         if self._counts_locally and self._local is None:
             self._local = MemoryLimitStore()
         return self._local
 
     def watch(self, session: SharedSession) -> None:
-        """Renews the leases of a session and sends its queue, in a thread, until the session has neither."""
+        """Renews a session's leases and sends its queue in a thread, until the session has no leases and no queue."""
         if session in self._active and self._thread is not None and self._thread.is_alive():
             return
         with self._guard:
@@ -162,7 +165,7 @@ class SharedLimitStore:
                 self._thread.start()
 
     async def aclose(self) -> None:
-        """Sends the queued operations and closes the store."""
+        """Sends the operations in the queue, and closes the store."""
         for session in list(self._active):
             await session.aclose()
         with self._guard:
@@ -194,12 +197,12 @@ class SharedLimitStore:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A queued or sent operation.
+    """An operation that waits in the queue or has been sent.
 
     Attributes:
-        grant: the answer to a `Reserve`.
-        done: whether the store has answered the operation.
-        abandoned: whether the caller was cancelled, so that its grant must be released.
+        grant: the result of a `Reserve` operation.
+        done: True if the store has responded.
+        abandoned: True if the caller was cancelled, so that the grant must be released.
     """
 
     operation: Operation
@@ -209,11 +212,11 @@ class _Call:
 
 
 class SharedSession:
-    """The session of a limiter whose store is outside of this process.
+    """The connection of a limiter to a store outside of this process.
 
     Args:
-        leased: whether requests hold slots or money until they are released.
-        budgeted: whether money is limited.
+        leased: True if requests hold slots or money until they release them.
+        budgeted: True if money is limited.
     """
 
     def __init__(self, shared: SharedLimitStore, name: str, *, leased: bool, budgeted: bool) -> None:
@@ -273,7 +276,9 @@ class SharedSession:
             self._shared.watch(self)
 
     async def aclose(self) -> None:
-        """Sends queued changes, and releases the lease if it covers no slots or money. Unsent changes are logged."""
+        """Sends the charges in the queue, and releases the lease if no slots or money need it. Logs charges that can't
+        be sent.
+        """
         self._check_process()
         leave = partial(anyio.to_thread.run_sync, self._leave, abandon_on_cancel=True)
         with anyio.CancelScope(shield=True), suppress(LimitStoreError, ConfigError, Interrupted):
@@ -284,7 +289,7 @@ class SharedSession:
             _logger.error("%d charges (%s of money) of %r could not be counted", len(lost), money, self.name)
 
     def beat(self) -> bool:
-        """Renews the lease and sends the queue. Returns whether there was anything to do."""
+        """Renews the lease and sends the queue. Returns False if there was nothing to do."""
         held = self._held
         if not (held.slots or held.reserved or self._queue or self._sent):
             return False
@@ -293,10 +298,10 @@ class SharedSession:
         return True
 
     def flush(self, call: _Call | None = None, *, leaves: bool = False) -> None:
-        """Sends the queue, or its beginning up to a given call. Blocks.
+        """Sends the queue, or only the part up to the given call. This blocks.
 
         Raises:
-            LimitStoreError, ConfigError: the store can't be used. The next flush sends the same changes again.
+            LimitStoreError, ConfigError: the store can't be used. The next call sends the same operations again.
         """
         self._check_process()
         if not self._sending.acquire(timeout=PATIENCE):
@@ -375,7 +380,7 @@ class SharedSession:
         return batch, calls
 
     def _take(self, batch: Batch, calls: list[_Call], answer: BatchAnswer) -> None:
-        """Records the granted slots and money, and completes the calls."""
+        """Records the slots and the money that the store granted, and completes the calls."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more
             money = reserved = 0
@@ -416,7 +421,7 @@ class SharedSession:
         )
 
     def _reserve_locally(self, local: MemoryLimitStore, ask: Reserve) -> Grant:
-        """Reserves in this process, with the limits divided by `replicas`."""
+        """Reserves moments in this process, with the limits divided by `replicas`."""
         if self._away is None or self._away[0] is not local:
             charges = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
             queued = sum(charge.money for charge in charges if charge.day >= self._held.day)

@@ -1,4 +1,4 @@
-"""The interface of stores of limits, and the store in memory."""
+"""The interface of the stores that count limits, and the store in memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts limits by name. The methods block, and may be called from any thread.
+    """Counts limits by name. The methods block, and any thread may call them.
 
     Attributes:
-        prefetch_seconds: seconds for which one batch may reserve several moments, to save round trips.
-        lease_seconds: seconds after which the slots of a dead process are released.
-        threads: how many calls may run in parallel.
+        prefetch_seconds: the length of the period from which one batch may reserve several moments, in seconds.
+        lease_seconds: the time after which a crashed process's slots are released, in seconds.
+        threads: the number of calls that may run in parallel.
     """
 
     prefetch_seconds: float = 0.0
@@ -34,31 +34,31 @@ class LimitStore(ABC):
 
     @abstractmethod
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies the operations of a batch. A batch that is sent again gets its previous answer and isn't applied
-        again.
+        """Applies a batch's operations. If a batch is sent twice, the second call returns the first response and
+        changes nothing.
 
         Raises:
-            LimitStoreError: the store can't be used. The batch may have been applied.
-            ConfigError: the store refuses its password.
+            LimitStoreError: the store can't be used. It may have applied the batch nevertheless.
+            ConfigError: the store refuses the password.
         """
 
     def close_idle(self) -> None:  # noqa: B027 - most stores have nothing to close
-        """Closes idle connections. Called when the store hasn't been used for some seconds."""
+        """Closes idle connections. This is called after the store hasn't been used for some seconds."""
 
     @abstractmethod
     def close(self) -> None:
         """Closes files and connections. The next call opens them again."""
 
     async def aclose(self) -> None:
-        """Closes in a thread."""
+        """Calls `close` in a thread."""
         await close_in_thread(self.close)
 
 
 class MemoryLimitStore(LimitStore):
-    """Counts in this process.
+    """Counts limits in this process.
 
     Args:
-        clock: seconds since 1970. Default: a monotonic clock.
+        clock: a function that returns the time in seconds since 1970. The default is a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
@@ -93,7 +93,7 @@ _shared: list[ref[MemoryLimitStore]] = []
 
 
 def process_store() -> MemoryLimitStore:
-    """Returns the store of this process ("memory"), which exists as long as a limiter uses it."""
+    """Returns this process's store ("memory"), which exists as long as a limiter uses it."""
     store = _shared[0]() if _shared else None
     if store is None:
         store = MemoryLimitStore()
@@ -102,7 +102,9 @@ def process_store() -> MemoryLimitStore:
 
 
 def check_number(name: str, value: object) -> None:
-    """Raises ConfigError for a limit that isn't a number above 0, or is too large or too small to count with."""
+    """Raises ConfigError if a limit isn't a number greater than 0, or is too large or too small for the
+    computations.
+    """
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):

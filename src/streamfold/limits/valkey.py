@@ -1,6 +1,6 @@
-"""Limits in Valkey or Redis, for processes on many machines. Needs the extra `valkey`.
+"""Counts limits in Valkey or Redis, for processes on many machines. Needs the extra `valkey`.
 
-The Lua script implements `limit_state.py` and `adaptive_rate.py` again, so that a batch is one atomic round trip.
+A Lua script repeats the algorithms of `limit_state.py` and `adaptive_rate.py`, so that one atomic call applies a batch.
 """
 
 from __future__ import annotations
@@ -338,14 +338,15 @@ return text
 
 
 class ValkeyLimitStore(LimitStore):
-    """Counts limits on a Valkey or Redis server, by the server's clock. Connections are opened at the first use.
+    """Counts limits on a Valkey or Redis server, by the server's clock. The first use opens the connections.
 
     Args:
-        url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        timeout: seconds for a connection or an answer.
+        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. No message contains
+            it.
+        timeout: the maximum time for a connection or a response, in seconds.
 
     Raises:
-        ConfigError: the extra is missing, or the URL can't be used.
+        ConfigError: the extra isn't installed, or the URL is invalid.
     """
 
     prefetch_seconds = 0.02

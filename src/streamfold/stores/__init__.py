@@ -1,12 +1,12 @@
-"""Stores: values with an owner, an age and a size.
+"""Stores for values that have an owner, an age and a size.
 
-store         the interface, and the limits of a store
-memory        in this process
-sqlite        in a file
-valkey        on a server
-threaded      runs the calls of `sqlite` and `valkey` in threads
-persistent    opens a store by its URL, and keeps writes in memory while it is down
-shared_files  locks on files, and checks of which processes run
+store         the interface of stores, and the limits of a store
+memory        stores values in this process
+sqlite        stores values in a file
+valkey        stores values on a server
+threaded      runs the blocking calls of `sqlite` and `valkey` in threads
+persistent    opens a store by its URL, and buffers writes in memory while the store is down
+shared_files  locks files, and checks which processes still run
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

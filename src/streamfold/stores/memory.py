@@ -20,7 +20,7 @@ class _Record:
     size: int = 0
 
     def growth(self, parts: Mapping[str, bytes]) -> int:
-        """Returns by how many bytes these parts make the record longer."""
+        """Returns the number of bytes that these parts add to the record."""
         known = self.parts
         return sum(
             len(value) - len(known[part]) if part in known else len(part) + len(value) for part, value in parts.items()
@@ -33,18 +33,18 @@ class _Owner:
     size: int = 0
 
     def oldest(self, now: float) -> tuple[float, str]:
-        """Returns the time of last use and the name of the least recently used record."""
+        """Returns the name and the time of last use of the least recently used record, as (time, name)."""
         names = (name for name, record in self.records.items() if record.used <= now)
         name = next(names, next(iter(self.records)))  # a few count as used in the future
         return self.records[name].used, name
 
 
 class MemoryStore:
-    """A `Store` in this process, until it ends.
+    """A `Store` in this process. Its values are lost when the process ends.
 
     Args:
-        retention: limits of the stored records.
-        clock: seconds, for the age of records.
+        retention: the limits for the stored records.
+        clock: a function that returns the time in seconds, from which the age of records is computed.
     """
 
     def __init__(self, retention: Retention | None = None, *, clock: Callable[[], float] = time) -> None:
@@ -94,25 +94,24 @@ class MemoryStore:
         return name == self.name
 
     async def aclose(self) -> None:
-        """Deletes everything."""
+        """Deletes all records."""
         self._owners.clear()
         self._entries = self._size = 0
 
     def names(self) -> list[tuple[str, str]]:
-        """Returns the owner and the name of every record, the smallest first."""
+        """Returns the owner and the name of every record. The smallest record comes first."""
         found = [
             (record.size, owner, name) for owner, kept in self._owners.items() for name, record in kept.records.items()
         ]
         return [(owner, name) for _, owner, name in sorted(found)]
 
     def record(self, owner: str, name: str) -> dict[str, bytes] | None:
-        """Returns the parts of a record; None if there is none."""
+        """Returns the parts of a record, or None if the record doesn't exist."""
         record = self._record(owner, name)
         return dict(record.parts) if record else None
 
     def forget(self, owner: str, values: Mapping[str, bytes], *, unless_newer: bool = False) -> None:
-        """Deletes parts, and then records without parts. With `unless_newer`, parts that have changed since are
-        kept."""
+        """Deletes parts, and each record that then has no parts. `unless_newer` skips parts whose value has changed."""
         for key in values:
             name, part = split_key(key)
             record = self._record(owner, name)
@@ -132,7 +131,7 @@ class MemoryStore:
         return kept.records.get(name) if kept else None
 
     def _used(self, owner: str, name: str) -> _Record | None:
-        """Returns a record unless it has expired, and updates its time of last use."""
+        """Returns a record and updates its time of last use. Returns None if the record has expired."""
         record = self._record(owner, name)
         now = self._clock()
         if record is not None and record.used < now - self._retention.age:
@@ -178,7 +177,7 @@ class MemoryStore:
         return entries > self._retention.entries or size > self._retention.size
 
     def _expire(self) -> None:
-        """Deletes expired records from time to time."""
+        """Deletes expired records, but not at every call."""
         now, age = self._clock(), self._retention.age
         if not 0 <= now - self._pruned < age * _PRUNED:
             self._pruned = now

@@ -1,4 +1,4 @@
-"""Opens a store by its URL, and keeps writes in memory while that store is down (write-behind)."""
+"""Opens a store by its URL, and buffers writes in memory while the store is down (write-behind)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _logger = logging.getLogger("streamfold.stores")
 
 
 class WriteBehindStore:
-    """A `Store` that buffers values in memory while the real store is down, and writes them when it is back.
+    """A `Store` that buffers values in memory while the real store is down, and writes them when it works again.
 
-    `keep_trying`, or the next successful `put`, writes the buffered values. A `put` with `new` is never buffered,
-    because only the real store knows whether a key is new.
+    `keep_trying` or the next successful `put` writes the buffered values. A `put` with `new=True` is never buffered,
+    because only the real store knows which keys exist.
 
     Args:
         store: the real store.
-        retention: how much may be buffered.
+        retention: the limits for buffered values.
     """
 
     def __init__(self, store: Store, retention: Retention | None = None) -> None:
@@ -82,7 +82,8 @@ class WriteBehindStore:
 
     async def move(self) -> None:
         """Writes the buffered values to the store, the smallest record first. Raises StoreError if the store is still
-        down."""
+        down.
+        """
         if self._moving or not self._waits:
             return
         self._moving = True
@@ -110,14 +111,14 @@ class WriteBehindStore:
         self._waiting.forget(owner, values, unless_newer=True)
 
     async def keep_trying(self) -> NoReturn:
-        """Writes the buffered values as soon as the store is back. Runs until it is cancelled."""
+        """Writes the buffered values as soon as the store works again. Runs until it is cancelled."""
         while True:
             await anyio.sleep(RETRY_SECONDS)
             with suppress(StoreError):  # it has been logged when it went away
                 await self.move()
 
     async def aclose(self) -> None:
-        """Closes the store. Records that can't be written are lost, and logged."""
+        """Closes the store. Records that can't be written are lost, and their number is logged."""
         self._paused.clear()
         try:
             with anyio.CancelScope(shield=True), suppress(Interrupted):
@@ -128,7 +129,7 @@ class WriteBehindStore:
             await self.store.aclose()
 
     async def _move_soon(self) -> None:
-        """Writes the buffered values from time to time, for programs without `keep_trying`."""
+        """Tries to write the buffered values from time to time, for programs that don't run `keep_trying`."""
         if monotonic() >= self._next:
             self._next = monotonic() + RETRY_SECONDS
             with suppress(StoreError, Interrupted):
@@ -139,17 +140,17 @@ class WriteBehindStore:
 
 
 def open_store(where: str, retention: Retention | None = None, *, table: str = "kept", present: bool = False) -> Store:
-    """Opens a store.
+    """Opens a store by its URL.
 
     Args:
-        where: "memory"; `sqlite:///PATH`, relative to the working directory, or absolute with a fourth slash; or a
-            Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
-        retention: limits of the stored records.
-        table: the kind of data. In one file or database, stores with different tables are separate.
-        present: let other processes see that this process runs, for `Store.runs`.
+        where: "memory", `sqlite:///PATH` (relative to the working directory, or absolute after a fourth slash), or the
+            URL of a Valkey or Redis server, which is `valkey://HOST:PORT/DATABASE`, or `valkeys://` with TLS.
+        retention: the limits for the stored records.
+        table: a name for the kind of data. Stores with different names share no records, even in the same database.
+        present: True to let other processes find out with `Store.runs` whether this process runs.
 
     Raises:
-        ConfigError: `where` has another form.
+        ConfigError: `where` isn't such a URL.
     """
     scheme, rest = store_place(where, f"the store of {table}")
     if scheme == "memory":
@@ -160,6 +161,6 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
 
 
 def persistent_store(where: str, retention: Retention | None = None, *, table: str, present: bool = False) -> Store:
-    """Opens a store like `open_store`, and buffers values in memory while the store is down."""
+    """Opens a store like `open_store`, and buffers values in memory while that store is down."""
     store = open_store(where, retention, table=table, present=present)
     return store if isinstance(store, MemoryStore) else WriteBehindStore(store, retention)

@@ -1,4 +1,4 @@
-"""Locks on files, and checks by them of which processes still run."""
+"""Locks files, and finds out by these locks which processes still run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 
 def locked_file(path: Path, mode: str) -> IO[bytes]:
-    """Opens and locks a file. Closing the file, or the end of the process, releases the lock.
+    """Opens and locks a file. The lock is released when the file is closed or the process ends.
 
     Raises:
         BlockingIOError: another process holds the lock.
@@ -35,7 +35,7 @@ class ProcessLiveness:
     """Shows other processes that this process runs, by a locked file next to the shared database.
 
     Args:
-        name: the name of this process.
+        name: a name for this process.
     """
 
     def __init__(self, database: Path, name: str) -> None:
@@ -44,7 +44,7 @@ class ProcessLiveness:
 
     @staticmethod
     def runs(database: Path, name: str) -> bool:
-        """Returns whether the process of that name still runs. Removes the files of dead processes."""
+        """Returns True if the process with this name still runs. Removes the files of processes that have ended."""
         path = _path(database, name)
         try:
             locked_file(path, "r+b").close()

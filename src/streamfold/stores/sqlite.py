@@ -1,4 +1,4 @@
-"""A store in an SQLite file, and SQLite files that only the current user may read."""
+"""A store in an SQLite file that only the current user may read."""
 
 from __future__ import annotations
 
@@ -59,18 +59,19 @@ _TOUCHED = 0.05  # part of the age after which another use of a record is writte
 
 
 class PrivateDatabase:
-    """An SQLite file that only the current user may read, for several threads and processes. Opened at the first use.
+    """An SQLite file that only the current user may read, for several threads and processes. The first use opens the
+    file.
 
     Args:
-        schema: statements that create missing tables.
-        patience: seconds to wait for another process or thread.
-        durable: committed data survives a power cut.
+        schema: SQL statements that create missing tables.
+        patience: the maximum time to wait for another process or thread, in seconds.
+        durable: True if committed data must survive a power failure.
 
     Raises:
-        ConfigError: there is no folder for the file.
+        ConfigError: the folder of the file doesn't exist.
 
     Attributes:
-        lock: held by the thread that uses the file.
+        lock: a lock that the thread which uses the file holds.
     """
 
     def __init__(
@@ -87,13 +88,13 @@ class PrivateDatabase:
 
     @contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
-        """Begins a transaction, and commits it, or rolls it back if the block raises.
+        """Begins a transaction, and commits it. If the block raises an exception, rolls it back.
 
         Args:
-            reads: whether the block only reads, so that it doesn't wait for writers.
+            reads: True if the block only reads, so that it doesn't wait for writers.
 
         Raises:
-            ConfigError: the file can't be opened, or is not a database.
+            ConfigError: the file can't be opened, or isn't a database.
             sqlite3.Error: the database can't be used now.
         """
         with self.lock:
@@ -139,8 +140,9 @@ class PrivateDatabase:
         return database
 
     def _write_ahead(self, database: sqlite3.Connection) -> None:
-        """Switches to write-ahead logging. SQLite refuses that without waiting if other processes do the same in
-        parallel."""
+        """Switches to write-ahead logging. If other processes do this at the same time, SQLite raises an error at once,
+        so this tries again.
+        """
         import sqlite3
 
         given_up = monotonic() + self._patience
@@ -155,17 +157,18 @@ class PrivateDatabase:
 
 
 class SQLiteStore(ThreadedStore):
-    """A `Store` in an SQLite file that only the current user may read. The file is opened at the first use.
+    """A `Store` in an SQLite file that only the current user may read. The first use opens the file.
 
     Args:
-        path: the file.
-        retention: limits of the stored records.
-        clock: seconds since 1970, for the age of records.
-        table: prefix of the SQL tables. Stores with different prefixes are separate.
-        present: let other processes see that this process runs, by a file beside the database, for `runs`.
+        path: the path of the file.
+        retention: the limits for the stored records.
+        clock: a function that returns the time in seconds since 1970, from which the age of records is computed.
+        table: a prefix for the names of the SQL tables. Stores with different prefixes share no records.
+        present: True to create a file beside the database, by which other processes find out with `runs` that this
+            process runs.
 
     Raises:
-        ConfigError: there is no folder for the file.
+        ConfigError: the folder of the file doesn't exist.
     """
 
     def __init__(
@@ -254,7 +257,7 @@ class SQLiteStore(ThreadedStore):
             raise
 
     def _used(self, database: sqlite3.Connection, owner: str, key: str) -> float | None:
-        """Returns when a record was last used; None if it is unknown or too old."""
+        """Returns the time at which a record was last used, or None if the record is unknown or has expired."""
         found = f"SELECT used FROM {self._table}_records WHERE owner = ? AND key = ? AND used >= ?"  # noqa: S608
         row = database.execute(found, (owner, key, self._clock() - self._retention.age)).fetchone()
         return None if row is None else float(row[0])
@@ -271,7 +274,7 @@ class SQLiteStore(ThreadedStore):
         return found
 
     def _touch(self, owner: str, used: Mapping[str, float]) -> None:
-        """Updates the records' time of last use, unless it was updated recently."""
+        """Updates the time of last use of records, unless it was updated recently."""
         now, seldom = self._clock(), self._retention.age * _TOUCHED
         late = [name for name, at in used.items() if at < now - seldom]
         if late:
@@ -294,7 +297,7 @@ class SQLiteStore(ThreadedStore):
         database.execute(grows, (used, grown, owner, name))
 
     def _forget(self, database: sqlite3.Connection, now: float) -> None:
-        """Deletes expired records, and records over the limits."""
+        """Deletes expired records, and the records that exceed the limits."""
         table, retention = self._table, self._retention
         database.execute(f"DELETE FROM {table}_records WHERE used < ?", (now - retention.age,))  # noqa: S608
         while True:

@@ -1,4 +1,4 @@
-"""The interface of all stores: values with an owner, an age and a size."""
+"""The interface of all stores. A store contains values that have an owner, an age and a size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StoreError(StreamfoldError):
     """A store can't be used, or is full.
 
     Attributes:
-        found: values that could still be read.
+        found: the values that could be read nevertheless.
     """
 
     def __init__(self, message: str, found: Mapping[str, bytes] | None = None) -> None:
@@ -26,20 +26,19 @@ class StoreError(StreamfoldError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a store keeps. When it is full, the owner with the most records or bytes loses its oldest record.
-
-    So an owner can't evict records of another owner that stays within its share.
+    """The limits of a store. If the store is full, the owner with the most records or bytes loses its oldest record.
+    Therefore an owner can't evict the records of another owner that uses less.
 
     Attributes:
-        entries: maximum number of records.
-        size: maximum size of all records in bytes.
-        age: seconds after its last use until a record expires.
-        evicts: whether records are removed to stay within the limits. With False, for data that must not be lost, a
-            write to a full store raises StoreError, and a server that may evict keys raises ConfigError. Only the store
-            itself then deletes records older than `age`.
+        entries: the maximum number of records.
+        size: the maximum size of all records together, in bytes.
+        age: the time after its last use at which a record expires, in seconds.
+        evicts: True if records are deleted to stay within the limits. False is for data that must not be lost. A write
+            to a full store then raises StoreError, and a server that may evict keys raises ConfigError. Only the store
+            itself deletes records, after `age`.
 
     Raises:
-        ConfigError: a number is not greater than 0.
+        ConfigError: a limit isn't greater than 0.
     """
 
     entries: int = 40_000
@@ -56,45 +55,47 @@ class Retention:
 class Store(Protocol):
     """Stores values by key, separately for each owner.
 
-    A key names a record, `"a"`, or a part of a record, `"a/b"`. A record is counted and evicted as a whole. Reading or
-    writing a record resets its age. If the store can't be used, all methods except `aclose` raise StoreError after a
-    bounded time.
+    A key is the name of a record (`"a"`) or of a part of a record (`"a/b"`). The limits count and evict complete
+    records. Reading or writing a record resets its age. If the store can't be used, all methods except `aclose` raise
+    StoreError after a limited time.
 
     Attributes:
-        name: identifies this open store object, for `runs`.
+        name: a name that identifies this open store, for `runs`.
     """
 
     name: str
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of the keys that exist."""
+        """Returns the values of those keys that exist."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
-        """Stores all values, or none of them. The value of an existing key is replaced.
+        """Stores all values, or none of them. The new value of an existing key replaces the old value.
 
         Args:
-            new: store only if none of the keys exists. Of several such calls at the same time, one succeeds.
-            ahead: seconds for which the records count as in use: others are evicted before them.
+            new: True to store the values only if none of the keys exists. If several calls do this at once, one
+                succeeds.
+            ahead: a time in seconds, during which these records count as in use. Other records are evicted before them.
 
         Returns:
-            Whether the values were stored. Values larger than the store are not stored.
+            True if the values were stored. False if `new` is true and a key exists, or if the values are larger than
+            the store.
 
         Raises:
-            StoreError: also if the store is full and its retention doesn't evict.
+            StoreError: the store can't be used, or is full and doesn't evict records.
         """
         ...
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort after `after`, sorted."""
+        """Returns the parts of a record whose names sort after `after`, in this order."""
         ...
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Deletes a record. Returns whether the record existed."""
+        """Deletes a record. Returns True if the record existed."""
         ...
 
     async def runs(self, name: str) -> bool:
-        """Returns whether the open store object of that name still exists: its process runs and hasn't closed it."""
+        """Returns True if the store with this name is still open, so its process runs and hasn't closed it."""
         ...
 
     async def aclose(self) -> None:
@@ -103,23 +104,23 @@ class Store(Protocol):
 
 
 def full(store: object) -> StoreError:
-    """Returns the error of a write that would exceed the limits of a store that never evicts."""
+    """Returns the error for a write that would exceed the limits of a store that never evicts records."""
     return StoreError(f"{store!r} is full, and its records must not be removed")
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Splits a key into the names of the record and of its part; "" is the record's own value."""
+    """Splits a key into the names of the record and of the part. The part "" is the record's own value."""
     record, _, part = key.partition("/")
     return record, part
 
 
 def joined_key(record: str, part: str) -> str:
-    """Returns the key of a part of a record."""
+    """Returns the key for a part of a record."""
     return f"{record}/{part}" if part else record
 
 
 def by_record(values: Mapping[str, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yields the name of each record in `values`, with its parts by name."""
+    """Groups values by record. Yields each record's name, and its parts by name."""
     records: dict[str, dict[str, bytes]] = {}
     for key, value in values.items():
         record, part = split_key(key)

@@ -1,4 +1,4 @@
-"""Base class of stores with blocking calls: threads, a timeout, and a pause after a failure."""
+"""The base class of stores with blocking calls. It runs them in threads, with a timeout and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _limiters: RunVar[WeakKeyDictionary[ThreadedCalls, anyio.CapacityLimiter]] = Run
 
 
 class Availability:
-    """True if a store may be called. After a failure, a store isn't called for a second.
+    """Decides whether a store may be called. After a failure, the store isn't called for a second.
 
     Attributes:
-        failure: the error of the last call; None if that call succeeded.
-        failures: number of failed calls.
+        failure: the error of the last call, or None if it succeeded.
+        failures: the number of calls that failed.
     """
 
     def __init__(self) -> None:
@@ -45,15 +45,16 @@ class Availability:
         return self.failure is not None and monotonic() < self._retry_at
 
     def check(self) -> None:
-        """Raises StoreError during the pause. After the pause, one caller may try, and other callers wait for its
-        result."""
+        """Raises StoreError during the pause after a failure. After the pause, one caller may try the store, while the
+        others still get StoreError.
+        """
         if self.failure is not None:
             if self.is_paused:
                 raise StoreError(self.failure)
             self._retry_at = monotonic() + RETRY_SECONDS
 
     def failed(self, why: str) -> StoreError:
-        """Begins a pause. Returns the error to raise."""
+        """Begins a pause. Returns the exception for the caller to raise."""
         self.failure, self._retry_at = why, monotonic() + RETRY_SECONDS
         self.failures += 1
         return StoreError(why)
@@ -64,15 +65,15 @@ class Availability:
 
 
 class ThreadedCalls:
-    """Runs blocking calls of a store in threads, for at most 1.5 seconds each.
+    """Runs the blocking calls of a store in threads, for at most 1.5 seconds each.
 
-    A call that takes longer is abandoned, but continues in its thread. If all threads are busy with abandoned calls,
+    A call that takes longer is abandoned, but its thread continues. While all threads are busy with abandoned calls,
     the store isn't called.
 
     Args:
-        store: the store's name in errors.
-        failures: returns the exceptions that calls raise when the store can't be used.
-        threads: how many calls run in parallel.
+        store: the store, whose `repr` error messages contain.
+        failures: a function that returns the exceptions which a call raises if the store can't be used.
+        threads: the number of calls that may run in parallel.
     """
 
     def __init__(self, store: object, failures: Callable[[], tuple[type[Exception], ...]], threads: int = 1) -> None:
@@ -83,7 +84,7 @@ class ThreadedCalls:
         self._given_up: list[_Call[Any]] = []  # those that may still run
 
     async def ask(self, ask: Callable[[], T]) -> T:
-        """Runs a call in a thread and returns its result. Raises StoreError."""
+        """Runs a call in a thread and returns its result. Raises StoreError if the store can't be used."""
         self._given_up = [call for call in self._given_up if not call.ended]
         if len(self._given_up) >= self._threads:
             raise StoreError(f"{self._store!r} does not answer")
@@ -117,11 +118,11 @@ class ThreadedCalls:
 
 
 class _Call(Generic[T]):
-    """A call in a thread, which may be abandoned.
+    """A call in a thread, which the caller may abandon.
 
     Attributes:
-        began, ended: whether the thread has begun and ended the call.
-        found: a list with the result of the call; empty before the call has ended, and after a failure.
+        began, ended: True if the thread has begun or ended the call.
+        found: a list that contains the result. It is empty until the call has ended, and after a failure.
     """
 
     def __init__(self, availability: Availability, call: Callable[[], T]) -> None:
@@ -142,13 +143,13 @@ class _Call(Generic[T]):
 
 
 class ThreadedStore(ABC):
-    """A `Store` with blocking calls: see `ThreadedCalls`.
+    """A `Store` that implements its methods with blocking calls. See `ThreadedCalls`.
 
-    Reads and writes have separate threads: reads don't wait for writes, and a full disk can still be read.
+    Reads and writes use separate threads, so reads don't wait for writes, and a store on a full disk can still be read.
 
     Args:
-        retention: limits of the stored records.
-        clock: seconds since 1970, for the age of records.
+        retention: the limits for the stored records.
+        clock: a function that returns the time in seconds since 1970, from which the age of records is computed.
     """
 
     threads: ClassVar[int] = 1
@@ -180,7 +181,7 @@ class ThreadedStore(ABC):
 
     @abstractmethod
     def failures(self) -> tuple[type[Exception], ...]:
-        """Returns the exceptions that the blocking methods below raise when the store can't be used."""
+        """Returns the exceptions that the blocking methods below raise if the store can't be used."""
 
     @abstractmethod
     def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]: ...
@@ -197,6 +198,6 @@ class ThreadedStore(ABC):
 
 
 async def close_in_thread(close: Callable[[], None]) -> None:
-    """Calls a blocking close function in a thread, also when the task has been cancelled."""
+    """Calls a blocking close function in a thread, even if the task has been cancelled."""
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(close)

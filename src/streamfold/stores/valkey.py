@@ -151,17 +151,18 @@ _RUNS = "return redis.call('EXISTS', P .. 'open:' .. ARGV[5])"
 
 
 class ValkeyStore(ThreadedStore):
-    """A `Store` on a Valkey or Redis server. Connections are opened at the first use.
+    """A `Store` on a Valkey or Redis server. The first use opens the connections.
 
     Args:
-        url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        retention: limits of the records of all processes that use the same database.
-        table: prefix of the keys. Stores with different prefixes are separate.
-        present: let other processes see that this process runs, for `runs`. A process counts as running until 15
-            seconds after its last call of the store.
+        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. No message contains
+            it.
+        retention: the limits for the records of all processes that use the same database.
+        table: a prefix for the keys. Stores with different prefixes share no records.
+        present: True to let other processes find out with `runs` whether this process runs. A process counts as running
+            until 15 seconds after its last call to the store.
 
     Raises:
-        ConfigError: the extra is missing, or the URL can't be used.
+        ConfigError: the extra isn't installed, or the URL is invalid.
     """
 
     threads = 8
@@ -225,15 +226,16 @@ class ValkeyStore(ThreadedStore):
 
 
 def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
-    """Returns a client for a server. The client connects at its first use, and again if a connection has broken.
+    """Returns a client for a server. The first use opens the connection, and later uses open a broken connection again.
 
     Args:
-        url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
+        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. No message contains
+            it.
         what: the kind of data, for error messages.
-        timeout: seconds for a connection or an answer.
+        timeout: the maximum time for a connection or a response, in seconds.
 
     Raises:
-        ConfigError: the extra is missing, or the URL can't be used.
+        ConfigError: the extra isn't installed, or the URL is invalid.
     """
     try:
         import valkey
@@ -259,11 +261,11 @@ def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
 
 
 def refuse_eviction(client: valkey.Valkey, server: str) -> None:
-    """Raises ConfigError if a server may evict keys without an expiry. Logs a warning if the server doesn't report
-    that.
+    """Raises ConfigError if the server may evict keys that have no expiry. Logs a warning if the server doesn't say
+    whether it may.
 
     Args:
-        server: the name of the server for messages.
+        server: the name of the server, for messages.
     """
     import valkey
 
@@ -281,7 +283,7 @@ def refuse_eviction(client: valkey.Valkey, server: str) -> None:
 
 
 def shown_server(url: str) -> str:
-    """Returns the address in a URL, without the password."""
+    """Returns the scheme, the host and the port of a URL, without the password."""
     with suppress(ValueError):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
