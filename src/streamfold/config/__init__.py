@@ -1,6 +1,6 @@
-"""Configuration: the settings of providers, the catalogue, and `streamfold.toml`.
+"""The configuration: the settings of providers, the catalogue of providers, and `streamfold.toml`.
 
-The public names let other packages read their own tables in `streamfold.toml`:
+By means of the public names, other packages read their own tables in `streamfold.toml`:
 
     class ReportSettings(PackageTable):
         every: Seconds = 60.0

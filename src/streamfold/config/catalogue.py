@@ -1,7 +1,7 @@
-"""The catalogue: `providers/*.toml`, one file for each endpoint.
+"""The catalogue of providers: `providers/*.toml`, with one file for each endpoint.
 
-The catalogue is data: a new endpoint needs a new file and no code. A difference that needs code is a step of an
-adapter, which a typed quirk turns on. Facts about models at all endpoints are in `families.toml`.
+The catalogue is data, so a new endpoint needs a new file but no code. If an endpoint needs code, an adapter has the
+code, and a typed quirk in the file turns it on. Facts that apply to models at all endpoints are in `families.toml`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ FAMILIES_FILE = "families.toml"
 
 @cache
 def provider_files() -> dict[str, Path]:
-    """Returns the provider files by name. Raises ConfigError if the installation has no provider files."""
+    """Returns the path of each provider's file, by name. Raises ConfigError if the installation has no provider
+    files.
+    """
     try:
         folder = catalogue_folder()
     except FileNotFoundError as error:
@@ -30,7 +32,7 @@ def provider_files() -> dict[str, Path]:
 
 
 def catalogue_layers(name: str) -> list[Layer]:
-    """Returns the layers of a provider in the catalogue. Raises KeyError for an unknown provider."""
+    """Returns the settings of a provider in the catalogue, as layers. Raises KeyError if the provider is unknown."""
     layer = Layer.of_file(_read(provider_files()[name]))
     base = layer.values.get("profile")
     if not base:  # the endpoint doesn't run a tool that its file doesn't name

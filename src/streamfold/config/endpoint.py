@@ -1,4 +1,4 @@
-"""The URL, headers, API key and secrets of a provider, with the values of environment variables."""
+"""The URL, the headers, the API key and the secrets of a provider, computed from the environment variables."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class EndpointSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class URLs:
-    """The URL of a path, in three forms.
+    """The URL for one API path, in three forms.
 
     Attributes:
-        sent: the URL that is sent, which may contain secrets.
-        shown: the URL without the values of environment variables, and without other secrets.
-        named: the URL with references instead of the values of environment variables.
+        sent: the URL to which the request is sent. It may contain secrets.
+        shown: the URL for messages, without the values of environment variables and without other secrets.
+        named: the URL in which environment variables appear as references, such as `${GATEWAY}`.
     """
 
     sent: str = field(repr=False)
@@ -68,11 +68,12 @@ class URLs:
 
 @dataclass(frozen=True, slots=True)
 class EndpointHeaders:
-    """The configured HTTP headers, and the redactor of the secrets in the headers.
+    """The configured HTTP headers, and a redactor for the secrets in them.
 
     Attributes:
         headers: the HTTP headers, including the API key.
         has_key: True if the headers contain an API key.
+        redactor: removes the secrets in the headers from texts.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -82,15 +83,15 @@ class EndpointHeaders:
 
 @dataclass(frozen=True)
 class ResolvedEndpoint:
-    """The URL, headers and API key of a provider's requests. Values are computed once.
+    """The URL, the headers and the API key for a provider's requests. Each value is computed once.
 
     Attributes:
-        environment: the values of the environment variables that the profile names, or None for unset variables.
+        environment: the values of the environment variables in the profile. None if a variable isn't set.
 
     Raises:
-        NotConfiguredError: an environment variable isn't set, or must not be sent to this host; raised when a value is
-            read.
-        ConfigError: a value can't be sent; raised when the value is read.
+        NotConfiguredError: an environment variable isn't set, or must not be sent to this host. This is raised when a
+            value is read.
+        ConfigError: a value contains characters that can't be sent. This is raised when the value is read.
     """
 
     profile: EndpointSettings = field(repr=False)
@@ -98,12 +99,12 @@ class ResolvedEndpoint:
 
     @property
     def is_current(self) -> bool:
-        """True if all environment variables still have these values."""
+        """True if all environment variables still have the same values."""
         return read_environment(self.environment) == self.environment
 
     @cached_property
     def key(self) -> str | None:
-        """The API key, or None if no API key is needed or `auth` replaces the API key."""
+        """The API key. None if the provider needs no API key, or if `auth` selects another authentication."""
         profile = self.profile
         if profile.api_key is not None:
             return self._sendable("api_key", self._expand("api_key").strip())
@@ -117,12 +118,12 @@ class ResolvedEndpoint:
 
     @property
     def keys_set(self) -> dict[str, bool]:
-        """The environment variables for the API key, and whether each variable is set."""
+        """The environment variables that may contain the API key, and for each one whether it is set."""
         return {name: self.environment[name] is not None for name in self.profile.key_variables()}
 
     @cached_property
     def key_headers(self) -> dict[str, str]:
-        """The HTTP header with the API key, if an API key is needed."""
+        """The HTTP header that contains the API key. Empty if the provider needs no API key."""
         if not self.key:
             return {}
         address = self.profile.base_url
@@ -164,10 +165,10 @@ class ResolvedEndpoint:
         return {}
 
     def headers(self, extra: Mapping[str, str] | None = None) -> EndpointHeaders:
-        """Returns the headers of a request, and the redactor of their secrets.
+        """Returns the headers for a request, and a redactor for the secrets in them.
 
         Args:
-            extra: additional headers of this request.
+            extra: additional headers for this request.
         """
         return self._headers(extra) if extra else self._configured_headers
 
@@ -189,7 +190,7 @@ class ResolvedEndpoint:
 
     @property
     def turn_cache(self) -> str | bool:
-        """The store of the turn cache, or False without a turn cache."""
+        """The store in which the turn cache saves its entries, or False if there is no turn cache."""
         where = self.profile.turn_cache
         if not isinstance(where, str):
             return bool(where)
@@ -198,14 +199,14 @@ class ResolvedEndpoint:
         return store_url(where)
 
     def identity(self) -> dict[str, str | None]:
-        """Returns the environment variables that select cloud credentials, with their values."""
+        """Returns the environment variables that select cloud credentials, and their values."""
         return read_environment(_IDENTITIES.get(self.profile.auth, ()))
 
     def make_signer(self) -> Signer | None:
-        """Returns the signer that authenticates requests without an API key, or None if `auth` is "key".
+        """Returns an object that authenticates requests without an API key, or None if `auth` is "key".
 
         Raises:
-            NotConfiguredError: the credentials are missing, or the required extra isn't installed.
+            NotConfiguredError: there are no credentials, or the extra for `auth` isn't installed.
         """
         auth, profile = self.profile.auth, self.profile
         if auth == "key":
@@ -214,7 +215,7 @@ class ResolvedEndpoint:
         return make_signer(auth, profile.name, audience=profile.auth_scope, key_variables=profile.api_key_env)
 
     def problem(self) -> str | None:
-        """Returns the reason why no request can be sent, or None if nothing is missing."""
+        """Returns the reason why no request can be sent, or None if requests can be sent."""
         try:
             self.secrets()
             _ = self.base_url, self.model
@@ -223,9 +224,9 @@ class ResolvedEndpoint:
         return None
 
     def secrets(self, extra: Mapping[str, str] | None = None) -> list[str]:
-        """Returns the secrets that must be removed from logs and errors, in case the server repeats the secrets.
+        """Returns the secrets to remove from logs and errors, because the server may repeat them in its response.
 
-        The secrets are the API key, the values of all headers and environment variables, and the password and query of
+        These are the API key, the values of all headers and environment variables, and the password and the query of
         the URL.
         """
         keys = self.profile.key_variables()
@@ -272,7 +273,7 @@ class ResolvedEndpoint:
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError if a text isn't a valid base URL. The error doesn't quote the text."""
+    """Raises ValueError if a text isn't a valid base URL. The error message doesn't contain the text."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -300,7 +301,7 @@ def check_url(url: str) -> None:
 
 
 def same_origin(one: Any, other: Any) -> bool:
-    """Returns True for the same scheme, host and port, and False if a URL contains an environment variable."""
+    """Returns True if two URLs have the same scheme, host and port, and contain no environment variables."""
     if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
         return False
     try:
@@ -311,7 +312,7 @@ def same_origin(one: Any, other: Any) -> bool:
 
 
 def joined_url(base_url: str, path: str) -> str:
-    """Joins a base URL and a path. Both may have a query."""
+    """Joins a base URL and a path. Either may have a query."""
     base, _, query = base_url.partition("?")
     path, _, more = path.partition("?")
     queries = "&".join(filter(None, (query, more)))
@@ -319,7 +320,7 @@ def joined_url(base_url: str, path: str) -> str:
 
 
 def normalized_url(url: Any) -> Any:
-    """Returns a URL without surrounding spaces, and with its scheme in lower case."""
+    """Returns a URL without white space around it, and with the scheme in lower case."""
     if not isinstance(url, str):
         return url
     scheme, mark, rest = url.strip().partition("://")

@@ -9,7 +9,7 @@ from ..errors import NotConfiguredError
 
 
 def variable_is_set(name: str) -> bool:
-    """True if an environment variable is set and not blank."""
+    """Returns True if an environment variable is set and not blank."""
     return bool(os.environ.get(name, "").strip())
 
 
@@ -17,7 +17,7 @@ def variable_value(variable: str, where: str) -> str:
     """Returns the value of an environment variable.
 
     Args:
-        where: the setting that names the variable, for the error message.
+        where: the setting that contains the variable, for the error message.
 
     Raises:
         NotConfiguredError: the variable isn't set. The message begins with `where`.
@@ -28,7 +28,7 @@ def variable_value(variable: str, where: str) -> str:
 
 
 def read_environment(names: Iterable[str]) -> dict[str, str | None]:
-    """Returns the values of environment variables. The value of an unset or blank variable is None."""
+    """Returns the values of environment variables. The value is None if a variable is unset or blank."""
     return {name: os.environ.get(name, "").strip() or None for name in names}
 
 

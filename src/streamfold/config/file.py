@@ -1,9 +1,9 @@
-"""`streamfold.toml`: its providers, their fallbacks, the default, and tables of other packages.
+"""Reads `streamfold.toml`: the providers and their fallbacks, the default provider, and tables of other packages.
 
-Exactly one file is read. The search order is: the path that was passed, the path in `STREAMFOLD_CONFIG`,
-`streamfold.toml` in the working directory, and `streamfold.toml` in the user's configuration directory. The file is
-read when a provider is created, never at import. A provider's table is validated when the provider is used. `streamfold
-config check` validates all tables.
+Only one file is read, which is the first of these that exists: the path that the caller passed, the path in
+`STREAMFOLD_CONFIG`, `streamfold.toml` in the working directory, and `streamfold.toml` in the user's configuration
+directory. It is read when a provider is created, never at import. A provider's table is validated when the provider is
+used. The command `streamfold config check` validates all tables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _name(name: str) -> None:
 
 
 class FileSettings(Table):
-    """The whole file, without tables of other packages. Provider tables are validated when the provider is used."""
+    """The contents of the file, without other packages' tables. A provider's table is validated when it is used."""
 
     default: str = ""
     families: str | None = None
@@ -53,7 +53,9 @@ class FileSettings(Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error for an unknown key. For a table, the error shows how to write a provider."""
+        """Returns the error message for an unknown key. If the value is a table, the message shows how to write a
+        provider.
+        """
         if package := package_of_table(key):
             return f"this table is for a package that is not installed: pip install {package}"
         names = [*FileSettings.model_fields, *table_names()]
@@ -74,33 +76,35 @@ def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
 
 @dataclass(frozen=True)
 class Config:
-    """The contents of a configuration file. Without a file, only the catalogue is used.
+    """The contents of a configuration file. If there is no file, only the catalogue is used.
 
     Attributes:
-        file: the file that was read, or None.
-        looked_in: the paths that were searched.
+        file: the file that was read, or None if there is none.
+        looked_in: the paths at which a file was searched.
     """
 
     file: TomlFile | None = None
     looked_in: tuple[Location, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles only the contents, because cached models can't be pickled."""
+        """Returns only the contents for pickling, because pydantic models that were created at run time can't be
+        pickled.
+        """
         return {"file": self.file, "looked_in": self.looked_in}
 
     @property
     def path(self) -> str | None:
-        """The path of the file."""
+        """The path of the file, or None if there is no file."""
         return self.file.origin if self.file else None
 
     @property
     def names(self) -> list[str]:
-        """The names of the file's providers."""
+        """The names of the providers in the file."""
         return list(self.tables)
 
     def default(self) -> tuple[str, str]:
-        """Returns the default provider and the place that names the default provider. Raises ConfigError without a
-        default provider.
+        """Returns the name of the default provider, and where this name comes from. Raises ConfigError if there is
+        none.
         """
         if variable_is_set(PROVIDER_VARIABLE):
             chosen, origin = os.environ[PROVIDER_VARIABLE].strip(), PROVIDER_VARIABLE
@@ -116,14 +120,14 @@ class Config:
         return chosen, origin
 
     def layers(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> list[Layer]:
-        """Returns the layers of a provider's settings, lowest layer first, without validation.
+        """Returns a provider's settings as layers, without validating them. Later layers take precedence.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. A name is searched in the file, then in the catalogue.
-            overrides: settings that take precedence. None values are ignored.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. A name is searched first in the file, then in the catalogue.
+            overrides: settings that take precedence. A value of None is ignored.
 
         Raises:
-            ConfigError: the name is unknown.
+            ConfigError: no provider has this name.
         """
         if isinstance(spec, str):
             if self.file is not None:
@@ -143,7 +147,7 @@ class Config:
         ]
 
     def file_layers(self, name: str) -> list[Layer]:
-        """Returns the layers of a provider in the file, like `layers`."""
+        """Returns the layers for a provider in the file; see `layers`."""
         return [Layer({"name": name}, ""), *self._shared_layers(), *_with_base_profile(self._own_layers(name))]
 
     def _shared_layers(self) -> list[Layer]:
@@ -158,22 +162,22 @@ class Config:
         return catalogue_layers(name)
 
     def profile(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
-        """Returns the validated profile of one provider.
+        """Returns the validated settings of one provider.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. For a mapping, the file isn't used.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. If it is a mapping, the file isn't used.
             overrides: settings that take precedence, such as the keyword arguments of `Provider.from_config`.
 
         Raises:
-            ConfigError: the name is unknown, or a setting is invalid. The message has the position, the key and the
-                allowed values.
+            ConfigError: no provider has this name, or a setting is invalid. The message contains the position, the key
+                and the allowed values.
         """
         return build_profile(self.layers(spec, overrides))
 
     def profiles(
         self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
     ) -> tuple[Profile, ...]:
-        """Returns the profiles of a provider and of its fallbacks, in order and without duplicates.
+        """Returns the settings of a provider and of its fallbacks, in order and without duplicates.
 
         Raises:
             ConfigError: the fallbacks form a cycle. See also `profile`.
@@ -195,12 +199,12 @@ class Config:
     ) -> Iterator[tuple[str, int, str, str | None]]:
         """Yields all direct and indirect fallbacks of a provider, depth first.
 
-        Each fallback is a tuple: the provider that lists the fallback, the index in its list, the fallback's name, and
-        a problem or None.
+        Each fallback is a tuple of the provider whose list contains the fallback, the index in this list, the
+        fallback's name, and a problem or None.
 
         Args:
-            fallback: the fallbacks of the first provider. By default, the fallbacks in the file are used.
-            explored: providers whose fallbacks aren't followed. Names are added to this set.
+            fallback: the fallbacks of the first provider. By default, its fallbacks in the file are used.
+            explored: the names of providers whose fallbacks aren't followed. This adds names to the set.
         """
         explored = set() if explored is None else explored
         chain = {name: enumerate(self._listed_fallbacks(name) if fallback is None else fallback)}
@@ -224,7 +228,7 @@ class Config:
         return [other for other in listed if isinstance(other, str)] if isinstance(listed, list) else []
 
     def package_table(self, name: str, model: type[P], **overrides: Any) -> P:
-        """Returns the settings in a table of another package. Overrides that aren't None take precedence.
+        """Returns the settings in another package's table. Overrides take precedence unless they are None.
 
         Raises:
             ConfigError: the file or an override is invalid.
@@ -235,7 +239,9 @@ class Config:
         return read_settings(model, {**table, **given}, name)
 
     def rate_limits(self) -> RateLimitSettings | None:
-        """Returns the table `[rate_limits]`, or None without this table. Raises ConfigError if the file is invalid."""
+        """Returns the table `[rate_limits]`, or None if the file has none. Raises ConfigError if the file is
+        invalid.
+        """
         if self.file is None:
             return None
         settings = self._settings()
@@ -243,14 +249,14 @@ class Config:
 
     @cached_property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:
-        """The unvalidated tables of the file's providers."""
+        """The tables of the file's providers, which aren't validated yet."""
         tables = self.file.data.get("providers") if self.file else None
         found = tables.items() if isinstance(tables, Mapping) else ()
         return {name: table for name, table in found if isinstance(table, Mapping)}
 
     @cached_property
     def checked(self) -> tuple[FileSettings, list[tuple[int, str]]]:
-        """The file without its providers, and the mistakes in the file with their lines."""
+        """The file without its providers, and each mistake in the file with its line."""
         if self.file is None:
             return FileSettings(), []
         try:
@@ -284,7 +290,9 @@ class Config:
         )
 
     def unknown(self, spec: str) -> str | None:
-        """Returns the error for an unknown provider, or None if the file or the catalogue has the provider."""
+        """Returns the error message for an unknown provider, or None if the file or the catalogue contains the
+        provider.
+        """
         name, files = spec.partition(":")[0], provider_files()
         if name in self.tables or name in files:
             return None
@@ -305,7 +313,7 @@ class Config:
 
 
 def build_profile(layers: Sequence[Layer]) -> Profile:
-    """Merges and validates the settings of a provider. Raises ConfigError for the first mistake."""
+    """Merges and validates a provider's settings. Raises ConfigError for the first mistake."""
     profile, mistakes = check_layers(layers)
     if profile is None:
         raise ConfigError(mistakes[0][1])
@@ -328,7 +336,7 @@ def _with_base_profile(layers: list[Layer]) -> list[Layer]:
 
 
 def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
-    """Returns the profile, or the mistakes in the settings with their lines."""
+    """Returns the profile, or None and each mistake in the settings with its line."""
     merged = merge(layers)
     mistakes = [
         (layer.line(("name",)), layer.describe(("name",), "not allowed: the name of the table is the provider's name"))
@@ -349,7 +357,7 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
     """Validates settings that don't come from a file.
 
     Raises:
-        ConfigError: the first mistake. The message begins with `what`.
+        ConfigError: the settings contain a mistake. The message describes the first one, and begins with `what`.
     """
     try:
         return model.model_validate(dict(values))
@@ -358,14 +366,15 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
 
 
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
-    """Reads the first existing configuration file. Returns an empty `Config` without a file. Tables aren't validated
-    yet.
+    """Reads the first configuration file that exists. Returns an empty `Config` if there is none.
 
-    A `Config` argument is returned unchanged.
+    Tables aren't validated yet.
+
+    A `Config` as the argument is returned unchanged.
 
     Raises:
-        ConfigError: a named file doesn't exist, can't be read, or isn't TOML; or another user controls the file in the
-            working directory.
+        ConfigError: the file that the caller or `STREAMFOLD_CONFIG` names doesn't exist, can't be read, or isn't TOML.
+            Or another user can change the file in the working directory.
     """
     if isinstance(path, Config):
         return path
@@ -374,10 +383,10 @@ def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
 
 
 def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
-    """Returns the profile of a provider of the catalogue, or of a mapping, without reading `streamfold.toml`.
+    """Returns the settings of a provider in the catalogue, or of a mapping, without reading `streamfold.toml`.
 
     Raises:
-        ConfigError: a name or key is unknown, or a value isn't allowed.
+        ConfigError: a name or a key is unknown, or a value isn't allowed.
     """
     return Config().profile(spec, overrides)
 
@@ -387,7 +396,7 @@ def load_profile(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Profile:
-    """Returns the profile of one provider without its fallbacks. Accepts the arguments of `load_profiles`."""
+    """Returns the settings of one provider without its fallbacks. The arguments are those of `load_profiles`."""
     config, chosen = _chosen(spec, path)
     return config.profile(chosen, overrides)
 
@@ -397,16 +406,16 @@ def load_profiles(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | Config | None = None,
 ) -> tuple[Profile, ...]:
-    """Returns the profiles of a provider and of its fallbacks, in order and without duplicates.
+    """Returns the settings of a provider and of its fallbacks, in order and without duplicates.
 
     Args:
-        spec: a name, `"NAME:MODEL"`, a mapping, or None for the default provider. With a mapping, no file is read.
-        overrides: settings of the first provider, which take precedence over all other settings.
-        path: the path of the file, instead of the search order.
+        spec: a name, `"NAME:MODEL"`, a mapping, or None for the default provider. For a mapping, no file is read.
+        overrides: settings for the first provider. They take precedence over all its other settings.
+        path: the path of the configuration file. By default, the file is searched.
 
     Raises:
-        ConfigError: a name or key is unknown, or a value isn't allowed. The message has the position and the allowed
-            values.
+        ConfigError: a name or a key is unknown, or a value isn't allowed. The message contains the position and the
+            allowed values.
     """
     config, chosen = _chosen(spec, path)
     return config.profiles(chosen, overrides)

@@ -1,4 +1,4 @@
-"""Rules of endpoints and models for conversations: `facts/histories.toml`."""
+"""Loads the rules by which endpoints and models accept conversations, from `facts/histories.toml`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .tables import read_table
 def history_facts(
     model: str, adapter: str, providers: Collection[str | None], host: str | None, templates: bool
 ) -> dict[str, Any]:
-    """Returns the rules for a model at an endpoint, with the attribute names of `HistoryRules`.
+    """Returns the rules for a model at an endpoint. The keys are attributes of `HistoryRules`.
 
     Args:
-        adapter: the wire format.
-        providers: the provider's own name, and the name of its base provider in the catalogue.
-        host: the host of the endpoint, or None if unknown.
-        templates: True if the endpoint renders the model's chat template.
+        adapter: the name of the adapter.
+        providers: the provider's name, and the name of the catalogue entry on which its settings are based.
+        host: the host of the endpoint's URL, or None if unknown.
+        templates: True if the endpoint applies the model's chat template.
     """
     found: dict[str, Any] = {}
     name = bare_name(model)
@@ -42,7 +42,7 @@ def history_facts(
 
 
 def learned_rules(message: str) -> dict[str, Any]:
-    """Returns the rules in a server's error message about a history, or an empty dict.
+    """Returns the rules that a server's error message about a conversation reveals. Empty if it reveals none.
 
     >>> learned_rules("Invalid 'input[4].call_id': string too long. Expected a string with maximum length 40")
     {'id_length': 40}
@@ -57,7 +57,7 @@ def learned_rules(message: str) -> dict[str, Any]:
 
 
 def check_history_rules(rules: Mapping[str, Any]) -> None:
-    """Raises ValidationError for mistakes in a user's rules."""
+    """Raises ValidationError if the rules in a user's settings contain a mistake."""
     read_table(HistoryRules, rules)
 
 

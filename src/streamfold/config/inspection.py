@@ -1,4 +1,4 @@
-"""Shows the effective settings with their sources, and the problems of a configuration, without secrets."""
+"""Lists a provider's settings with their sources, and the problems in a configuration. The output has no secrets."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class EffectiveValue:
     """One setting of a provider.
 
     Attributes:
-        key: the key as written in the file.
-        shown: the value as TOML. For a secret, only tells whether and by which variable the secret is set.
-        source: the source of the value, such as a file and a line.
+        key: the key, as it appears in the file.
+        shown: the value as TOML. For a secret, this says only whether it is set, and by which environment variable.
+        source: where the value comes from, such as a file and a line.
     """
 
     key: str
@@ -40,7 +40,7 @@ class EffectiveValue:
 
 
 def describe_key(profile: Profile) -> str:
-    """Returns whether the API key is set, and the environment variables for the API key. Never returns the API key."""
+    """Says whether the API key is set, and which environment variables may contain it. Never returns the API key."""
     if keys := profile.resolve().keys_set:
         found = [variable for variable, is_set in keys.items() if is_set]
         if not found and (others := _CREDENTIALS.get(profile.auth)):
@@ -50,7 +50,7 @@ def describe_key(profile: Profile) -> str:
 
 
 def abilities(profile: Profile) -> list[str]:
-    """Describes the known features of all models of an endpoint: capabilities, hosted tools, and costs."""
+    """Describes what all models of an endpoint support: capabilities, hosted tools and reported costs."""
     known = [(name.replace("_", " "), profile.capabilities.of(name)) for name in CAPABILITIES]
     words = [name if support == "yes" else f"no {name}" for name, support in known if support != "unknown"]
     words += [f"runs {kind.replace('_', ' ')}" for kind in profile.hosted or () if kind != "custom"]
@@ -61,7 +61,7 @@ def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
     """Returns the settings that `Provider.from_config(spec)` uses, and the capabilities of its model.
 
     Raises:
-        ConfigError: as `Provider.from_config`.
+        ConfigError: as for `Provider.from_config`.
     """
     layers = config.layers(spec)
     profile, merged = build_profile(layers), merge(layers)
@@ -76,13 +76,13 @@ def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
 
 
 def capability_values(config: Config, spec: str, model: str | None = None) -> list[tuple[str, Support, str]]:
-    """Returns the known capabilities of a model, each with its name, its value and its source.
+    """Returns a model's known capabilities, each with its name, its value and its source.
 
     Args:
-        model: the model, by default the model in `spec`.
+        model: the model. The default is the model in `spec`.
 
     Raises:
-        ConfigError: as `Provider.from_config`.
+        ConfigError: as for `Provider.from_config`.
     """
     layers = config.layers(spec)
     profile = build_profile(layers)
@@ -157,7 +157,7 @@ def _unset(text: str) -> list[str]:
 
 
 def config_problems(config: Config) -> list[str]:
-    """Returns a line for each problem of a file and of the environment, in the order of the file."""
+    """Returns a line for each problem in the file and in the environment, in the order of the file."""
     found = [*config.checked[1], *_file_problems(config)]
     for name in config.tables:
         found += _provider_problems(config, name)
@@ -173,11 +173,11 @@ def config_problems(config: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A budget (limit of money) in a file.
+    """A budget in the file, which is a limit on the money spent.
 
     Attributes:
-        place: the file, line and key of the budget.
-        providers: the providers whose prices the budget needs.
+        place: the file, the line and the key where the budget is set.
+        providers: the providers whose prices must be known for this budget.
     """
 
     place: str
@@ -199,7 +199,7 @@ def configured_budgets(config: Config) -> list[Budget]:
 
 
 def stores_in_process(config: Config) -> list[str]:
-    """Returns the stores in the file that lose their content when the process ends."""
+    """Returns the stores in the file that lose their contents when the process ends."""
     settings = config.checked[0]
     found = [
         toml_path((name, key))
@@ -212,7 +212,7 @@ def stores_in_process(config: Config) -> list[str]:
 
 
 def retiring_models(config: Config, days: int) -> list[str]:
-    """Returns a line for each model of the file that was retired, or will be retired within a number of days."""
+    """Returns a line for each model in the file that was retired, or will be retired within this number of days."""
     found, specs = [], list(config.names)
     for spec in specs:  # grows by the fallbacks
         try:

@@ -1,7 +1,7 @@
-"""Settings of one provider, written in several places: the catalogue, `streamfold.toml`, arguments.
+"""Merges the settings of one provider from several places: the catalogue, `streamfold.toml` and arguments.
 
-Each place is a layer. The values of all layers are merged first and validated once. Errors and `config show` name the
-place of each value.
+Each place is a layer. The values of all layers are first merged and then validated together. Error messages and the
+command `config show` name the place of each value.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class TomlFile:
     """A TOML file that has been read.
 
     Attributes:
-        origin: the file's name in errors.
-        is_foreign: True if the file is in the working directory and isn't trusted. The file may belong to someone
-            else's repository, so no environment variable is sent to a host that this file chooses.
+        origin: the file's name in error messages.
+        is_foreign: True if the file is in the working directory and isn't trusted. It may belong to someone else's
+            repository. Therefore no environment variable is sent to a host that this file chooses.
     """
 
     origin: str
@@ -38,7 +38,7 @@ class TomlFile:
 
     @classmethod
     def parse(cls, origin: str, content: bytes) -> TomlFile:
-        """Parses the content of a file. Raises ConfigError with the line if the content isn't TOML."""
+        """Parses the content of a file. Raises ConfigError, which contains the line, if the content isn't TOML."""
         try:
             text = content.decode("utf-8-sig")  # editors on Windows may write a byte-order mark
             return cls(origin, text, tomllib.loads(text))
@@ -73,11 +73,11 @@ def _not_toml(origin: str, text: str, problem: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The settings of one place.
+    """The settings from one place.
 
     Attributes:
-        origin: the name of the place in errors, if the place isn't a file.
-        file: the file with the settings, or None.
+        origin: the name of the place in error messages, if it isn't a file.
+        file: the file that contains the settings, or None.
         table: the path of the table in the file.
     """
 
@@ -92,14 +92,14 @@ class Layer:
 
     @classmethod
     def of_file(cls, file: TomlFile, *table: str) -> Layer:
-        """Creates a layer from a table of a file, or from the whole file without a path."""
+        """Creates a layer from a table in a file, or from the entire file if `table` is empty."""
         values: Any = file.data
         for part in table:
             values = values[part]
         return cls(values, file.origin, file, table)
 
     def has(self, path: KeyPath) -> bool:
-        """True if this layer contains a setting, or the whole list of an item."""
+        """Returns True if this layer contains a setting. For an item of a list, it must contain the list."""
         values: Any = self.values
         for part in path:
             if not isinstance(values, Mapping):
@@ -110,11 +110,13 @@ class Layer:
         return True
 
     def place(self, path: KeyPath) -> str:
-        """Returns `file:line` of a setting, or the function that got the setting as an argument."""
+        """Returns `file:line` for a setting, or the name of the function that got the setting as an argument."""
         return self.file.place((*self.table, *path)) if self.file else self.origin
 
     def describe(self, path: KeyPath, text: str) -> str:
-        """Returns a line about a setting of this layer, or about a missing setting: place, key and text."""
+        """Returns a line about a setting in this layer, which may be missing. The line has the place, the key and the
+        text.
+        """
         key = toml_path((*self.table, *path))
         return ": ".join(filter(None, (self.place(path), key, text)))
 
@@ -124,12 +126,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class MergedSettings:
-    """The unvalidated settings of all layers, and the place of each setting.
+    """The merged settings from all layers before validation, and the place of each setting.
 
     Attributes:
-        layers: the layers, lowest layer first.
-        origins: for each key, its layer and its path in this layer. A key may be a member of a table, or a table of
-            `models`.
+        layers: the layers. Later layers take precedence.
+        origins: for each key, the layer that sets it, and the key's path in this layer. A key may also be in a table,
+            or be a table in the list `models`.
     """
 
     layers: Sequence[Layer]
@@ -137,7 +139,7 @@ class MergedSettings:
     origins: dict[KeyPath, tuple[Layer, KeyPath]] = field(default_factory=dict, repr=False)
 
     def origin(self, path: KeyPath) -> tuple[Layer, KeyPath] | None:
-        """Returns the layer of a setting and its path in the layer, or None for a default value."""
+        """Returns the layer that sets a key, and the key's path in this layer. Returns None for a default value."""
         if path[:1] == ("api_key",) and "api_key" not in self.values:
             path = ("api_key_env",)
         for end in range(len(path), 0, -1) if path[0] in self.values else ():
@@ -148,17 +150,18 @@ class MergedSettings:
         return None
 
     def locate(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns a text about a setting, and the line number of the setting."""
+        """Returns the line number of a setting, and a text about the setting."""
         top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
         layer, own = self.origin(path) or (top, path)
         return layer.line(own), layer.describe(own, text)
 
 
 def merge(layers: Sequence[Layer]) -> MergedSettings:
-    """Merges settings, lowest layer first. Tables (quirks, headers, timeouts, ...) are merged key by key.
+    """Merges settings from layers. Later layers take precedence. Tables such as quirks and headers are merged key by
+    key.
 
-    Tables of `models` are added after the tables of lower layers. `capabilities`, `quirks` and `prices` take precedence
-    over `models` of lower layers.
+    In the list `models`, the tables from a layer come after the tables from earlier layers. `capabilities`, `quirks`
+    and `prices` take precedence over the `models` of earlier layers.
     """
     merged = MergedSettings(layers)
     for layer in layers:
@@ -216,6 +219,6 @@ def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
 
 
 def locate_errors(error: ValidationError, merged: MergedSettings) -> list[tuple[int, str]]:
-    """Returns each validation error as a text with its place, sorted by line."""
+    """Returns each validation error as a text with its line, sorted by line."""
     found = [merged.locate(path, text) for path, text in validation_errors(error)]
     return sorted(dict.fromkeys(found), key=lambda mistake: mistake[0])

@@ -1,7 +1,7 @@
-"""Facts about a model at an endpoint, from families.toml, the user's own file, and the tables of a provider.
+"""Facts about a model at an endpoint, from `families.toml`, from the user's own file, and from a provider's settings.
 
-Only the required rows of families.toml are parsed, because parsing all rows would take longer than sending the first
-request.
+Only the rows of `families.toml` that are needed are parsed, because parsing all rows would take longer than sending the
+first request.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ class _Index(NamedTuple):
 
 
 def find_family(model: str) -> Family:
-    """Returns the facts about a model in streamfold's families.toml, or `NO_FAMILY`."""
+    """Returns the facts about a model in streamfold's `families.toml`, or `NO_FAMILY` if it has none."""
     rows, name = _index().rows, bare_name(model)
     found = next((row for end in range(len(name), 0, -1) if (row := rows.get(name[:end]))), None)
     return NO_FAMILY if found is None else _parsed(found)
 
 
 def is_first_party_host(vendor: str | None, host: str) -> bool:
-    """Returns True if a model's maker serves the model at a host."""
+    """Returns True if the maker's models are served at a host by the maker or one of its partners."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
 
 
 def is_operated_by_maker(vendor: str | None, host: str) -> bool:
-    """Returns True if a model's maker operates a host. Partners serve the maker's models on other hosts."""
+    """Returns True if the maker itself operates a host, so that it isn't a partner's host."""
     by_others = any(fnmatchcase(host, pattern) for pattern in _index().partners.get(vendor or "", ()))
     return is_first_party_host(vendor, host) and not by_others
 
 
 def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
-    """Yields the example models of the makers that a function selects."""
+    """Yields example models of the makers for which `is_served` returns True."""
     for row in dict.fromkeys(_index().rows.values()):
         if "\nexamples = " in row.text and is_served((family := _parsed(row)).vendor):
             yield from family.examples
@@ -79,10 +79,10 @@ def all_families() -> list[Family]:
 
 
 def own_family(path: str | None, model: str) -> Family:
-    """Returns the facts about a model in the user's own file, or `NO_FAMILY`.
+    """Returns the facts about a model in the user's own file, or `NO_FAMILY` if it has none.
 
     Raises:
-        ConfigError: the file is invalid, or a named file can't be read.
+        ConfigError: the file is invalid, or the configured file can't be read.
     """
     name = bare_name(model)
     fitting = [(len(prefix), family) for family in own_families(path) for prefix in family.prefix]
@@ -117,7 +117,7 @@ def _read_own(file: Path, changed: int) -> tuple[Family, ...]:
 
 
 def read_families(file: TomlFile) -> tuple[Family, ...]:
-    """Returns the rows of a file. Raises ConfigError for the first mistake, with its line."""
+    """Returns the rows of a file. Raises ConfigError for the first mistake, which contains the line."""
     rows = file.data.get("families", [])
     if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts", "partners")), None):
         raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. A row is written below [[families]]")
@@ -168,7 +168,7 @@ def _parsed(row: _Row) -> Family:
 
 
 def read_prices(prices: Mapping[str, Any]) -> Prices:
-    """Returns the `Prices` of a table. Raises ValidationError for invalid prices."""
+    """Parses a table of prices. Raises ValidationError if the prices are invalid."""
     try:
         read: Prices = read_table(Prices, prices)
     except ValueError as exc:
@@ -179,7 +179,7 @@ def read_prices(prices: Mapping[str, Any]) -> Prices:
 
 
 def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
-    """Returns the typed quirks of an adapter, or None without quirks. Raises ValidationError for an unknown quirk."""
+    """Parses the quirks of an adapter. Returns None for an empty table. Raises ValidationError for an unknown quirk."""
     kind = getattr(find_adapter(adapter), "Quirks", None)
     if kind is not None:
         return read_table(kind, quirks)
@@ -189,10 +189,10 @@ def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
 
 
 def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
-    """Raises ValidationError for mistakes in the prices and quirks of tables of models.
+    """Raises ValidationError if the prices or quirks in the list `models` contain a mistake.
 
     Args:
-        adapter: the adapter of the quirks, or None if the adapter is invalid.
+        adapter: the adapter to which the quirks belong, or None if the adapter is invalid.
     """
     mistakes = []
     for index, table in enumerate(models):
@@ -218,7 +218,7 @@ _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
 
 
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Returns a model's prices. Prices in `models` take precedence, key by key."""
+    """Returns a model's prices. A price in the list `models` takes precedence."""
     return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
 
 
@@ -250,7 +250,7 @@ class EndpointModels:
         return adapter
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the wire format for a model. All requests of a conversation use the same wire format."""
+        """Returns the adapter for a model. All requests of a conversation use the same adapter."""
         if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
         return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
@@ -260,14 +260,14 @@ class EndpointModels:
         return self if api == self.adapter else self.on_api(api)
 
     def capabilities_of(self, model: str | None) -> Capabilities:
-        """Returns a model's known capabilities, or without a model the capabilities that all models share."""
+        """Returns a model's known capabilities. If `model` is None, returns the capabilities that all models share."""
         return self.family_of(model).capabilities
 
     def family_of(self, model: str | None) -> Family:
         """Returns the facts about a model at this endpoint.
 
-        For each key, the order of precedence is: `models`, `capabilities`, the user's families, the catalogue's
-        families.
+        If several sources contain a fact, the first of these wins: `models`, `capabilities`, the user's families, the
+        families in the catalogue.
         """
         served = self.for_model(model)
         family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
@@ -288,7 +288,7 @@ class EndpointModels:
         return history
 
     def families_of(self, model: str | None) -> tuple[Family, Family]:
-        """Returns the facts about a model in the user's families, and in the catalogue's families."""
+        """Returns the facts about a model in the user's families, and those in the families of the catalogue."""
         name = self.model_family or model or ""
         found = find_family(name)
         if not self._is_makers_own(found.vendor):
@@ -298,7 +298,7 @@ class EndpointModels:
         return own_family(self.families, name), found
 
     def quirks_of(self, model: str | None) -> dict[str, Any]:
-        """Returns the quirks of a model: from its dialect, its family, this endpoint, and the tables of `models`."""
+        """Returns a model's quirks, which come from its dialect, its family, the endpoint, and the list `models`."""
         served = self.for_model(model)
         quirks: dict[str, Any] = {}
         for name in (served.dialect or "").split("+"):
@@ -309,7 +309,7 @@ class EndpointModels:
         return quirks
 
     def prices_of(self, model: str | None) -> dict[str, Any]:
-        """Returns the known prices of a model as a table. Prices in `models` take precedence, key by key."""
+        """Returns a model's known prices as a table. A price in the list `models` takes precedence."""
         return prices_in(self.prices, self.models, model or "")
 
     def models_with(self, capability: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables of `streamfold.toml` that belong to other packages, found by entry points in the group `streamfold.tables`."""
+"""The tables in `streamfold.toml` that belong to other packages, found by entry points (group `streamfold.tables`)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ _PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of the other distrib
 
 
 class PackageTable(Table):
-    """Base class for a table of another package. The entry point has the table's name: `gateway =
-    "package.module:Settings"`.
+    """Base class for the table of another package.
+
+    The name of the entry point is the table's name: `gateway = "package.module:Settings"`.
     """
 
     store_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys that may say where something is stored. A file that is not trusted must not expand variables there."""
+    """Keys whose values are the URLs of stores. In an untrusted file, these URLs must not contain environment
+    variables.
+    """
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields additional problems for `streamfold config check`: a path in the table, and a text.
+        """Yields additional problems for `streamfold config check`, each as a path in the table and a text.
 
         Args:
-            unknown: a function that returns the error for an unknown provider name, or None.
+            unknown: a function that returns an error message for an unknown provider name, or None for a known one.
         """
         yield from ()
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields each budget in the table: its path, and the providers whose prices the budget needs.
+        """Yields each budget in the table, as its path and the providers whose prices must be known for it.
 
         Args:
             providers: the names of the file's providers.
@@ -38,7 +41,7 @@ class PackageTable(Table):
 
 
 def find_table(name: str) -> type[PackageTable] | None:
-    """Returns the model of a table, or None if it isn't installed. Raises ConfigError if the import fails."""
+    """Returns the class for a table, or None if it isn't installed. Raises ConfigError if it can't be imported."""
     from importlib.metadata import entry_points  # slow to import, and mostly not needed
 
     for entry in entry_points(group="streamfold.tables", name=name):
@@ -51,12 +54,12 @@ def find_table(name: str) -> type[PackageTable] | None:
 
 
 def table_names() -> list[str]:
-    """Returns the names of all known tables of other packages, installed or not."""
+    """Returns the names of all known tables that belong to other packages, whether or not these are installed."""
     from importlib.metadata import entry_points
 
     return sorted({*_PACKAGES, *entry_points(group="streamfold.tables").names})
 
 
 def package_of_table(name: str) -> str | None:
-    """Returns the project's distribution that contains a table, or None."""
+    """Returns the name of streamfold's package to which a table belongs, or None."""
     return _PACKAGES.get(name)

@@ -1,4 +1,4 @@
-"""The settings of one provider: keys, types and validation. Environment variables aren't read here."""
+"""The settings of one provider: the keys, their types and their validation, without reading environment variables."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ POSITIVE = Field(gt=0)
 
 
 def read_timeouts(value: Any) -> Any:
-    """Returns the `Timeouts` of a table. `inf` disables a timeout, because TOML has no null."""
+    """Converts a table to `Timeouts`. `inf` disables a timeout, because TOML has no null."""
     if isinstance(value, Timeouts):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -77,8 +77,9 @@ def read_timeouts(value: Any) -> Any:
 
 
 def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] | None) -> Timeouts:
-    """Returns the timeouts of a request. A `Timeouts` replaces all configured timeouts, and a mapping replaces some
-    timeouts.
+    """Returns the timeouts for a request.
+
+    A `Timeouts` replaces all configured timeouts. A mapping replaces only the timeouts that it contains.
 
     Raises:
         ConfigError: a timeout is unknown, or not greater than 0.
@@ -104,9 +105,9 @@ def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Tim
 
 
 class ProviderConfig(TypedDict, total=False):
-    """The keyword arguments of `Provider.from_config`: the keys of a `[providers.NAME]` table.
+    """The keyword arguments of `Provider.from_config`, which are also the keys of a `[providers.NAME]` table.
 
-    `Profile` documents the keys. None means the same as a missing key.
+    Each key is documented at `Profile`. None means the same as a missing key.
     """
 
     name: str | None
@@ -218,83 +219,82 @@ class Profile(EndpointModels, Table):
     """The settings of one provider, merged from all places and validated.
 
     Attributes:
-        name: the provider's name in errors and logs.
-        profile: the provider of the catalogue whose settings are the base of these settings.
-        adapter: the wire format of the endpoint.
-        base_url: the URL of the API, including `/v1`.
-        api_key: the API key, or a reference to an environment variable.
-        api_key_env: the environment variables that may contain the API key. The first set variable is used. An empty
-            list means that no API key is needed.
-        key_header: the HTTP header with the API key. In `Authorization`, "Bearer" precedes the API key. Other headers,
-            such as Azure's `api-key`, contain only the API key.
-        auth: the authentication of requests without an API key. With "key", an API key is required if `api_key_env`
+        name: the name of the provider in errors and logs.
+        profile: the name of the provider in the catalogue on which these settings are based.
+        adapter: the name of the adapter, which determines the API that the endpoint implements.
+        base_url: the base URL of the API, including `/v1`.
+        api_key: the API key, or a reference to an environment variable that contains it.
+        api_key_env: the names of environment variables that may contain the API key. The first one that is set is used.
+            With an empty list, no API key is needed.
+        key_header: the HTTP header that contains the API key. In `Authorization`, "Bearer" precedes the API key. Any
+            other header, such as Azure's `api-key`, contains only the API key.
+        auth: how requests are authenticated if there is no API key. With "key", an API key is required if `api_key_env`
             isn't empty. "sigv4" signs requests with AWS credentials (extra `bedrock`). "google" sends an access token
-            of Google's application default credentials (extra `vertex`). "entra" sends a token of Microsoft Entra ID
-            from Azure's chain of credentials (extra `azure`).
-        auth_scope: the scope of the token, if not the default; for "sigv4", the name of the AWS service, such as
-            "bedrock-mantle".
-        api: the API, for endpoints that have both Chat Completions and the Responses API. "auto" uses the Responses API
-            for models that accept no tools on Chat Completions, or that only the Responses API serves, and Chat
-            Completions for other models. "chat" and "responses" always use one API. By default, the API of `adapter` is
-            used; if the server reports that only the other API serves a model, that API is used, with a warning.
-            `quirks` apply only to the API of `adapter`.
-        other_api: the provider in the catalogue for the other of these two APIs at the same endpoint. The quirks and
-            `hosted` of this provider apply to models that use the other API.
-        issuer: a common name for several endpoints that can read each other's data, such as signed thinking. By
-            default, an endpoint is identified by its adapter and base URL.
-        model: the default model.
+            from Google's application default credentials (extra `vertex`). "entra" sends a Microsoft Entra ID token
+            from Azure's credential chain (extra `azure`).
+        auth_scope: the scope of the token, if it differs from the default. For "sigv4", this is the name of the AWS
+            service, such as "bedrock-mantle".
+        api: which API to use, if the endpoint has both Chat Completions and the Responses API. "chat" and "responses"
+            always use this API. "auto" uses Chat Completions, except for models that accept tools only on the Responses
+            API or are served only there. By default, the API of `adapter` is used. If the server then reports that only
+            the other API serves the model, streamfold uses the other API, with a warning. `quirks` apply only to the
+            API of `adapter`.
+        other_api: the provider in the catalogue that describes the other of these two APIs at the same endpoint. Its
+            quirks and its `hosted` apply to models that use the other API.
+        issuer: a common name for endpoints that can read each other's data, such as signed thinking. By default, only
+            endpoints with the same adapter and base URL can do so.
+        model: the name of the default model.
         model_family: the name of the real model, if `model` is the name of a deployment.
-        families: a file with facts about models, `[[families]]`, which take precedence over the catalogue. The default
-            is `families.toml` in the user's configuration directory, if this file exists.
-        dialect: the format of tool calls and reasoning inside the text, for servers that don't parse tool calls.
-        escape_special_tokens: True to escape special tokens in user messages and tool results with a word joiner
-            (U+2060), so that the model's tokenizer reads the tokens as text. A warning names the positions. The special
-            tokens of the dialect's models are escaped and, if the endpoint renders templates, the special tokens of the
-            model.
-        renders_templates: True if the endpoint renders the model's chat template, so that special tokens in texts take
-            effect. Inference servers such as vLLM do so.
-        quirks: settings of the adapter for differences of the endpoint.
+        families: the path of a file with facts about models (`[[families]]`). They take precedence over the catalogue.
+            By default, this is `families.toml` in the user's configuration directory, if it exists.
+        dialect: the format in which tool calls and reasoning appear in the text, if the server doesn't parse them.
+        escape_special_tokens: True to escape special tokens in user messages and tool results, so that the model's
+            tokenizer treats them as plain text. Each token gets a word joiner (U+2060), and a warning lists the
+            positions. The escaped tokens are those of the dialect and, if the endpoint applies chat templates, those of
+            the model.
+        renders_templates: True if the endpoint applies the model's chat template, so that special tokens in texts have
+            an effect. Inference servers such as vLLM do so.
+        quirks: settings for the adapter that describe how the endpoint differs from the API's documentation.
         headers: additional HTTP headers for every request.
-        options: default options of every request, such as `temperature`. Options of a request take precedence.
-        unsupported_options: the handling of options that the model or endpoint doesn't support. "adapt" translates,
-            clamps, emulates or leaves out the option, with a warning. "strict" raises ConfigError.
-        extra_body: additional members of the JSON body of every request.
-        timeouts: the timeouts in seconds: connect, first_event, read, stall and total. `inf` means no limit.
-        max_retries: the maximum number of retries of a request that failed before its first chunk; 0 turns retries off.
+        options: default options for every request, such as `temperature`. The options of a request take precedence.
+        unsupported_options: what happens if the model or the endpoint doesn't support an option. With "adapt",
+            streamfold adapts or leaves out the option, with a warning. With "strict", it raises ConfigError.
+        extra_body: additional fields for the JSON body of every request.
+        timeouts: the timeouts in seconds, by name: connect, first_event, read, stall and total. `inf` means no timeout.
+        max_retries: the maximum number of retries if a request fails before its first chunk. 0 turns retries off.
         max_continuations: the maximum number of additional requests for one answer; see `ChatOptions`.
-        limits: the maximum size of an answer. A larger answer raises an error.
-        coalesce: True to join all text of a network read into one chunk, False for one chunk per SSE event.
-        transport: what sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), "httpx2" (extra
-            `httpx2`), or "websocket": answers of the Responses API over WebSockets (extra `websocket`).
-        http2: True to use HTTP/2 if the server supports it (extra `http2`; not with aiohttp or websocket). With httpx
-            over HTTP/2, the server doesn't notice a cancelled answer, and may continue to generate and charge.
+        limits: the maximum size of an answer. If an answer is larger, ProtocolError is raised.
+        coalesce: True to join all text in one network read into one chunk. False for one chunk per SSE event.
+        transport: the library that sends requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`) or "httpx2"
+            (extra `httpx2`). "websocket" uses WebSockets for the Responses API (extra `websocket`).
+        http2: True to use HTTP/2 if the server supports it (extra `http2`, not with aiohttp or websocket). With httpx
+            and HTTP/2, the server doesn't notice when an answer is cancelled, and may continue to generate and charge.
         rpm: the maximum number of requests per minute; see `RateLimiter`. Providers with the same base URL and API key
-            share the limits.
+            share their limits.
         tpm: the maximum number of input and output tokens per minute.
         max_concurrent: the maximum number of parallel requests.
         max_cost_per_day: the maximum cost per day (UTC), in the currency of the prices.
-        rate_limits: the store of the limits; by default the store in the table `[rate_limits]`.
-        fallback: the providers that are tried if this provider fails; see `Fallback`.
-        turn_cache: the store of the turn cache, which restores lost data of earlier turns: "memory",
-            "sqlite:///turns.db", or "valkey://host:6379"; see `TurnCache`.
-        capabilities: the features that all models of this endpoint share.
+        rate_limits: the store that counts the limits. By default, it is the store in the table `[rate_limits]`.
+        fallback: the names of providers to try if this provider fails; see `Fallback`.
+        turn_cache: the store in which the turn cache saves its entries: "memory", "sqlite:///turns.db" or
+            "valkey://host:6379". The turn cache restores data that the caller's messages have lost; see `TurnCache`.
+        capabilities: the features that all models at this endpoint support or lack.
         hosted: the kinds of hosted tools that this endpoint runs: "web_search", "web_fetch", "code_execution",
-            "file_search", "mcp" and "custom". None means unknown; then all kinds of the wire format are sent.
-        prices: the prices of all models of this endpoint per million tokens, such as `{input = 3, output = 15}`; see
-            `Prices`. Tables of `models` may contain other prices.
-        batches: the limits and settings of the provider's batch API: `rows` and `bytes` of a batch, `window` and
-            `purpose`.
-        models: facts about some models, by a pattern of the model's name. These facts take precedence over the models'
-            families. Later tables override earlier tables, key by key.
-        docs: the URL of the documentation with the facts of a catalogue file.
-        checked: the date of the last check of these facts.
-        evidence: the source of these facts. "recorded" means recorded answers of the endpoint, "documented" the
-            provider's documentation, and "reported" other projects. The default in the catalogue is "documented".
+            "file_search", "mcp" and "custom". None means unknown, so that every kind that the API has is sent.
+        prices: the prices of all models at this endpoint per million tokens, such as `{input = 3, output = 15}`; see
+            `Prices`. The tables in `models` may contain other prices.
+        batches: the settings for the provider's batch API: the maximum `rows` and `bytes` of a batch, its `window` and
+            its `purpose`.
+        models: facts about the models whose names match a pattern. They take precedence over the facts of the models'
+            families. If several tables have the same key, the last one wins.
+        docs: the URL of the documentation from which a catalogue file has its facts.
+        checked: the date on which a person last checked these facts.
+        evidence: where these facts come from: "recorded" (recorded responses of the endpoint), "documented" (the
+            provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
         untrusted_file: the untrusted file that chooses the host, or None; see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
-    `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never show their
-    values.
+    `"https://${GATEWAY}/v1"`. They are read when a request is sent. Errors and logs never contain their values.
     """
 
     unlisted = ("name", "docs", "checked", "evidence", "other_api", "untrusted_file")
@@ -302,7 +302,9 @@ class Profile(EndpointModels, Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error for an unknown key: the replacement for a call option or another name."""
+        """Returns the error message for an unknown key. If the key is another name for a setting, the message says
+        so.
+        """
         if key in _SYNONYMS:
             return f"unknown key (did you mean {_SYNONYMS[key]!r}?)"
         option = OPTION_SYNONYMS.get(key, key)
@@ -394,7 +396,7 @@ class Profile(EndpointModels, Table):
         return models
 
     def default_options(self) -> Options:
-        """Returns the configured options, or `NO_OPTIONS`."""
+        """Returns the configured default options, or `NO_OPTIONS`."""
         options = Options.read(self.options)
         if self.unsupported_options != "adapt":
             options = replace(options, unsupported_options=self.unsupported_options)
@@ -402,7 +404,7 @@ class Profile(EndpointModels, Table):
         return NO_OPTIONS if options == NO_OPTIONS else options
 
     def on_api(self, api: str) -> Self:
-        """Returns the settings for Chat Completions or the Responses API at the same endpoint."""
+        """Returns the settings for the given API, Chat Completions or the Responses API, at the same endpoint."""
         if api == self.adapter:
             return self if self.api in (None, api) else self.model_copy(update={"api": api})
         changed: dict[str, Any] = {"adapter": api, "api": api, "quirks": {}}
@@ -421,25 +423,27 @@ class Profile(EndpointModels, Table):
         return self.model_copy(update={**changed, "models": models})
 
     def api_with_tool(self, kind: str) -> str | None:
-        """Returns the adapter name of the endpoint's other API, if the other API runs a kind of hosted tool."""
+        """Returns the adapter name of the endpoint's other API, if that API runs this kind of hosted tool."""
         if self.other_api is None:
             return None
         other = _catalogue_profile(self.other_api)
         return other.adapter if kind in (other.hosted or ()) else None
 
     def without_environment(self, file: str) -> Self:
-        """Marks the profile as untrusted: environment variables and cloud credentials aren't used for its host."""
+        """Marks the settings as untrusted, so that neither environment variables nor cloud credentials are sent to
+        their host.
+        """
         return self.model_copy(update={"untrusted_file": file})
 
     def references(self) -> dict[KeyPath, str]:
-        """Returns the values that may contain environment variables, by path. Other values are never expanded."""
+        """Returns, by path, the values that may contain environment variables. No other value is expanded."""
         key = None if self.api_key is None else self.api_key.get_secret_value()
         texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}
         texts |= {("headers", name): text for name, text in self.headers.items()}
         return {path: text for path, text in texts.items() if text is not None}
 
     def variables(self) -> list[str]:
-        """Returns the names of all environment variables that a request reads."""
+        """Returns the names of all environment variables that a request needs."""
         names = [name for text in self.references().values() for name in variable_names(text)]
         return list(dict.fromkeys([*self.key_variables(), *names]))
 
@@ -448,13 +452,11 @@ class Profile(EndpointModels, Table):
         return variable_names(self.api_key.get_secret_value()) if self.api_key is not None else [*self.api_key_env]
 
     def resolve(self) -> ResolvedEndpoint:
-        """Returns the endpoint with the current values of environment variables."""
+        """Returns the endpoint with the current values of the environment variables."""
         return ResolvedEndpoint(self, read_environment(self.variables()))
 
     def url_of(self, path: str) -> str:
-        """Returns the URL of a path below the base URL, with references instead of the values of environment
-        variables.
-        """
+        """Returns the URL for a path below the base URL. Environment variables appear as references, not as values."""
         return joined_url(shown_url(self.base_url), path)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

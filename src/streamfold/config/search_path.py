@@ -1,4 +1,4 @@
-"""Searches streamfold.toml, and decides whether a found file may be used."""
+"""Searches `streamfold.toml`, and decides whether the file that was found may be used."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"
 
 
 def trust_file(path: Path) -> Path:
-    """Records a configuration file with its current content as trusted. Returns the path of the record.
+    """Records that the user trusts a configuration file with its current content. Returns the path of the record.
 
     Raises:
-        ConfigError: the file can't be read, or the user's directory can't be written.
+        ConfigError: the file can't be read, or the user's configuration directory can't be written.
     """
     try:
         digest = sha256(path.read_bytes()).hexdigest()
@@ -76,11 +76,12 @@ def user_folder() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A path where a configuration file is searched.
+    """A path at which a configuration file may exist.
 
     Attributes:
-        origin: the reason for searching this path, as text.
-        required: True if the file was named explicitly. A missing file is then an error.
+        origin: where this path comes from, as text.
+        required: True if the caller or an environment variable names the file. If the file doesn't exist, this is an
+            error.
     """
 
     path: Path
@@ -89,7 +90,7 @@ class Location:
 
     @property
     def is_found(self) -> bool:
-        """True if the path is in the working directory, so that the file may belong to someone else."""
+        """True if the file is in the working directory, so that it may belong to someone else."""
         return not self.required and not self.path.is_absolute()
 
     @property
@@ -101,7 +102,7 @@ class Location:
 
 
 def search_locations(path: str | os.PathLike[str] | None = None) -> list[Location]:
-    """Returns the paths to search, in order. If a file is named explicitly, only this path is searched."""
+    """Returns the paths to search, in order. If the caller names a file, this is the only path."""
     if path is not None:
         return [Location(Path(path).expanduser(), "the path that was passed", required=True)]
     if named := os.environ.get(FILE_VARIABLE, "").strip():
@@ -113,10 +114,10 @@ def search_locations(path: str | os.PathLike[str] | None = None) -> list[Locatio
 
 
 def read_file(looked_in: tuple[Location, ...]) -> TomlFile | None:
-    """Reads the first existing file. Returns None without a file.
+    """Reads the first file that exists. Returns None if there is none.
 
     Raises:
-        ConfigError: a required file doesn't exist, the file can't be read or isn't TOML, or another user controls the
+        ConfigError: a required file doesn't exist, the file can't be read or isn't TOML, or another user can change the
             file in the working directory.
     """
     for place in looked_in:

@@ -1,4 +1,4 @@
-"""Store URLs ("memory", "sqlite:///PATH", "valkey://HOST:PORT") and the table [rate_limits]."""
+"""Parses the URLs of stores ("memory", "sqlite:///PATH", "valkey://HOST:PORT"), and the table `[rate_limits]`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
 
 def check_store(where: str) -> None:
-    """Raises ValueError if a text isn't the URL of a store. The error never contains passwords."""
+    """Raises ValueError if a text isn't the URL of a store. The error message contains no password."""
     check_references(where)
     scheme, _, rest = where.partition("://")
     if where == "memory" or variable_names(scheme):
@@ -36,7 +36,9 @@ def check_store(where: str) -> None:
 
 
 def store_place(where: str, what: str) -> tuple[str, str]:
-    """Returns the scheme and the rest of a store's URL. Raises ConfigError, which begins with `what`."""
+    """Returns the scheme of a store's URL, and the part after it. Raises ConfigError, whose message begins with
+    `what`.
+    """
     try:
         check_store(where)
     except ValueError as exc:
@@ -46,16 +48,16 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 
 
 def is_shared_store(where: str) -> bool:
-    """Returns whether processes in other folders and on other machines can reach a store by its URL.
+    """Returns True if processes in other folders or on other machines can reach a store by this URL.
 
-    A file counts if its path is absolute: then at least the processes of one machine can.
+    For a file, the path must be absolute. Then at least the other processes on the same machine can reach the file.
     """
     scheme, _, rest = where.partition("://")
     return scheme != "memory" and (scheme != "sqlite" or rest.startswith("//"))
 
 
 def store_url(where: str, what: str = "memory") -> str:
-    """Replaces environment variables in a store's URL. Raises NotConfiguredError for an unset variable."""
+    """Replaces environment variables in a store's URL. Raises NotConfiguredError if a variable isn't set."""
     return expand_variables(where, lambda variable: variable_value(variable, what))
 
 
@@ -71,14 +73,14 @@ StoreName = Annotated[str | bool, BeforeValidator(_read)]
 
 
 class RateLimitSettings(Table):
-    """The `[rate_limits]` table of `streamfold.toml`, which configures the store of all providers' rate limits.
+    """The table `[rate_limits]` in `streamfold.toml`, which selects the store for the rate limits of all providers.
 
     Attributes:
-        store: "memory" for one process; "sqlite:///limits.db" for all processes of a machine, with budgets that survive
-            a restart; "valkey://host:6379" or "redis://host:6379" for several machines. The URL may contain environment
-            variables.
-        on_store_error: the behaviour while the store fails. With "local", each process counts alone, with the limits
-            divided by `replicas`. With "refuse", requests fail.
+        store: the URL of the store. "memory" is for one process. "sqlite:///limits.db" is for all processes on one
+            machine, and budgets survive a restart. "valkey://host:6379" or "redis://host:6379" is for several machines.
+            The URL may contain environment variables.
+        on_store_error: what happens while the store fails. With "local", each process counts alone, with the limits
+            divided by `replicas`. With "refuse", every request raises LimitStoreError.
         replicas: the number of processes that share the store.
     """
 

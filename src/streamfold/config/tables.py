@@ -1,7 +1,7 @@
-"""Base class and field types of all settings tables, with errors that list the allowed values.
+"""The base class and the field types for all tables of settings. Error messages list the allowed values.
 
-A message names the key and never quotes a possible secret. Unknown keys are errors. Strings aren't converted to numbers
-or booleans, so a setting means the same in TOML, in a mapping and as a keyword argument.
+An error message contains the key, but never a value that may be secret. Unknown keys are errors. Strings aren't
+converted to numbers or booleans, so that a setting means the same in TOML, in a mapping and as a keyword argument.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _as_list(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-"""A list of strings; a single string is a list of one."""
+"""A list of strings. A single string counts as a list with one item."""
 Flag = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=0)]
 PositiveCount = Annotated[int, Strict(), Field(gt=0)]
@@ -66,12 +66,12 @@ PositiveNumber = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 
 
 class Table(BaseModel):
-    """Base class of settings tables. An unknown key is an error."""
+    """The base class for tables of settings. Unknown keys are errors."""
 
     unlisted: ClassVar[tuple[str, ...]] = ()
-    """Keys that errors do not suggest."""
+    """Keys that error messages don't suggest."""
     required: ClassVar[Mapping[str, str]] = {}
-    """The error for a required key that is missing."""
+    """The error messages for required keys that are missing."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -103,12 +103,12 @@ class Table(BaseModel):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error for an unknown key."""
+        """Returns the error message for an unknown key."""
         return f"unknown key{allowed_values_hint(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
 
 
 def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
-    """Returns the error for mistakes. Each mistake has its path below the validated value."""
+    """Creates a ValidationError from mistakes. Each mistake has a path that starts at the validated value."""
     return ValidationError.from_exception_data(
         "settings",
         [
@@ -120,12 +120,12 @@ def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError
 
 
 def validation_errors(error: ValidationError) -> list[tuple[KeyPath, str]]:
-    """Returns the path and the text of each mistake in a `Table`'s validation error."""
+    """Returns the path and the text of each mistake in a ValidationError from a `Table`."""
     return [(_path(found), found["msg"]) for found in error.errors(include_url=False)]
 
 
 def validated_by(check: Callable[[Any], object]) -> AfterValidator:
-    """Returns a pydantic validator from a function that raises ValueError or ConfigError for an invalid value."""
+    """Creates a pydantic validator from a function that raises ValueError or ConfigError for an invalid value."""
 
     def validate(value: Any) -> Any:
         try:
@@ -138,19 +138,19 @@ def validated_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def table_field(kind: type, *rules: Any) -> Any:
-    """Returns a pydantic validator for a dataclass field that users write as a table.
+    """Creates a pydantic validator for a dataclass that users write as a table.
 
     Args:
-        rules: pydantic constraints for each field of the dataclass.
+        rules: pydantic constraints for every field of the dataclass.
     """
     return PlainValidator(lambda value: read_table(kind, value, *rules))
 
 
 def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
-    """Creates the dataclass `kind` from a table. Raises ValidationError for an invalid table.
+    """Creates an instance of the dataclass `kind` from a table. Raises ValidationError if the table is invalid.
 
     Args:
-        given: values of fields that aren't keys of the table.
+        given: values for fields that aren't keys of the table.
     """
     if isinstance(value, kind):
         value = {field.name: getattr(value, field.name) for field in fields(kind)}

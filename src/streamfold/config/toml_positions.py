@@ -1,4 +1,4 @@
-"""Finds the line of each key in a TOML text, for errors, because `tomllib` returns no lines."""
+"""Finds the line of each key in a TOML text, for error messages, because `tomllib` doesn't return lines."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LINE = "\0"  # the key of a table's own line
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Returns the line of each key, including tables, dotted keys, and keys inside lists (by index) and inline tables.
+    """Returns the line of each key, including tables, dotted keys, inline tables and the items of lists.
 
     Args:
-        text: valid TOML.
+        text: a valid TOML text.
 
     >>> key_lines('[a.b]\\nc = { d = [1,\\n2] }')[("a", "b", "c", "d", 1)]
     3
@@ -41,8 +41,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def _with_lines_as_values(text: str) -> str:
-    """Replaces each value in the text by its line number, and adds the line number as the first member of each table
-    and list.
+    """Replaces each value in the text by its line number, and adds the line number of each table and list as its first
+    item.
     """
     line, header, is_value = 1, 0, False
     brackets: list[str] = []
@@ -91,7 +91,7 @@ def _note_lines(lines: dict[KeyPath, int], path: KeyPath, value: Any) -> int:
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line of a key, or of the table that lacks the key. Returns None if neither exists."""
+    """Returns the line of a key, or else the line of the innermost table that exists on its path, or None."""
     while path:
         if path in lines:
             return lines[path]
@@ -100,7 +100,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def toml_path(path: KeyPath) -> str:
-    """Returns a key path in TOML syntax, with list indexes in brackets.
+    """Returns the path of a key in TOML syntax, with the index of a list item in brackets.
 
     >>> toml_path(("providers", "my own", "fallback", 0))
     'providers."my own".fallback[0]'
