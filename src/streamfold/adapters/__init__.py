@@ -1,6 +1,6 @@
-"""Wire formats of APIs: adapters encode requests and decode the events of answers.
+"""Adapters, which encode requests for a provider's API and decode the events of its responses.
 
-An adapter is a stateless value. Other packages add adapters by an entry point in the group `streamfold.adapters`.
+An adapter has no state. Other packages can add adapters by an entry point in the group `streamfold.adapters`.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

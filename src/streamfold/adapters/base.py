@@ -1,7 +1,7 @@
-"""The base class of adapters, which prepare and encode requests and decode the events of answers.
+"""The base class of adapters, which prepare and encode requests and decode the events of responses.
 
-An adapter is a stateless value; state belongs into the engine or into a dialect. Other packages add adapters with an
-entry point in the group `streamfold.adapters`.
+An adapter has no state. State belongs to the engine or to a dialect. Other packages can add adapters by an entry point
+in the group `streamfold.adapters`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _BUILT_IN = {
 
 
 class Framing(Protocol):
-    """Splits the body of an answer into events. Only wire formats without server-sent events need a framing.
+    """Splits a response body into events. Only APIs without server-sent events need their own class.
 
     Attributes:
-        invalid_utf8: the number of events so far with bytes that are not UTF-8.
-        foreign: the beginning of the first text that is not part of the format; "" if there was none.
+        invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
+        foreign: the beginning of the first text that isn't in the format, or "" if there was none.
 
-    A class for a binary format sets `is_binary = True`. A body that begins like JSON or markup is then not parsed as
+    A class for a binary format sets `is_binary = True`. If a body then begins like JSON or markup, it isn't split into
     events.
     """
 
@@ -70,7 +70,7 @@ class Framing(Protocol):
     def __init__(self, limits: Limits) -> None: ...
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that `data` completes. Raises ProtocolError for an event larger than the limit."""
+        """Returns the events that `data` completes. Raises ProtocolError if an event is larger than the limit."""
         ...
 
     def finish(self) -> ServerSentEvent | None:
@@ -79,34 +79,34 @@ class Framing(Protocol):
 
 
 class EndpointInfo(HostedEndpoint, Protocol):
-    """Facts about a provider for error messages. A `Profile` is an EndpointInfo."""
+    """Facts about a provider, for error messages. `Profile` implements this protocol."""
 
     def models_with(self, capability: str) -> Collection[str]:
-        """Returns some models of this provider that have a capability."""
+        """Returns some of the provider's models that have this capability."""
         ...
 
 
 class Adapter(ABC):
-    """The adapter of one wire format. Subclasses must define `name`, `path`, `encode` and `decode`.
+    """The adapter for one API. Subclasses must define `name`, `path`, `encode` and `decode`.
 
     Attributes:
         name: the adapter's name in configurations.
-        path: the path of requests below the base URL. Override `request_path` if it depends on the request.
-        method: the HTTP method.
-        Quirks: a frozen dataclass with the configurable differences between endpoints, or None. The only argument of an
-            adapter with quirks is an instance of that dataclass, or None.
-        framing: the class that splits the body of an answer into events. None: server-sent events.
-        maker: the vendor, if only the vendor's own API has this format. The quirk `hosted = false` marks another
-            vendor's server.
-        sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
-            option of a request is dropped with a warning, or refused if the meaning would change.
-        counts_tokens: whether the endpoint counts the tokens of a prompt: see `encode_count` and `read_count`.
-        compacts: whether the API compacts a conversation on request (`Request.compact`); see `compacted`.
-        drops_bound_thinking: whether `Request.drop_bound_thinking` is sent.
-        keeps_conversations: whether `encode` continues a conversation that the endpoint stores: `Request.conversation`.
-        conversation_members: fields of the request body that name the stored conversation to continue.
-        kind_follows_text: whether an event has the kind of its text (text or reasoning) only after the text.
-        blocks_name: the name of the extra with the original blocks of an answer, which are sent back.
+        path: the path of requests below the base URL. If it depends on the request, override `request_path`.
+        method: the HTTP method of requests.
+        Quirks: a frozen dataclass with settings for the differences between endpoints, or None. The constructor's only
+            argument is an instance of this dataclass or None.
+        framing: the class that splits a response body into events. None for server-sent events.
+        maker: the vendor, if only the vendor's own API has this format. For other servers that imitate it, the quirk
+            `hosted = false` is set.
+        sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice". Any
+            other option is dropped with a warning, or raises ConfigError if the meaning would change.
+        counts_tokens: True if the endpoint counts the tokens of a prompt; see `encode_count` and `read_count`.
+        compacts: True if the API can compact a conversation on request (`Request.compact`); see `compacted`.
+        drops_bound_thinking: True if the API supports `Request.drop_bound_thinking`.
+        keeps_conversations: True if `encode` supports `Request.conversation`, which continues a stored conversation.
+        conversation_members: the fields of the body that contain the id of the stored conversation to continue.
+        kind_follows_text: True if the events of this API say only after a text whether it is text or reasoning.
+        blocks_name: the key in `Reply.extras` for the original blocks of an answer, which later requests contain.
     """
 
     name: str = ""
@@ -126,7 +126,7 @@ class Adapter(ABC):
 
     @cached_property
     def family(self) -> Family:
-        """Returns the known facts of the model, for a request without such facts."""
+        """Returns the facts that this endpoint assumes about an unknown model."""
         return self.known_family(NO_FAMILY)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -134,15 +134,15 @@ class Adapter(ABC):
     def prepare(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request for an answer, and a warning for each change.
+        """Returns the HTTP request for an answer, with a warning for each change.
 
         Args:
-            request: the application's request, which is not modified; `PreparedRequest.request` is a copy.
-            repair_history: repair a conversation that the endpoint would refuse, instead of raising an error.
-            endpoint: the endpoint for errors about missing capabilities.
+            request: the caller's request, which isn't modified. `PreparedRequest.request` is the adapted copy.
+            repair_history: True to repair a conversation that the endpoint would refuse. False to raise ConfigError.
+            endpoint: facts about the endpoint, for error messages about missing capabilities.
 
         Raises:
-            ConfigError: the request can't be sent to this endpoint.
+            ConfigError: the endpoint would refuse the request.
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent_options(ready, self.sends, self.name)
@@ -159,10 +159,10 @@ class Adapter(ABC):
     def prepare_count(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request for the number of tokens of a prompt. The arguments are those of `prepare`.
+        """Returns the HTTP request that counts the tokens of a prompt. The arguments are those of `prepare`.
 
         Raises:
-            ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
+            ConfigError: the API can't count tokens, or the endpoint would refuse the prompt.
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         report = EncodingReport()
@@ -174,7 +174,7 @@ class Adapter(ABC):
     def _ready(
         self, request: Request, repair_history: bool, endpoint: EndpointInfo | None
     ) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        """Adapts the request to the endpoint. Returns the new request and a warning for each change."""
         if request.compact and not self.compacts:
             able = ", ".join(name for name in _BUILT_IN if find_adapter(name).compacts)
             what = f"the API of adapter {self.name!r} can't compact a conversation"
@@ -201,7 +201,7 @@ class Adapter(ABC):
         return ready, [*summaries, *moved, *fitted.warnings, *dropped, *changes, *sampling]
 
     def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request with the stored answer that it continues, and a warning if it can't continue any."""
+        """Adds to the request the stored answer that it continues. Returns a warning if it can't continue any."""
         stored, extra = request.conversation, request.options.extra_body
         if stored is None:
             return request, []
@@ -228,7 +228,9 @@ class Adapter(ABC):
         return request, [ReplyWarning("conversation_restarted", detail)]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
-        """Raises ConfigError if the model lacks a capability that the request needs and that can't be emulated."""
+        """Raises ConfigError if the model lacks a capability that the request needs and that the adapter can't
+        emulate.
+        """
         lacking = missing_capabilities(request.capabilities, request)
         if lacking:
             emulated = self.emulated_capabilities(request)
@@ -244,31 +246,35 @@ class Adapter(ABC):
         return Rules()
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint supports. Other options are left out or emulated: see `fit_options`."""
+        """Returns the options that the endpoint supports. Other options are left out or emulated; see `fit_options`."""
         return OptionRules()
 
     def background_tools(self, request: Request) -> bool:
-        """Returns whether the model may continue while a tool runs: see `Tool.background`."""
+        """Returns True if the model may continue while a tool runs; see `Tool.background`."""
         return False
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts of a model at this endpoint, with assumptions for unknown facts."""
+        """Returns a copy of the facts about a model in which assumptions about this endpoint replace unknown facts."""
         return family
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the endpoint's rules for conversations, which are checked before `rewrite` is called."""
+        """Returns the rules by which the endpoint accepts conversations. They are applied before `rewrite` is
+        called.
+        """
         return HistoryRules()
 
     def emulated_capabilities(self, request: Request) -> Collection[str]:
-        """Returns the missing capabilities that `rewrite` can emulate with a warning. Other missing capabilities are an
-        error."""
+        """Returns the missing capabilities that `rewrite` can emulate, with a warning.
+
+        If the model lacks any other required capability, ConfigError is raised.
+        """
         return emulatable_capabilities(request, self.rules(request))
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Returns the request as the endpoint accepts it, and a warning for each change.
+        """Adapts the request to the endpoint. Returns the new request and a warning for each change.
 
         Raises:
-            ConfigError: the endpoint would refuse the request, and no equivalent exists.
+            ConfigError: the endpoint would refuse the request, and no other request has the same meaning.
         """
         family = self.family if request.family is NO_FAMILY else request.family
         rules, tools = self.option_rules(request), bool(request.tools)
@@ -280,62 +286,66 @@ class Adapter(ABC):
 
     @abstractmethod
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for an answer: streamed, unless `request.stream` is false.
+        """Returns the JSON body of a request for an answer. The answer is a stream unless `request.stream` is false.
 
         Args:
-            request: the result of `rewrite`.
-            report: collects parts that are left out or changed; each becomes a warning.
+            request: the request that `rewrite` returned.
+            report: an object that collects what is left out or changed. Each entry becomes a warning.
 
         Raises:
-            ConfigError: the wire format doesn't support a part of the request.
+            ConfigError: the API doesn't support a part of the request.
         """
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are sent as instructions, which no stored conversation has."""
+        """Returns how many messages at the beginning are sent as instructions, which stored conversations don't
+        contain.
+        """
         return 0
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns whether the provider adds answers to a conversation with this id. Otherwise each answer has its own
-        id."""
+        """Returns True if the provider appends each answer to the conversation with this id.
+
+        False means that each answer has a new id.
+        """
         return False
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request below the base URL. The path may have a query."""
+        """Returns the path of a request below the base URL. It may have a query."""
         return self.path
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens. The arguments are those of `encode`.
+        """Returns the JSON body of a request that counts tokens. The arguments are those of `encode`.
 
         Raises:
-            ConfigError: the wire format has no such request.
+            ConfigError: the API can't count tokens.
         """
         able = "anthropic, gemini; kimi and responses at providers with the quirk counts_tokens"
         raise ConfigError(f"the API of adapter {self.name!r} can't count tokens here. Adapters that can: {able}")
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request for the number of tokens, below the base URL."""
+        """Returns the path of a request that counts tokens, below the base URL."""
         return self.request_path(request)
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers of the wire format. Configured headers and the API key override them."""
+        """Returns the headers that the API requires. The configured headers and the API key override them."""
         accepted = "text/event-stream" if request.stream else "application/json"
         return {"Accept": accepted, "Content-Type": "application/json"}
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server continues the text of a partial last message.
+        """Returns whether the server can continue the text of an unfinished last message.
 
         Returns:
-            "exactly": the answer is the continuation; "with_echo": the answer may repeat the text first; None: the
-                server doesn't continue.
+            "exactly" if the answer contains only the continuation, "with_echo" if the answer may first repeat the text,
+                or None if the server can't continue a text.
         """
         return None
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path, below the base URL, of a GET request for the rest of an interrupted answer.
+        """Returns the path of a GET request for the rest of an interrupted answer, below the base URL.
 
         Args:
-            answer_id: the server's id of the answer.
-            after: the number or the id of the last received event; "" if no event had an id.
+            answer_id: the server's id for the answer.
+            after: the number or the id of the last event that arrived, or "" if no event had an id.
 
         Returns:
             None if the server doesn't store this answer.
@@ -343,94 +353,93 @@ class Adapter(ABC):
         return None
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path, below the base URL, of a GET request for a complete stored answer, or None."""
+        """Returns the path of a GET request for a complete stored answer, below the base URL, or None."""
         return None
 
     def is_running(self, body: Any) -> bool:
-        """Returns whether the body of a stored answer is that of an unfinished answer."""
+        """Returns True if the server is still generating the stored answer with this body."""
         return False
 
     def cancel_path(self, answer_id: str) -> str | None:
-        """Returns the path, below the base URL, of a POST request that cancels an answer, or None."""
+        """Returns the path of a POST request that cancels an answer, below the base URL, or None."""
         return None
 
     def runs_on(self, request: Request) -> bool:
-        """Returns whether the server completes the answer in the background, so that a failed request is never sent
-        again."""
+        """Returns True if the server completes the answer in the background. A failed request is then never retried."""
         return False
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path, below the base URL, and the headers of a GET request for a file that a hosted tool made.
+        """Returns the path and the headers of a GET request for a file that a hosted tool created.
 
         Raises:
-            ConfigError: the wire format has no such request.
+            ConfigError: the API can't return files.
         """
         raise ConfigError(f"files can't be fetched with adapter {self.name!r}")
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the batch API of this wire format.
+        """Returns an object for the provider's batch API.
 
         Args:
-            settings: the limits of the endpoint.
+            settings: the endpoint's settings for batches.
 
         Raises:
-            ConfigError: the wire format has no known batch API.
+            ConfigError: this adapter doesn't support batches.
         """
         raise ConfigError(f"provider batches are not supported with adapter {self.name!r}: send live requests instead")
 
     def handles_path(self, path: str) -> bool:
-        """Returns whether requests of this wire format go to URLs with this path."""
+        """Returns True if requests in this API's format are sent to URLs with this path."""
         return bool(self.path) and path.endswith(self.path)
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
-        """Parses the error object of a response whose status is not 2xx. The result always has a message."""
+        """Parses the error object of a response whose status isn't 2xx. The result always has a message."""
         return error_info(body, status=status)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Returns the deltas of an event, in the order reasoning, text, tool calls, usage, finish.
+        """Converts an event to deltas, in this order: reasoning, text, tool calls, usage, finish.
 
         Raises:
-            ValueError: the event is not in this format; the message has the reason.
+            ValueError: the event isn't in the API's format. The message gives the reason.
         """
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Returns the deltas of a truncated last event, which was completed to valid JSON.
+        """Converts the last event to deltas after it was cut off and then completed to valid JSON.
 
         Raises:
-            ValueError: the truncated event is too short.
+            ValueError: too little of the event has arrived.
         """
         return self.decode(event)
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        """Returns the deltas of a complete JSON answer, which some servers send although a stream was requested.
+        """Converts a complete JSON response to deltas. Some servers send one although the request asked for a stream.
 
         Raises:
-            ValueError: the body is not an answer in this format; the message has the reason.
+            ValueError: the body isn't an answer in the API's format. The message gives the reason.
         """
         raise ValueError("this wire format has no answers that are not streamed")
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the messages that replace a conversation, from the answer to a request with `Request.compact`.
+        """Returns the messages that replace the conversation, from the response to a request with `Request.compact`.
 
         Raises:
-            ValueError: the answer has no compaction; the message has the reason.
+            ValueError: the response has no compaction. The message gives the reason.
         """
         raise ValueError("this wire format has no compactions")
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in the answer to a request of `encode_count`.
+        """Returns the number of tokens from the response to a request that counts tokens.
 
         Raises:
-            ValueError: the answer has another format; the message has the reason.
+            ValueError: the response has another format. The message gives the reason.
         """
         raise ValueError("this wire format can't count tokens")
 
 
 def find_adapter(name: str) -> type[Adapter]:
-    """Returns the class of an adapter by its name. Raises ConfigError with the known names."""
+    """Returns the adapter class with this name. Raises ConfigError, which lists the known names, if there is none."""
     if target := _BUILT_IN.get(name):
         module, _, attribute = target.partition(":")
         built_in: type[Adapter] = getattr(import_module(module), attribute)
@@ -449,6 +458,6 @@ def find_adapter(name: str) -> type[Adapter]:
 
 
 def adapter_by_path(path: str) -> str | None:
-    """Returns the name of the adapter for requests to this path; None if there is none."""
+    """Returns the name of the adapter whose requests have this path, or None if there is none."""
     # Kimi has the path of Chat Completions, which stands before it.
     return next((name for name in _BUILT_IN if find_adapter(name)().handles_path(path)), None)

@@ -1,4 +1,6 @@
-"""Turns of the model on APIs whose answers are lists of blocks, which are sent back unchanged."""
+"""Converts assistant messages for APIs whose answers are lists of blocks. Requests contain original blocks
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
 
 
 def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original blocks of a message from this endpoint, or None."""
+    """Returns the original blocks of a message if this endpoint wrote them, or None."""
     blocks = message.extras.get("blocks")
     if not request.came_from_here(message) or not isinstance(blocks, list):
         return None
@@ -26,7 +28,7 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Returns the arguments as an object. Invalid arguments are wrapped in an object.
+    """Returns the arguments of a tool call as an object. If they are invalid, the object contains their text as `_raw`.
 
     >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
     {'_raw': '{'}
@@ -35,10 +37,10 @@ def arguments_object(call: ToolCall) -> dict[str, Any]:
 
 
 def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapping[str, Any]:
-    """Converts a dict, a content part of another API, to a part of streamfold with its cache mark.
+    """Converts a content part in another API's format to a streamfold part, including its cache mark.
 
     Raises:
-        ConfigError: the dict is a part of another API with unsupported fields.
+        ConfigError: the part has fields that streamfold doesn't support.
     """
     read: ContentPart | Mapping[str, Any] = part
     if "cache_control" in part and part.get("type") in ("text", *_FOREIGN):
@@ -53,7 +55,7 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
 
 
 def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
-    """Yields the parts of a message's content, each with its place. Text that isn't in parts is one part."""
+    """Yields the parts of a message, each with its path. A text counts as one part."""
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):

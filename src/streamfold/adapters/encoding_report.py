@@ -1,4 +1,4 @@
-"""Reports the parts of a request that `encode` changes or leaves out."""
+"""Collects what `encode` changes or leaves out in a request."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EncodingReport:
-    """Collects parts of a request that aren't sent unchanged.
+    """Collects the parts of a request that aren't sent unchanged.
 
     Attributes:
-        reasoning: positions of messages whose reasoning isn't sent.
-        members: positions of unsent fields of messages, tool calls, parts and tools.
-        ids: ids of tool calls, and the ids that were sent instead.
-        changes: other changes.
-        prefix: the prefix of the answer's reasoning; see `Message.prefix`.
+        reasoning: the paths of messages whose reasoning isn't sent.
+        members: the paths of fields that aren't sent, in messages, tool calls, parts and tools.
+        ids: maps tool call ids to the ids that are sent instead.
+        changes: a warning for each other change.
+        prefix: the value for `Message.prefix` of the answer.
     """
 
     reasoning: list[str] = field(default_factory=list)
@@ -43,11 +43,11 @@ class EncodingReport:
     prefix: str | None = None
 
     def warn(self, code: WarningCode, detail: str) -> None:
-        """Adds a change."""
+        """Adds a warning."""
         self.changes.append(ReplyWarning(code, detail))
 
     def warnings(self) -> list[ReplyWarning]:
-        """Returns the changes, and one warning each for reasoning, fields and ids, with their positions."""
+        """Returns a warning for each change, and one warning each for all reasoning, all fields and all ids."""
         found = []
         if self.reasoning:
             detail = (
@@ -67,10 +67,10 @@ class EncodingReport:
     def add_message(
         self, message: Message, where: str, request: Request, call_extras: Callable[[ToolCall], bool]
     ) -> None:
-        """Adds the unsent parts of a message that is written as new blocks.
+        """Adds the parts of a message that get lost when the message is converted to new blocks.
 
         Args:
-            call_extras: whether the extras of a tool call are fields of this API.
+            call_extras: a function that returns True if the API supports the extras of a tool call.
         """
         if message.reasoning:
             self.reasoning.append(where)
@@ -83,7 +83,7 @@ class EncodingReport:
         self.add_extras(where, unread)
 
     def add_name_and_detail(self, message: Message, where: str) -> None:
-        """Adds the name of a message and the detail of its images, which no block-based API supports."""
+        """Adds the name of a message and the `detail` of its images, which APIs with content blocks don't support."""
         if message.name and message.role != "tool":
             self.members.append(f"{where}.name")
         for part in message.content if isinstance(message.content, tuple) else ():
@@ -91,7 +91,7 @@ class EncodingReport:
                 self.members.append(f"{where}: detail of an image")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
-        """Adds unsent extras of a message, with the kinds of hosted tools in them."""
+        """Adds extras of a message that aren't sent, with the kinds of hosted tools in them."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
                 continue  # it says how a response ended, and nothing of the turn
@@ -100,10 +100,10 @@ class EncodingReport:
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
 
     def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
-        """Adds the media types and names of media sent as a URL or an id, which few APIs support.
+        """Adds media types and file names of media that are sent as a URL or an id. Few APIs support them there.
 
         Args:
-            names: whether names of files aren't sent, either.
+            names: True if the API doesn't support file names either.
         """
         for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
             if isinstance(part, ImagePart | FilePart | AudioPart) and part.data is None:
@@ -114,9 +114,9 @@ class EncodingReport:
 
 
 def has_unmodelled_blocks(blocks: Any) -> bool:
-    """Returns whether the blocks of a turn contain more than text, reasoning and tool calls.
+    """Returns True if the blocks of an answer contain more than text, reasoning and tool calls.
 
-    Supports the blocks of Anthropic, which have a type, and of Gemini.
+    The blocks may be Anthropic's, which have a type, or Gemini's.
 
     >>> has_unmodelled_blocks([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
     False

@@ -1,4 +1,4 @@
-"""Token counts of Google's two APIs, which differ only in the names of the fields."""
+"""Converts the token counts of Google's two APIs, which differ only in the names of the fields."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..types import Usage
 
 @dataclass(frozen=True, slots=True)
 class UsageNames:
-    """The names of the counts: prompt, hosted tools' part of the prompt, answer, thoughts, sum, cached tokens.
+    """The names of the fields for prompt, hosted tools' part of the prompt, answer, thoughts, total and cached tokens.
 
     Attributes:
-        details: the lists of counts by modality, each with its side (input or output).
-        detail: the count in an entry of such a list.
+        details: the names of the lists that count tokens by modality, each with "input" or "output".
+        detail: the name of the token count in an entry of such a list.
     """
 
     prompt: str
@@ -29,10 +29,10 @@ class UsageNames:
     detail: str
 
     def read(self, numbers: Mapping[str, Any]) -> Usage:
-        """Returns the counts, which are running totals.
+        """Converts a usage object, whose counts are running totals.
 
-        The count of the answer doesn't include thoughts, and the count of the prompt doesn't include text of hosted
-        tools. A missing count is 0 if other counts are present, because Google leaves out zeros.
+        Google's count for the answer doesn't include thoughts, and its count for the prompt doesn't include the text of
+        hosted tools. Google leaves out zeros, so a missing count is 0 if there are other counts.
         """
         names = self.prompt, self.tools, self.answer, self.thoughts
         total, cached = count_or_none(numbers, self.total), count_or_zero(numbers, self.cached)
@@ -50,7 +50,7 @@ class UsageNames:
         )
 
     def write(self, usage: Usage) -> dict[str, Any]:
-        """Returns the counts under these names, or the server's original counts if it has the same API."""
+        """Returns the counts under these names. If the usage came from the same API, returns its original counts."""
         if self.prompt in usage.raw:
             return dict(usage.raw)
         thoughts = usage.reasoning_tokens or 0
@@ -64,7 +64,7 @@ class UsageNames:
         return {name: count for name, count in counts.items() if count is not None}
 
     def _details(self, numbers: Mapping[str, Any]) -> dict[str, int]:
-        """Returns the counts by modality, and the input tokens of hosted tools."""
+        """Returns the token counts by modality, and the input tokens of hosted tools."""
         found: dict[str, int] = {}
         for member, side in self.details.items():
             parts = numbers.get(member)

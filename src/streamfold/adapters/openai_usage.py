@@ -1,4 +1,4 @@
-"""Token counts of OpenAI's two APIs. Servers mix the names of both APIs, and add their own."""
+"""Converts the token counts of OpenAI's two APIs. Compatible servers mix the names of both, and add their own names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ..types import Usage
 
 
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
-    """Returns the counts of a usage object.
+    """Converts a usage object to token counts.
 
-    Sources: https://platform.openai.com/docs/guides/prompt-caching (`cache_write_tokens`, as OpenRouter has it),
-    Moonshot (`cached_tokens` on top), https://api-docs.deepseek.com/guides/kv_cache (`prompt_cache_hit_tokens`),
-    https://docs.litellm.ai/docs/completion/prompt_caching (`cache_read_input_tokens`, `cache_creation_input_tokens`,
-    which are parts of `prompt_tokens` there, and `cache_creation_tokens` in the details),
-    https://help.aliyun.com/zh/model-studio/context-cache (`cache_creation_input_tokens` in the details),
+    These are the sources for the names of the cache counts. OpenAI and OpenRouter:
+    https://platform.openai.com/docs/guides/prompt-caching (`cache_write_tokens`). Moonshot: `cached_tokens` at the top
+    level. DeepSeek: https://api-docs.deepseek.com/guides/kv_cache (`prompt_cache_hit_tokens`). LiteLLM:
+    https://docs.litellm.ai/docs/completion/prompt_caching (`cache_read_input_tokens` and `cache_creation_input_tokens`,
+    which `prompt_tokens` includes, and `cache_creation_tokens` in the details). DashScope:
+    https://help.aliyun.com/zh/model-studio/context-cache (`cache_creation_input_tokens` in the details). Bedrock:
     https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html (`cache_write_input_tokens`).
     """
     read = _members(usage, "prompt_tokens_details", "input_tokens_details")
@@ -53,7 +54,7 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
-    """Yields the number of requests of hosted tools, in the format of OpenRouter and Anthropic or of Perplexity."""
+    """Yields the number of requests to hosted tools, in the format of OpenRouter and Anthropic or of Perplexity."""
     tools = usage.get("server_tool_use")
     found = {"web_search": usage.get("num_search_queries"), **(tools if isinstance(tools, Mapping) else {})}
     for name, number in found.items():
@@ -62,8 +63,10 @@ def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
 
 
 def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first count that is not 0, because proxies fill the names of the other API with 0; else 0 if
-    present."""
+    """Returns the first count that isn't 0. If all are 0, returns 0, and if none exists, None.
+
+    Proxies set the names of the other API to 0.
+    """
     return next((found for name in names if (found := as_count(numbers.get(name)))), count_or_none(numbers, *names))
 
 
@@ -88,10 +91,11 @@ _FIELDS = frozenset(
 
 
 def _details(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the counts that `Usage` has no field for.
+    """Returns the token counts that have no field in `Usage`.
 
-    https://platform.openai.com/docs/api-reference/chat/object: audio and predictions are parts of the sums, and so are
-    xAI's texts and images. DeepSeek and Perplexity have further fields next to the sums.
+    OpenAI's counts of audio and predictions are parts of the totals
+    (https://platform.openai.com/docs/api-reference/chat/object), and so are xAI's counts of texts and images. DeepSeek
+    and Perplexity have more fields beside the totals.
     """
     found = list(usage.items())
     for member, side in _SIDES.items():
@@ -103,7 +107,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the fields of a usage object; fields of its details override them."""
+    """Returns the fields of a usage object, together with the fields of its details, which take precedence."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

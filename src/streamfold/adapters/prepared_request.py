@@ -1,4 +1,4 @@
-"""A request in the format of its provider, as a value, before it is sent."""
+"""A request in the format of the provider's API, before it is sent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request, without the base URL and the API key, which the provider adds.
+    """An HTTP request without the base URL and the API key, which the provider adds.
 
     Attributes:
-        request: the request as it was rewritten for the endpoint. Decoding needs its tools, `names` and `answer_tool`.
-        path: the path below the base URL; may have a query.
-        headers: the headers of the wire format.
-        warnings: warnings about changed, dropped or doubtful parts.
-        prefix: the prefix of the answer's message; see `Message.prefix`.
+        request: the request after its adaptation. Decoding the response needs its tools, `names` and `answer_tool`.
+        path: the path below the base URL. It may have a query.
+        headers: the headers that the API requires.
+        warnings: warnings about changed, dropped or doubtful parts of the request.
+        prefix: the value for `Message.prefix` of the answer.
     """
 
     request: Request
@@ -39,13 +39,13 @@ class PreparedRequest:
 
 
 def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Renames fields of a body without changing their order. None: the field is left out."""
+    """Renames the fields of a body, and keeps their order. If the new name is None, the field is left out."""
     renamed = ((names.get(name, name), value) for name, value in body.items())
     return {name: value for name, value in renamed if name is not None} if names else body
 
 
 def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two bodies recursively."""
+    """Merges two bodies recursively. The values in `extra` take precedence."""
     out = dict(body)
     for name, value in extra.items():
         mine = out.get(name)
@@ -54,13 +54,13 @@ def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, 
 
 
 def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
-    """Returns a body as JSON.
+    """Converts a body to JSON text.
 
     Args:
-        extra: the caller's `extra_body`, for errors about its values.
+        extra: the caller's `extra_body`, whose values error messages name.
 
     Raises:
-        ConfigError: JSON can't represent a value; the message names its position.
+        ConfigError: JSON can't represent a value. The message contains the path of the value.
     """
     try:
         return _JSON.encode(body)
@@ -70,7 +70,7 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
 
 
 def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
-    """Encodes a body in UTF-8, with a warning if it contains half of a surrogate pair."""
+    """Encodes a body as UTF-8. Returns a warning if the body contains half of a surrogate pair."""
     if text.isascii():
         return text.encode(), []
     whole = join_surrogates(text)
@@ -81,7 +81,7 @@ def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
 
 
 def required_count(body: Any, name: str) -> int:
-    """Returns the count in a field of a JSON object. Raises ValueError if the field isn't a count."""
+    """Returns the token count in a field of a JSON object. Raises ValueError if the field isn't a count."""
     found = as_count(body.get(name)) if isinstance(body, Mapping) else None
     if found is None:
         raise ValueError(f"it has no number {name!r}")
@@ -89,7 +89,7 @@ def required_count(body: Any, name: str) -> int:
 
 
 def _not_json(value: Any, where: str, depth: int = 0) -> str | None:
-    """Describes the position and the type of the first value that JSON can't represent."""
+    """Describes the path and the type of the first value that JSON can't represent."""
     if depth > 100:
         return f"{where} is nested too deeply"
     match value:

@@ -1,4 +1,4 @@
-"""Gemini's thought signatures on both of Google's APIs, and the documented placeholder."""
+"""Gemini's thought signatures, on Google's two APIs, and the documented placeholder for a lost signature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNATURE = "thoughtSignature"
 
 
 def signature_of(extra: Mapping[str, Any] | None) -> str | None:
-    """Returns the signature of a tool call from its extras, in the format of Gemini's API or of Google's Chat
+    """Returns the thought signature in a tool call's extras, in the format of Gemini's API or of Google's Chat
     Completions.
 
     >>> signature_of({"extra_content": {"google": {"thought_signature": "c2ln"}}})
@@ -31,9 +31,10 @@ PLACEHOLDER = "skip_thought_signature_validator"
 
 
 def unsigned_calls(request: Request) -> frozenset[int]:
-    """Returns the messages whose first tool call Google's Chat Completions endpoint would refuse as unsigned.
+    """Returns the indexes of messages that Google's Chat Completions endpoint would refuse, because a signature is
+    missing.
 
-    The first tool call of each answer of the current turn must be sent back with its signature, in `extra_content`:
+    In the current turn, each answer's first tool call needs its signature, in `extra_content`:
     https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
     found = set()

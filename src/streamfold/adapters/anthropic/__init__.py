@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: requests and answers, both ways."""
+"""Encodes requests and decodes responses of Anthropic's Messages API."""
 
 from .adapter import AnthropicAdapter, AnthropicQuirks
 from .decode import STOP_REASONS, AnthropicEventReader

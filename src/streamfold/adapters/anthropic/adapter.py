@@ -1,7 +1,7 @@
-"""Anthropic's Messages API, and compatible servers: https://docs.anthropic.com/en/api/messages.
+"""Anthropic's Messages API, and servers that are compatible with it: https://docs.anthropic.com/en/api/messages.
 
-`encode.py` writes requests, `decode.py` parses answers. Deviations in answers have a comment that names the server.
-Differences in requests are `AnthropicQuirks`.
+`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate, a comment there names
+the server. `AnthropicQuirks` describes how requests differ between servers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class AnthropicAdapter(AnthropicEventReader, Adapter):
-    """Requests and events of the Messages API."""
+    """Encodes requests and decodes events of the Messages API."""
 
     name = "anthropic"
     path = "/messages"
@@ -122,7 +122,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request, which contains the model on other platforms.
+        """Returns the path of a request. On Bedrock and Vertex AI, the path contains the model's name.
 
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html,
         https://docs.anthropic.com/en/api/claude-on-vertex-ai
@@ -171,7 +171,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return [replace(message, extras=extras)]
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request for the number of tokens.
+        """Returns the path of a request that counts tokens.
 
         https://docs.anthropic.com/en/api/messages-count-tokens,
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CountTokens.html

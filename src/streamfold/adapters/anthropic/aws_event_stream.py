@@ -1,8 +1,8 @@
-"""AWS event streams, the framing of Bedrock: https://smithy.io/2.0/aws/amazon-eventstream.html.
+"""The event streams of AWS, in which Bedrock sends responses: https://smithy.io/2.0/aws/amazon-eventstream.html.
 
-A message has a prelude (the length of the message and of its headers, a checksum), headers, a payload and a checksum.
-The payload of a `chunk` is a JSON object whose `bytes` are an event of the Messages API in base64. An exception ends
-the stream and becomes an event named `error`.
+A message consists of a prelude, headers, a payload and a checksum. The prelude has the length of the message, the
+length of its headers, and a checksum. The payload of a `chunk` is a JSON object, whose field `bytes` contains an event
+of the Messages API in base64. An exception ends the stream, and is converted to an event with the name `error`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ERRORS = {
 
 
 class AWSEventStream:
-    """Splits the body of an answer into events. The body may be cut anywhere.
+    """Splits a response body into events. The network may split the body anywhere.
 
     Attributes:
-        invalid_utf8: the number of events so far with bytes that are not UTF-8.
-        foreign: always empty: a body in another format is a ProtocolError.
+        invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
+        foreign: always empty, because a body in another format raises ProtocolError.
     """
 
     is_binary = True
@@ -56,7 +56,7 @@ class AWSEventStream:
         """Yields the events that `data` completes.
 
         Raises:
-            ProtocolError: a message is damaged or larger than the limit.
+            ProtocolError: a message is damaged, or larger than the limit.
         """
         self._buffer += data
         while len(self._buffer) >= _PRELUDE:
@@ -71,7 +71,7 @@ class AWSEventStream:
             yield from self._read(message, headers)
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns None, because a truncated message can't be parsed."""
+        """Returns None, because a message that was cut off can't be parsed."""
         return None
 
     def _read(self, message: bytes, headers_length: int) -> Iterator[ServerSentEvent]:
@@ -92,7 +92,7 @@ class AWSEventStream:
         yield self._event_type("error", json.dumps({"type": "error", "error": error}), "", None)
 
     def _inner(self, payload: bytes) -> str:
-        """Returns the event inside a chunk; None for other messages."""
+        """Returns the event inside a chunk as JSON text."""
         try:
             outer = json.loads(payload)
             inner = b64decode(outer["bytes"]) if isinstance(outer, dict) and "bytes" in outer else b""
@@ -104,7 +104,7 @@ class AWSEventStream:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Returns the string headers, the only kind that Bedrock sends."""
+    """Returns the headers whose value is a string. Bedrock sends no others."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):

@@ -1,12 +1,13 @@
-"""Thinking that is bound to its prefix: system prompt, tools and earlier messages.
+"""Handles thinking that Claude accepts only after the same system prompt, tools and earlier messages (its prefix).
 
-Claude 5.1 and later refuse thinking whose prefix has changed. A model's message stores a digest of its prefix
-(`Message.prefix`). If the prefix has changed, the thinking is left out before the request is sent, with a warning that
-names the change.
+Claude 5.1 and later refuse thinking if its prefix has changed. Therefore `Message.prefix` contains a digest of the
+prefix. If the prefix has changed, streamfold leaves the thinking out of the request, with a warning that names the
+change.
 
-A prefix doesn't include the order of tools, tools that are loaded later, cache marks and thinking. Each block of
-thinking is also bound to the previous block, so that blocks can be left out at the beginning or at the end of a
-conversation, but not in between. https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
+The prefix doesn't include the order of tools, tools that are loaded later, cache marks and thinking. In addition, each
+thinking block requires the thinking block before it. Therefore blocks can be left out at the beginning or at the end of
+a conversation, but not in the middle.
+https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _THINKS = ("adaptive", "enabled")  # the types of thinking that take `block_bind
 
 
 class Prefix(NamedTuple):
-    """Digests of the content that precedes an answer.
+    """Digests of the content before an answer.
 
     Attributes:
-        after: the digest of the last block of thinking that was sent; "" if there was none.
+        after: the digest of the last thinking block that was sent, or "" if there was none.
     """
 
     system: str
@@ -42,14 +43,14 @@ class Prefix(NamedTuple):
 
     @classmethod
     def read(cls, text: str | None) -> Prefix | None:
-        """Returns the stored prefix of a message; None if there is none, or its format is unknown."""
+        """Returns the prefix that a message contains. Returns None if there is none or its format is unknown."""
         parts = (text or "").split(".")
         return cls(*parts) if len(parts) == len(cls._fields) else None
 
 
 @dataclass(slots=True)
 class SentTurn:
-    """An assistant message, with its blocks in the request."""
+    """An assistant message, and the blocks to which it was converted."""
 
     at: int
     message: Message
@@ -57,7 +58,7 @@ class SentTurn:
 
     @property
     def thinking(self) -> list[dict[str, Any]]:
-        """The blocks of thinking among them."""
+        """The thinking blocks of the message."""
         return [block for block in self.blocks if is_signed_block(block)]
 
 
@@ -65,9 +66,9 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
     """Computes the prefix of the next answer, and leaves out thinking that the API would refuse.
 
     Args:
-        body: the request body, which is changed.
-        turns: the assistant's turns in the body. Thinking without a stored prefix is kept.
-        checked: whether the API refuses thinking whose prefix has changed.
+        body: the request's body, which is changed.
+        turns: the assistant messages in the body. If a message has no prefix, its thinking is kept.
+        checked: True if the API refuses thinking whose prefix has changed.
     """
     system, tools = digest_of(_unmarked(body.get("system"))), digest_of(_tools(body.get("tools")))
     before = _prefixes(body["messages"])
@@ -100,7 +101,7 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
 
 def drop_mismatched(body: dict[str, Any]) -> bool:
-    """Asks the API to leave out thinking whose prefix has changed. Returns whether the API supports that."""
+    """Asks the API to leave out thinking whose prefix has changed. Returns False if the API doesn't support this."""
     thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
     if not isinstance(thinking, Mapping) or thinking.get("type") not in _THINKS:
         return False
@@ -109,17 +110,17 @@ def drop_mismatched(body: dict[str, Any]) -> bool:
 
 
 def leave_out_thinking(body: dict[str, Any]) -> None:
-    """Leaves out all thinking of earlier turns."""
+    """Leaves out all thinking in earlier messages."""
     _leave_out(
         body["messages"], {id(block) for turn in body["messages"] for block in _blocks(turn) if is_signed_block(block)}
     )
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
-    """Describes the change of the prefix since an answer; "" if there is no change.
+    """Describes how the prefix has changed since an answer. Returns "" if it hasn't changed.
 
     Args:
-        between: the messages that may have changed.
+        between: the positions of the messages that may have changed.
     """
     changed = [
         *(["the system prompt has changed"] if made.system != now.system else []),
@@ -130,8 +131,9 @@ def _change(made: Prefix, now: Prefix, between: str) -> str:
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
-    """Returns digests of the content before each assistant block, by the block's id; the key None is for the next
-    answer."""
+    """Returns a digest of the content before each block of the assistant, by the block's `id()`. The key None is for
+    the next answer.
+    """
     found: dict[int | None, str] = {}
     running = blake2b(digest_size=9)
     for turn in messages:
@@ -150,13 +152,13 @@ def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _tools(tools: Any) -> Any:
-    """Returns the tools of a prefix, sorted by name, without tools that are loaded later."""
+    """Returns the tools that belong to a prefix, sorted by name. Tools that are loaded later don't belong to it."""
     listed = [_unmarked(tool) for tool in tools or () if not (isinstance(tool, Mapping) and tool.get("defer_loading"))]
     return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
 
 
 def _unmarked(value: Any) -> Any:
-    """Returns blocks without cache marks, also inside tool results."""
+    """Returns content blocks without cache marks, including the blocks in tool results."""
     if isinstance(value, list):
         return [_unmarked(each) for each in value]
     if isinstance(value, Mapping) and ("cache_control" in value or isinstance(value.get("content"), list)):
@@ -170,7 +172,7 @@ def _signature(block: Mapping[str, Any]) -> str:
 
 
 def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
-    """Removes blocks by id, and then empty turns."""
+    """Removes the blocks with these ids, and then the messages that have become empty."""
     made: list[dict[str, Any]] = []
     for turn in messages:
         if turn["role"] == "assistant":

@@ -1,10 +1,10 @@
-"""Compaction of conversations by Claude: on request, or automatically above a number of tokens.
+"""Compaction of conversations by Claude, on request or automatically above a number of tokens.
 
-A compaction on request is a signed block that replaces all earlier messages. The API refuses a request that still
-contains them: https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand. After an automatic
-compaction, the earlier messages may be sent too, and the API ignores them:
-https://platform.claude.com/docs/en/build-with-claude/compaction-threshold. Both need a beta header, also in later
-requests that contain the block.
+A compaction on request is a signed block that replaces all earlier messages. The API refuses a request that contains
+both (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an automatic compaction, a
+request may still contain the earlier messages, which the API ignores
+(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). Both kinds need a beta header, also in
+later requests that contain the compaction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SMALLEST_THRESHOLD = 50_000  # tokens
 
 
 def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
-    """Yields the compactions in an answer of this endpoint."""
+    """Yields the compaction blocks of a message that this endpoint wrote."""
     blocks = message.extras.get("blocks")
     if not isinstance(blocks, list) or not request.came_from_here(message):
         return
@@ -36,17 +36,17 @@ def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
 
 
 def asks_for_compaction(request: Request) -> bool:
-    """Returns whether a request is one for a compaction: by `Request.compact`, or by the parameter of the API."""
+    """Returns True if a request asks for a compaction, by `Request.compact` or by the API's own field `compaction`."""
     return request.compact or bool(request.options.extra_body.get("compaction"))
 
 
 def is_signed_compaction(message: Message, request: Request) -> bool:
-    """Returns whether a message is a signed compaction, which replaces all earlier messages."""
+    """Returns True if a message contains a signed compaction, which replaces all earlier messages."""
     return any(block.get("signature") for block in _blocks(message, request))
 
 
 def compaction_betas(request: Request) -> list[str]:
-    """Returns the beta features that a request needs for compactions, including those in its messages."""
+    """Returns the beta features that a request needs for its compactions, including those in its messages."""
     signed = {bool(block.get("signature")) for message in request.messages for block in _blocks(message, request)}
     managed = request.options.extra_body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, Mapping) else None
@@ -57,7 +57,7 @@ def compaction_betas(request: Request) -> list[str]:
 
 
 def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the request fields for an automatic compaction above a number of tokens."""
+    """Returns the fields that ask for an automatic compaction above a number of tokens."""
     threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
     if threshold is None or asks_for_compaction(request):
         return {}
@@ -77,7 +77,7 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
 
 
 def ask_for_compaction(body: dict[str, Any]) -> None:
-    """Converts a request for an answer to a request for a compaction, without fields that the API refuses there."""
+    """Changes the body of a request so that it asks for a compaction, without fields that the API then refuses."""
     for name in ("context_management", "stop_sequences"):
         body.pop(name, None)
     if body.get("tool_choice", {}).get("type") in ("any", "tool"):

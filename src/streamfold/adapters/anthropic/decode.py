@@ -1,7 +1,7 @@
-"""Events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
+"""Converts events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
-The `type` in the JSON decides, because some servers leave out the event's name. Pings, unknown events and unknown
-fields are ignored. `engine/blocks.py` assembles blocks.
+The field `type` in the JSON tells the kind of event, because some servers leave out the event's name. Pings, unknown
+events and unknown fields are ignored. `engine/blocks.py` assembles the content blocks.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 
 
 class AnthropicEventReader:
-    """Decodes answers of the Messages API."""
+    """Decodes responses of the Messages API."""
 
     cache_included: bool = False  # `AnthropicQuirks.cache_included`
 
@@ -117,9 +117,10 @@ def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _message(message: dict[str, Any], out: list[Delta]) -> None:
-    """Yields the deltas of a message in message_start, which may have content, or of a complete message.
+    """Converts a message to deltas. It is a complete message, or the message in `message_start`, which may have
+    content.
 
-    A continuation of a programmatic tool call has all of it in message_start.
+    If the answer continues a programmatic tool call, `message_start` contains the entire content.
     """
     out.append(Meta(message.get("id"), message.get("model")))
     for block in _list(message, "content"):
@@ -134,7 +135,7 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
-    """Reads which thinking of earlier turns the API has left out, which it reports if the beta header was sent.
+    """Adds a warning for earlier thinking that the API has left out. The API reports it if the beta header was sent.
 
     https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
     """
@@ -152,7 +153,7 @@ def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _served(block: Any, out: list[Delta]) -> None:
-    """Records which model has replaced the first one, if a block reports that."""
+    """Records which model has replaced the requested model, if a block says so."""
     match block:
         case {"type": "fallback", "to": {"model": str(model)}} if model:
             out.append(ServedBy(model))
@@ -226,7 +227,7 @@ def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:
-    """Reads the stop reason, from message_delta or a complete message."""
+    """Converts the stop reason, which is in `message_delta` or in a complete message."""
     for name in ("stop_sequence", "stop_details", "container"):
         if said.get(name) is not None:
             out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
@@ -277,7 +278,7 @@ def _usage(said: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _read_usage(numbers: dict[str, Any]) -> Usage:
-    """Adds cache reads and writes to `input_tokens`, because Anthropic's number doesn't include them.
+    """Adds the cached tokens to `input_tokens`, because Anthropic's `input_tokens` doesn't include them.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """
@@ -285,7 +286,7 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
 
 
 def _include_cache(deltas: list[Delta]) -> None:
-    """Reads usage as that of a server whose `input_tokens` already includes the cached tokens."""
+    """Marks usage as coming from a server whose `input_tokens` already includes the cached tokens."""
     for number, delta in enumerate(deltas):
         if isinstance(delta, UsageUpdate):
             deltas[number] = replace(delta, read=_read_usage_with_cache)
@@ -296,7 +297,7 @@ def _read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
 
 
 def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usage:
-    """Adds billed steps that the top level leaves out: a compaction, an advisor, a replaced model.
+    """Adds the tokens of steps that the top-level usage omits: a compaction, an advisor, or a model that was replaced.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
     """
@@ -329,7 +330,7 @@ def _read_counts(numbers: Mapping[str, Any]) -> Usage:
 
 
 def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
-    """Returns details of the counts: cache writes by their lifetime, and output by category."""
+    """Returns the cache writes by their lifetime, and the output tokens by category."""
     written, output = numbers.get("cache_creation"), numbers.get("output_tokens_details")
     found = (
         {f"cache_write_{age}_tokens": count_or_none(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}

@@ -1,4 +1,4 @@
-"""Writes requests: the body, tools, thinking, alternating turns, content blocks, and ids of tool calls."""
+"""Encodes requests: the body, the tools, thinking, messages as alternating roles, content blocks, and tool call ids."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _DEFAULT_LIMIT = 4096  # of an answer of an unknown model
 
 
 def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
-    """Returns the JSON body of a request. Raises ConfigError for content that this API doesn't support."""
+    """Returns the JSON body of a request. Raises ConfigError for content that the API doesn't support."""
     options, numbered = request.options, list(request.numbered)
     talk = list(dropwhile(lambda entry: entry[1].role in INSTRUCTION_ROLES, numbered))
     max_tokens = output_limit(request, quirks)
@@ -101,7 +101,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
 
 
 def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
-    """Adds the fields that other platforms need in the body instead of in the path or the headers."""
+    """Adds the fields that Bedrock and Vertex AI expect in the body instead of in the path or the headers."""
     betas = requested_betas(request, quirks)
     version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
     left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
@@ -110,7 +110,7 @@ def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirk
 
 
 def requested_betas(request: Request, quirks: AnthropicQuirks) -> list[str]:
-    """Returns the beta features of the provider and of the request's `betas`."""
+    """Returns the beta features that the provider's settings, the request and the option `betas` ask for."""
     asked = request.options.extra_body.get("betas")
     mcp = [MCP_BETA] if any(isinstance(tool.hosted, HostedMcpServer) for tool in request.tools) else []
     binding = [BINDING_BETA] if request.drop_bound_thinking else []
@@ -129,7 +129,7 @@ def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a final assistant message together with options that the API refuses then."""
+    """Raises ConfigError if the last message is an assistant message and an option doesn't allow this."""
     thinking, output = body.get("thinking"), body.get("output_config")
     if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
         raise ConfigError("messages: a final assistant message can't be continued while thinking is on")
@@ -170,13 +170,13 @@ def _tool_choice(request: Request) -> dict[str, Any] | None:
 
 
 def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
-    """Returns the output limit, which the API requires."""
+    """Returns the maximum number of output tokens, which the API requires in every request."""
     limits = (request.options.max_output_tokens, quirks.max_tokens, request.family.max_output_tokens)
     return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
 
 
 def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
-    """Returns the request fields for an effort; no fields if the request has no effort."""
+    """Returns the fields for an effort level, or no fields if the request has none."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return {}
@@ -190,9 +190,10 @@ def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dic
 
 
 def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the caller's further fields of the body. `thinking` without a type is merged with the body's `thinking`.
+    """Returns the caller's `extra_body`. If its `thinking` has no type, it is merged with the `thinking` of the body.
 
-    `display` is sent for any kind of thinking, `budget_tokens` only for manual thinking, within the output limit.
+    `display` is sent for every kind of thinking. `budget_tokens` is sent only for manual thinking, within the output
+    limit.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
     if not isinstance(said, Mapping) or "type" in said:
@@ -210,7 +211,7 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
 
 
 def with_cache_control(mark: CacheMark) -> dict[str, Any]:
-    """Returns the fields of a cache mark."""
+    """Returns the field for a cache mark."""
     if not mark:
         return {}
     lifetime = {"ttl": mark} if isinstance(mark, str) else {}
@@ -226,17 +227,17 @@ def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict
 
 
 def content_blocks(message: Message, where: str, request: Request, report: EncodingReport) -> list[dict[str, Any]]:
-    """Returns the blocks of a system or user message, without empty texts, which the API refuses.
+    """Converts a system or user message to blocks. Leaves out empty texts, which the API refuses.
 
     Raises:
-        ConfigError: the API doesn't support a part.
+        ConfigError: the API doesn't support a part of the message.
     """
     _report(message, where, request, report)
     return cache_last_block(list(_blocks(message, where)), message.cache)
 
 
 def _report(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Reports unsent parts of a message that is written as new blocks."""
+    """Reports the parts of a message that get lost when it is converted to new blocks."""
     report.add_message(message, where, request, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
     report.add_name_and_detail(message, where)
     report.add_media_members(message, where, names=False)
@@ -255,7 +256,7 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 
 def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
-    """Returns the block of a tool result. The API accepts images and documents in results, but only text in errors."""
+    """Converts a tool result to a block. The API accepts images and documents in results, but only text in errors."""
     mark = with_cache_control(message.cache)
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
@@ -328,7 +329,9 @@ CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does
 
 
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
-    """Returns the positions of late system messages that the API accepts: single ones after a user's turn.
+    """Returns the positions of system messages that the API accepts inside the conversation.
+
+    Each must be a single system message after a user message.
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
     """
@@ -348,12 +351,12 @@ def encode_turns(
     report: EncodingReport,
     sent: list[SentTurn],
 ) -> list[dict[str, Any]]:
-    """Returns the turns. Consecutive messages of one role become one turn, because several servers require alternating
-    roles.
+    """Converts the conversation to the API's messages. Consecutive messages with the same role become one message,
+    because several servers require alternating roles.
 
     Args:
-        messages: the messages after the first system messages, with their positions.
-        sent: a list to which the assistant's messages are added, with their blocks.
+        messages: the messages after the system messages at the beginning, with their positions.
+        sent: a list to which this adds the assistant messages and their blocks.
 
     Raises:
         ConfigError: the API would refuse the conversation.
@@ -399,7 +402,7 @@ def encode_turns(
 
 
 def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Moves tool results to the beginning of their turn, in the order of the tool calls."""
+    """Moves tool results to the beginning of their message, in the order of the tool calls."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
@@ -416,8 +419,7 @@ def assistant_blocks(
     ids: Mapping[str, str],
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the blocks of an assistant's turn: the original blocks of an answer from this endpoint, otherwise new
-    blocks."""
+    """Yields the blocks for an assistant message. If this endpoint wrote the message, these are the original blocks."""
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:
@@ -437,7 +439,7 @@ def assistant_blocks(
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original blocks of an answer, unless the message was changed."""
+    """Returns the original blocks of an answer, or None if the message has been changed."""
     blocks = blocks_of(message, request)
     if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
         return None
@@ -448,7 +450,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def _lacks_signature(block: Mapping[str, Any]) -> bool:
-    """Returns whether a block is thinking without a signature, which Anthropic ignores."""
+    """Returns True if a block is thinking without a signature, which Anthropic ignores."""
     return block.get("type") == "thinking" and not block.get("signature")
 
 
@@ -481,8 +483,8 @@ def _call_members(call: ToolCall, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sent_id(call_id: str) -> str:
-    """Returns the id of a tool call in the API's alphabet. With an invalid id in the history, every later request would
-    fail.
+    """Replaces the characters in a tool call's id that the API doesn't allow. With an invalid id in the conversation,
+    every later request would fail.
 
     >>> sent_id("toolu_1"), sent_id("functions.f:0")
     ('toolu_1', 'functions_f_0_d6bdd4de')
@@ -494,10 +496,10 @@ def sent_id(call_id: str) -> str:
 
 
 def _api_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Returns for each message the sent ids of its tool calls or of its tool results.
+    """Returns, for each message, the ids that are sent for its tool calls or its tool results.
 
-    The API requires unique ids in the whole conversation. Ids of an earlier turn never depend on later turns, because a
-    changed beginning would miss the prompt cache.
+    The API requires that ids are unique in the conversation. An id in an earlier message never depends on later
+    messages, because a changed beginning would miss the prompt cache.
     """
     found: list[dict[str, str]] = []
     taken: dict[str, int] = {}

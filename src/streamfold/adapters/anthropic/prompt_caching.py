@@ -1,4 +1,4 @@
-"""Cache marks: at most four in a request, and none on thinking.
+"""Adapts cache marks to the API, which allows at most four in a request, and none on thinking.
 
 https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
 """
@@ -18,10 +18,10 @@ _MOST = 4
 
 
 def _read_cache_marks(request: Request) -> Request:
-    """Converts `cache_control` in messages that were dicts to streamfold's cache marks.
+    """Converts `cache_control` in messages that were given as dicts to streamfold's cache marks.
 
     Raises:
-        ConfigError: a `cache_control` has another form.
+        ConfigError: a `cache_control` is invalid.
     """
     if not any("cache_control" in message.extras for message in request.messages):
         return request
@@ -34,10 +34,10 @@ def _read_cache_marks(request: Request) -> Request:
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Removes cache marks over the limit, with a warning.
+    """Removes the cache marks that exceed the limit, with a warning.
 
-    A later cache mark covers the text of an earlier one. So the earliest marks of the conversation are removed first.
-    Marks of tools and instructions, which other conversations share, are removed last.
+    A later cache mark covers the text of earlier marks. Therefore the earliest marks in the conversation are removed
+    first. Marks on tools and instructions are removed last, because other conversations share this text.
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)

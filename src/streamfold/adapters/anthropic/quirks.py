@@ -1,4 +1,4 @@
-"""Differences in requests between servers of the Messages API and between models."""
+"""How requests differ between models and between servers of the Messages API."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class AnthropicQuirks:
-    """Differences between servers and models in the request.
+    """How requests differ between models and servers.
 
     Attributes:
-        platform: "anthropic": Anthropic's API, or one like it; "vertex": Google's Vertex AI; "bedrock": Amazon Bedrock.
-            The request bodies are nearly the same; URL and framing differ.
-        version: the header `anthropic-version`. From 2026-10-21 on, sampling options are refused.
+        platform: "anthropic" (Anthropic's API, or a compatible server), "vertex" (Google's Vertex AI) or "bedrock"
+            (Amazon Bedrock). The bodies are nearly the same, but the URLs and the format of streams differ.
+        version: the value of the header `anthropic-version`. From version 2026-10-21 on, sampling options are refused.
         betas: values for the header `anthropic-beta`.
-        max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number.
-            Default: the model's maximum.
-        thinking: how thinking is switched on, if it differs from the model family. "manual": with a token budget;
-            "adaptive": the model decides, guided by the effort; "always": adaptive, and can't be switched off;
-            "never": not at all.
-        efforts: the model's levels of effort, the lowest first. Empty: thinking is a switch.
-        sampling: whether `temperature` and `top_p` are accepted while the model thinks.
-        effort_grades: whether levels of effort are sent as `output_config.effort`, to models that have levels.
-            Otherwise thinking is a switch. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: "signed": thinking is sent back only with its signature, which Anthropic checks. "required":
-            an assistant turn with tool calls is refused without a thinking block (DeepSeek, Kimi).
-        inline_system: whether system messages are accepted inside the conversation (Claude Opus 4.8 and later).
-        prefill: whether a final assistant message is continued (refused by Claude Opus 4.6 and later).
-        forced_while_thinking: whether a forced tool choice is accepted while the model thinks. Manual thinking never
-            allows it.
-        response_format: how structured output is requested: "json_schema" is `output_config.format`.
-        schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: Claude's.
-        web_search: the version of the hosted web search.
-        cache_included: whether `input_tokens` in the usage already includes cached tokens (vLLM before 0.12,
-            OpenRouter).
+        max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number. The
+            default is the model's maximum.
+        thinking: how thinking is turned on, if this differs from the model's family: "manual" (with a token budget),
+            "adaptive" (the model decides, guided by the effort), "always" (adaptive, and can't be turned off) or
+            "never".
+        efforts: the model's effort levels, from the lowest to the highest. If empty, thinking can only be turned on or
+            off.
+        sampling: True if `temperature` and `top_p` are accepted while the model thinks.
+        effort_grades: True if `output_config.effort` is sent to models that have effort levels. Otherwise thinking is
+            only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        thinking_history: "signed" if requests contain earlier thinking only together with its signature, which
+            Anthropic checks. "required" if the server refuses an assistant message with tool calls but without thinking
+            (DeepSeek, Kimi).
+        inline_system: True if system messages are accepted inside the conversation (Claude Opus 4.8 and later).
+        prefill: True if the model can continue an assistant message. Claude Opus 4.6 and later refuse this.
+        forced_while_thinking: True if a forced tool choice is accepted while the model thinks. It never is with manual
+            thinking.
+        response_format: how structured output is requested. "json_schema" sends `output_config.format`.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None for
+            Claude's row.
+        web_search: the version of the hosted web search tool.
+        cache_included: True if `input_tokens` in the usage includes the cached tokens (vLLM before 0.12, OpenRouter).
     """
 
     platform: Literal["anthropic", "vertex", "bedrock"] = "anthropic"
@@ -57,7 +59,7 @@ class AnthropicQuirks:
     cache_included: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about an endpoint's models that its quirks contain."""
+        """Returns the facts about an endpoint's models that the quirks contain."""
         said: dict[str, Any] = {}
         if self.thinking is not None:
             manual = self.thinking == "manual"

@@ -1,6 +1,6 @@
-"""Decides whether a request may think, by its tool choice, output limit and history.
+"""Decides whether the model may think, which depends on the tool choice, the output limit and the conversation.
 
-https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and its pages on adaptive thinking and effort.
+The source is https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and the pages on adaptive thinking.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with a compatible effort and tool choice, and the changes."""
+    """Changes the effort and the tool choice so that they fit together. Returns the new request and the warnings."""
     request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
     request, choice = _possible_choice(request, quirks)
@@ -31,7 +31,7 @@ def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, li
 
 
 def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Switches thinking off if the output limit is too low."""
+    """Turns thinking off if the output limit is too low for it."""
     limit = output_limit(request, quirks)
     if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > SMALLEST_BUDGET:
         return request, []
@@ -42,10 +42,10 @@ def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request
 
 
 def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Switches manual thinking off in an open tool loop whose thinking is lost.
+    """Turns manual thinking off if the current tool loop has lost the thinking at its beginning.
 
-    "Expected `thinking` or `redacted_thinking`, but found `text`" (pydantic/pydantic-ai#2040). Claude thinks once at
-    the beginning of a tool loop, which is one turn for the API.
+    Otherwise the API refuses the request: "Expected `thinking` or `redacted_thinking`, but found `text`"
+    (pydantic/pydantic-ai#2040). For the API, a tool loop is one turn, in which Claude thinks once at the beginning:
     https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
@@ -58,7 +58,7 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
 
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
-    """Returns the assistant's turns of the tool loop at the end of the conversation, the last turn first."""
+    """Returns the assistant messages of the tool loop at the end of the conversation, the last message first."""
     beside = ("user", *INSTRUCTION_ROLES)  # texts beside the results
     turns = list(dropwhile(lambda message: message.role in beside, reversed(messages)))
     if not turns or turns[0].role != "tool":

@@ -1,4 +1,4 @@
-"""Tools that Anthropic runs, MCP servers, containers."""
+"""Converts hosted tools, MCP servers and containers to the format of the Messages API."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
 
 
 def hosted_forms(web_search: str) -> dict[str, HostedForm]:
-    """Returns the formats of hosted tools. `web_search` is the version of the search, which is older at compatible
-    servers."""
+    """Returns a `HostedForm` for each kind of hosted tool.
+
+    `web_search` is the version of the search tool. Compatible servers have older versions.
+    """
 
     def search(tool: WebSearch) -> dict[str, Any]:
         location = {"type": "approximate", **tool.user_location} if tool.user_location else None
@@ -69,7 +71,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
 
 def hosted_members(request: Request) -> dict[str, Any]:
-    """Returns the request fields for MCP servers and for the container of code execution."""
+    """Returns the fields for MCP servers and for the container in which code runs."""
     out: dict[str, Any] = {}
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
@@ -84,7 +86,7 @@ def hosted_members(request: Request) -> dict[str, Any]:
 
 
 def _container(request: Request) -> str | None:
-    """Returns the id of the program's container, or of the newest turn's container unless it has expired."""
+    """Returns the id of the container: the program's own, or the container of the last answer unless it has expired."""
     for tool in request.tools:
         if isinstance(tool.hosted, CodeExecution) and tool.hosted.container:
             return tool.hosted.container

@@ -1,4 +1,4 @@
-"""Batch APIs of providers: many requests sent at once, and their answers fetched hours later.
+"""The batch APIs of providers, which accept many requests at once and return the answers hours later.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,7 +1,7 @@
-"""Anthropic's Message Batches: the create request contains all rows, and the results are a file of JSON lines.
+"""Anthropic's Message Batches. The request that creates a batch contains all rows, and the results are JSON lines.
 
-The format: https://docs.anthropic.com/en/api/creating-message-batches. A batch has no metadata for streamfold's key, so
-the name of each row contains the key. The results repeat these names.
+The API is documented at https://docs.anthropic.com/en/api/creating-message-batches. A batch has no metadata for
+streamfold's key, so each row's name contains the key. The results repeat these names.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _WITHOUT_ANSWER = {
 
 
 class AnthropicBatchAPI(InlineBatchAPI):
-    """Batches of the Messages API.
+    """Batches of requests to the Messages API.
 
     Args:
-        version: the version of the API.
+        version: the value of the header `anthropic-version`.
     """
 
     max_rows = 100_000
@@ -91,7 +91,7 @@ class AnthropicBatchAPI(InlineBatchAPI):
         return BatchListing(tuple(map(self.read, batches)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Reads the file of results: https://docs.anthropic.com/en/api/retrieving-message-batch-results."""
+        """Parses the file of results: https://docs.anthropic.com/en/api/retrieving-message-batch-results."""
         for line in split_lines(body):
             name, result = line.get("custom_id"), line.get("result")
             if not isinstance(name, str) or not isinstance(result, Mapping):

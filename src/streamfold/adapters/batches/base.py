@@ -1,7 +1,7 @@
-"""Common parts of providers' batch APIs: HTTP requests as values, and the parsing of their responses.
+"""The base classes of batch APIs, which create HTTP requests and parse the responses.
 
-A batch is created by one HTTP request, or by two if its rows are a file. Each batch has a unique `key` of streamfold's.
-After a crash, a process can find the batch by its key, and never creates a batch twice.
+One HTTP request creates a batch, or two if the rows must be uploaded as a file. Each batch has a unique `key` from
+streamfold. After a crash, a process finds the batch by its key, so that no batch is created twice.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..prepared_request import PreparedRequest
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """Limits of a provider's batch API: the table `batches` of its settings.
+    """The settings for a provider's batch API, from the table `batches` in the provider's settings.
 
     Attributes:
-        rows: the maximum number of rows of a batch. None: the limit of the API.
-        bytes: the maximum size of all rows together, in bytes. None: the limit of the API.
-        window: the time limit of a batch, after which unfinished rows expire.
-        purpose: the purpose of the uploaded file; "batch-api" at Together.
+        rows: the maximum number of rows in a batch. None for the API's own limit.
+        bytes: the maximum size of all rows together, in bytes. None for the API's own limit.
+        window: the time limit for a batch. Rows that are unfinished after this time expire.
+        purpose: the purpose of the uploaded file. Together requires "batch-api".
 
     Raises:
-        ValueError: a limit is not above 0.
+        ValueError: a limit isn't greater than 0.
     """
 
     rows: int | None = None
@@ -46,7 +46,7 @@ class EndpointRequest:
     """An HTTP request to a batch API, without the base URL and the API key, which the provider adds.
 
     Attributes:
-        path: the path below the base URL; may have a query.
+        path: the path below the base URL. It may have a query.
     """
 
     method: Literal["GET", "POST"]
@@ -56,12 +56,12 @@ class EndpointRequest:
 
     @classmethod
     def get(cls, path: str, headers: Mapping[str, str] | None = None) -> EndpointRequest:
-        """Returns a GET request."""
+        """Creates a GET request."""
         return cls("GET", path, {**(headers or {}), "Accept": "application/json"})
 
     @classmethod
     def post(cls, path: str, value: Any, headers: Mapping[str, str] | None = None) -> EndpointRequest:
-        """Returns a POST request with a JSON value or JSON text."""
+        """Creates a POST request whose body is a JSON value or JSON text."""
         body = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
         return cls(
             "POST", path, {**(headers or {}), "Accept": "application/json", "Content-Type": "application/json"}, body
@@ -70,18 +70,18 @@ class EndpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """A batch as the provider describes it.
+    """The state of a batch, as the provider reports it.
 
     Attributes:
-        state: "running"; "ended" (has results, perhaps not for all rows); "failed" (has no results).
-        word: the provider's name of the state.
-        key: the batch's key; None if the API doesn't store keys.
-        file: the id of the file with the rows; None if the create request contained the rows.
-        created: seconds since 1970; None if unknown.
-        rows: the number of rows; None if unknown.
-        finished: the number of finished rows.
-        results: the HTTP requests for the results.
-        problem: the provider's error message about the whole batch.
+        state: "running", "ended" (there are results, perhaps not for all rows) or "failed" (there are no results).
+        word: the provider's own name for the state.
+        key: the key of the batch, or None if the API doesn't store keys.
+        file: the id of the file with the rows, or None if the request that created the batch contained the rows.
+        created: the time at which the batch was created, in seconds since 1970, or None if unknown.
+        rows: the number of rows, or None if unknown.
+        finished: the number of rows that are finished.
+        results: the HTTP requests that return the results.
+        problem: the provider's error message about the batch as a whole.
     """
 
     id: str
@@ -98,11 +98,12 @@ class BatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class BatchListing:
-    """One page of a list.
+    """One page of a list of batches or files.
 
     Attributes:
-        found: the batches, or the ids of files by name.
-        more: the HTTP request for the next page; None at the end.
+        found: the batches on this page.
+        files: the ids of the files on this page, by name.
+        more: the HTTP request for the next page, or None on the last page.
     """
 
     found: tuple[BatchStatus, ...] = ()
@@ -112,13 +113,13 @@ class BatchListing:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of one row.
+    """The result for one row.
 
     Attributes:
         name: the name of the row in the batch.
-        answer: the complete answer, in the format of a live request; None if the row failed.
-        problem: the error object of a failed row.
-        status: the HTTP status of the error, if any.
+        answer: the complete response, in the format of a request that isn't batched. None if the row failed.
+        problem: the error object, if the row failed.
+        status: the HTTP status of the error, if the provider reports one.
         request_id: the provider's id for the request.
     """
 
@@ -130,11 +131,12 @@ class BatchResult:
 
 
 class BaseBatchAPI(ABC):
-    """Base class of batch APIs. Instances are stateless.
+    """Base class of batch APIs. An instance has no state.
 
     Attributes:
-        max_rows, max_bytes: the maximum number of rows of a batch, and their maximum total size.
-        keyed: whether a list of batches contains their keys. Otherwise only the results do, in the names of the rows.
+        max_rows, max_bytes: the maximum number of rows in a batch, and the maximum size of all rows together in bytes.
+        keyed: True if a list of batches contains their keys. Otherwise only the rows' names in the results contain
+            them.
     """
 
     max_rows: int
@@ -149,22 +151,22 @@ class BaseBatchAPI(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns a text that all requests of a batch must share."""
+        """Returns a text that must be equal for all requests in a batch."""
         return prepared.request.model
 
     @abstractmethod
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
-        """Returns one request as JSON on one line."""
+        """Converts one request to JSON on one line."""
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def read(self, value: Any) -> BatchStatus:
-        """Parses a batch. Raises ValueError for another response."""
+        """Parses a batch. Raises ValueError if the response is anything else."""
 
     @abstractmethod
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the HTTP request for the status of a batch."""
+        """Returns the HTTP request that gets the status of a batch."""
 
     @abstractmethod
     def batches(self) -> EndpointRequest:
@@ -172,14 +174,14 @@ class BaseBatchAPI(ABC):
 
     @abstractmethod
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses such a list. Raises ValueError for another response."""
+        """Parses a list of batches. Raises ValueError if the response is anything else."""
 
     @abstractmethod
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses the response body of a request of `BatchStatus.results`, in pieces.
+        """Parses the response body of a request in `BatchStatus.results`, which arrives in pieces.
 
         Args:
-            names: the names of all rows of the batch, in order.
+            names: the names of all rows in the batch, in order.
 
         Raises:
             ValueError: the body can't be parsed.
@@ -187,19 +189,19 @@ class BaseBatchAPI(ABC):
 
 
 class InlineBatchAPI(BaseBatchAPI):
-    """Batches whose create request contains the rows."""
+    """Base class of batch APIs in which the request that creates a batch contains the rows."""
 
     @abstractmethod
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
         """Returns the HTTP request that creates a batch.
 
         Args:
-            first: the first request; all requests have the same `group`.
+            first: the first request of the batch. All its requests have the same `group`.
         """
 
 
 class UploadedBatchAPI(BaseBatchAPI):
-    """Batches that are created from an uploaded file of rows."""
+    """Base class of batch APIs that create a batch from an uploaded file with the rows."""
 
     @abstractmethod
     def upload(self, key: str, lines: bytes) -> EndpointRequest:
@@ -207,7 +209,7 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_upload(self, value: Any) -> str:
-        """Returns the id of the uploaded file. Raises ValueError if the response has no id."""
+        """Returns the id of the uploaded file. Raises ValueError if the response doesn't contain it."""
 
     @abstractmethod
     def files(self) -> EndpointRequest:
@@ -215,14 +217,14 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_files(self, value: Any) -> BatchListing:
-        """Parses such a list. Raises ValueError for another response."""
+        """Parses a list of files. Raises ValueError if the response is anything else."""
 
     @abstractmethod
     def create_from(self, key: str, file: str) -> EndpointRequest:
         """Returns the HTTP request that creates a batch from an uploaded file."""
 
     def file_name(self, key: str) -> str:
-        """Returns the name of an uploaded file."""
+        """Returns the name for an uploaded file."""
         return f"streamfold-{key}.jsonl"
 
 
@@ -230,7 +232,7 @@ BatchAPI: TypeAlias = InlineBatchAPI | UploadedBatchAPI
 
 
 def read_time(text: Any) -> float | None:
-    """Converts an RFC 3339 time to seconds since 1970; None for another text."""
+    """Converts a time in RFC 3339 format to seconds since 1970. Returns None for any other text."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (TypeError, ValueError, OverflowError):
@@ -238,7 +240,7 @@ def read_time(text: Any) -> float | None:
 
 
 def split_lines(body: Iterable[bytes]) -> Iterator[Any]:
-    """Yields the JSON objects of JSON lines. Raises ValueError for a line that isn't a JSON object."""
+    """Parses JSON lines. Raises ValueError if a line isn't a JSON object."""
     rest = b""
     for piece in body:
         *lines, rest = (rest + piece).split(b"\n")

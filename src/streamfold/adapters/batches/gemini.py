@@ -1,7 +1,8 @@
-"""Batches of Gemini's API: the create request contains the rows, and the finished operation contains the results.
+"""Batches of Gemini's API. The request that creates a batch contains the rows, and the finished operation has the
+results.
 
-https://ai.google.dev/gemini-api/docs/batch-api is the guide, https://ai.google.dev/api/batch-api the reference.
-Batches are limited to 20 MB. Files for larger batches aren't used; streamfold creates several batches instead.
+The guide is https://ai.google.dev/gemini-api/docs/batch-api, the reference https://ai.google.dev/api/batch-api. A batch
+can have at most 20 MB. streamfold doesn't upload files for larger batches, but creates several batches.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ENDED = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "CANCELLED", "EXPIRED")
 
 
 class GeminiBatchAPI(InlineBatchAPI):
-    """Batches of `generateContent`."""
+    """Batches of requests to `generateContent`."""
 
     max_rows = 100_000
     max_bytes = 19_000_000  # the limit is 20 MB for the call
@@ -38,7 +39,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         )
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the HTTP request for the status of a batch, whose name begins with `batches/`."""
+        """Returns the HTTP request for a batch's status. Gemini's batch names begin with `batches/`."""
         return EndpointRequest.get(f"/{quote(batch)}")
 
     def read(self, value: Any) -> BatchStatus:
@@ -69,7 +70,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         return EndpointRequest.get(f"/batches?pageSize={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a list of batches. An empty list has no fields."""
+        """Parses a list of batches. If the list is empty, the response has no fields."""
         if not isinstance(value, Mapping):
             raise ValueError("it is not a list of operations")
         token, operations = value.get("nextPageToken"), value.get("operations") or []
@@ -81,7 +82,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         return BatchListing(tuple(map(self.read, operations)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses the results inside of an operation.
+        """Parses the results inside an operation.
 
         The results are in the order of the rows. Some results lack the key of their row:
         https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
@@ -109,5 +110,5 @@ def _members(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> int:
-    """Converts a count, which Google's APIs send as a string."""
+    """Converts a count, which Google's APIs send as a string, to a number."""
     return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 0

@@ -1,9 +1,10 @@
-"""Batches in OpenAI's format: an uploaded file of rows at `/files`, a batch at `/batches`, and files of results.
+"""Batches in OpenAI's format: a file of rows is uploaded to `/files`, and a batch of them is created at `/batches`.
 
-https://platform.openai.com/docs/api-reference/batch is the format. Azure, Moonshot, DashScope and Together follow it:
-https://learn.microsoft.com/azure/foundry/openai/how-to/batch, https://platform.kimi.ai/docs/api/batch-create,
-https://www.alibabacloud.com/help/en/model-studio/batch-interfaces-compatible-with-openai,
-https://docs.together.ai/reference/batch-create
+OpenAI documents the format at https://platform.openai.com/docs/api-reference/batch. Azure
+(https://learn.microsoft.com/azure/foundry/openai/how-to/batch), Moonshot
+(https://platform.kimi.ai/docs/api/batch-create), DashScope
+(https://www.alibabacloud.com/help/en/model-studio/batch-interfaces-compatible-with-openai) and Together
+(https://docs.together.ai/reference/batch-create) have the same format.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
     """Batches of requests to one endpoint.
 
     Args:
-        endpoint: the path of the requests, including `/v1`.
+        endpoint: the path to which the requests are sent, including `/v1`.
     """
 
     max_rows = 50_000
@@ -45,7 +46,8 @@ class OpenAIBatchAPI(UploadedBatchAPI):
 
     def upload(self, key: str, lines: bytes) -> EndpointRequest:
         """Returns the HTTP request that uploads the rows:
-        https://platform.openai.com/docs/api-reference/files/create."""
+        https://platform.openai.com/docs/api-reference/files/create.
+        """
         mark = f"streamfold-{key}"
         head = (
             f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{self.settings.purpose}\r\n--{mark}\r\n'
@@ -83,7 +85,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return EndpointRequest.get(f"/batches/{quote(batch, safe='')}")
 
     def read(self, value: Any) -> BatchStatus:
-        """Parses a batch. Together wraps a new batch in `job`, and writes states in capitals."""
+        """Parses a batch. Together puts a new batch into the field `job`, and writes its state in capital letters."""
         if isinstance(value, Mapping) and isinstance(value.get("job"), Mapping):
             value = value["job"]
         word = _text(value, "status").lower()
@@ -120,7 +122,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return BatchListing(tuple(map(self.read, batches)), more=next_page)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses a file of results: of answered rows or of failed rows."""
+        """Parses a file of results, which contains either the rows with an answer or the rows that failed."""
         for line in split_lines(body):
             response, name = line.get("response"), line.get("custom_id")
             if not isinstance(name, str):  # about the whole file
@@ -143,7 +145,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """Returns the entries of a list, which Together sends without an object around it."""
+    """Returns the entries of a list. Together sends the list without an object around it."""
     found = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(found, list):
         raise ValueError("it is not a list")
@@ -151,7 +153,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _more(value: Any, entries: list[Any]) -> str | None:
-    """Returns the id after which the list continues; None at the end of the list."""
+    """Returns the id of the entry after which the next page begins, or None on the last page."""
     if not entries or not isinstance(value, Mapping) or not value.get("has_more"):
         return None
     return quote(_text(entries[-1], "id"), safe="")

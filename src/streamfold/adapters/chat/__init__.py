@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and compatible servers."""
+"""Encodes requests and decodes responses of OpenAI's Chat Completions, and of compatible servers."""
 
 from .adapter import ChatAdapter
 from .decode import REASONING

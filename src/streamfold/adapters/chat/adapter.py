@@ -1,7 +1,7 @@
-"""OpenAI's Chat Completions, and compatible servers.
+"""OpenAI's Chat Completions, and servers that are compatible with it.
 
-`encode.py` writes requests, `decode.py` parses answers. Deviations in answers have a comment that names the server, and
-are accepted from every server. Differences in requests are `ChatQuirks`, in `quirks.py`.
+`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate, a comment names the
+server, but the deviation is accepted from every server. `ChatQuirks` describes how requests differ between servers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .reasoning import fit_forced_choice, may_reason, only_allowed_tools, should
 
 
 class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
-    """Writes requests and reads events of Chat Completions."""
+    """Encodes requests and decodes events of Chat Completions."""
 
     name = "chat"
     path = "/chat/completions"
@@ -35,13 +35,13 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         self.quirks = quirks or ChatQuirks()
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request, which must contain the model for some servers."""
+        """Returns the path of a request. Some servers require the model in the path."""
         if self.quirks.model_in_path:
             return f"/deployments/{quote(request.model, safe='')}{self.path}"
         return self.path
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server continues a text. Some servers repeat the text of a `prefix`."""
+        """Returns whether the server can continue a text. Servers with the field `prefix` may repeat the text first."""
         if not self.takes_partial:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"

@@ -1,4 +1,4 @@
-"""Reads streamed chunks and whole completions."""
+"""Decodes streamed chunks and complete responses of Chat Completions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
-    """Marks the deltas of a message as complete, so that they replace pieces instead of being appended."""
+    """Marks the deltas of a message as complete, so that they replace the pieces that arrived before."""
     texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
     calls: list[ToolCallDelta] = []
     extras: dict[str, list[Any]] = {}
@@ -81,7 +81,7 @@ _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 
 
 class ChatEventReader:
-    """Decodes answers of Chat Completions."""
+    """Decodes responses of Chat Completions."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         failed, data, out = event.event == "error", event.data, list[Delta]()
@@ -161,10 +161,11 @@ class ChatEventReader:
             self._end(usage, finish, failure, out)
 
     def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
-        """Reads a choice with a complete message instead of a delta.
+        """Decodes a choice that has a complete message instead of a delta.
 
-        MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). A server that doesn't
-        really stream sends only a message (fixtures/chunks/message_for_delta). Pieces in `message` are accepted, too.
+        MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). A server that only
+        imitates a stream sends the message alone (fixtures/chunks/message_for_delta). Pieces in `message` are accepted
+        too.
         """
         message, text = choice.get("message"), choice.get("text")
         if message is None and isinstance(text, str):
@@ -181,7 +182,7 @@ class ChatEventReader:
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
     ) -> tuple[dict[str, Any] | None, Failure | None]:
-        """Reads Groq's own field, which contains the usage and errors."""
+        """Returns the usage and the error in the field that only Groq sends."""
         own = _object(chunk["x_groq"])
         if usage or not own:
             return usage, failure
@@ -323,7 +324,7 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """Returns the meaning of a finish reason; None for a missing one and for "null" (DashScope)."""
+    """Returns the meaning of a finish reason. Returns None if it is missing or "null" (DashScope)."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
@@ -336,7 +337,7 @@ def _is_cut(said: Any) -> bool:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Reads content that is a list of parts, in which Mistral and Databricks send reasoning."""
+    """Decodes content that is a list of parts, in which Mistral and Databricks send reasoning."""
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():
@@ -357,12 +358,12 @@ def _parts(content: Any, out: list[Delta]) -> None:
 
 
 def _has_content(delta: Any) -> bool:
-    """Returns whether a delta is more than a role."""
+    """Returns True if a delta contains more than a role."""
     return any(value for name, value in delta.items() if name != "role") if isinstance(delta, dict) else bool(delta)
 
 
 def _text_of(value: Any) -> str:
-    """Returns the reasoning in a text, a part, or a list of parts."""
+    """Returns the reasoning text in a string, a part, or a list of parts."""
     match value:
         case str():
             return value

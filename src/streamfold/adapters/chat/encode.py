@@ -1,4 +1,4 @@
-"""Writes requests: messages, content parts, tools, call ids."""
+"""Encodes messages, content parts, tools and tool call ids for Chat Completions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
 
 
 def encode_part(part: Any, where: str) -> dict[str, Any]:
-    """Converts a content part to Chat Completions; a dict is unchanged. Raises ConfigError for an unsupported part."""
+    """Converts a content part to Chat Completions. Returns a dict unchanged. Raises ConfigError for an unsupported
+    part.
+    """
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -88,9 +90,9 @@ def _name(part: FilePart) -> str:
 
 
 def check_media_roles(message: Message, where: str) -> None:
-    """Raises ConfigError for an image, file or audio part in a message of the system or the assistant.
+    """Raises ConfigError if a system or assistant message contains an image, a file or audio.
 
-    "Image URLs are only allowed for messages with role 'user'" (openai/openai-node#1030).
+    OpenAI refuses these: "Image URLs are only allowed for messages with role 'user'" (openai/openai-node#1030).
     """
     if message.role in ("user", "tool") or isinstance(message.content, str | None):
         return
@@ -107,10 +109,10 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": 
 
 
 def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
-    """Joins the streamed pieces of each entry of `reasoning_details`.
+    """Joins the pieces of each entry in `reasoning_details`, which a stream sends separately.
 
-    A stream sends a detail in consecutive pieces with the same type and index; the last piece has the signature. The
-    order is kept, because the signature covers the whole list:
+    Consecutive pieces with the same type and index belong to one entry, and the last piece has the signature. The order
+    of the entries is kept, because the signature covers the complete list:
     https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
     """
     out: list[Any] = []
@@ -123,7 +125,7 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
 
 
 def _continues(last: Any, piece: Any) -> bool:
-    """Returns whether a piece belongs to the previous detail. Two pieces with ids are two details."""
+    """Returns True if a piece belongs to the previous entry. Two pieces with ids are two entries."""
     if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
         return False
     if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
@@ -142,13 +144,13 @@ def _joined(last: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]
 
 
 class ChatRequestWriter:
-    """Writes requests of Chat Completions."""
+    """Encodes requests for Chat Completions."""
 
     quirks: ChatQuirks
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """Returns the hosted tools of the provider; OpenAI has none on this API."""
+        """The hosted tools that the provider supports on this API. OpenAI has none here."""
         if self.quirks.hosted_tools != "openrouter":
             return {}
         # Late: few programs need the other API with their first provider.
@@ -158,7 +160,7 @@ class ChatRequestWriter:
 
     @property
     def takes_partial(self) -> bool:
-        """True if the last message may be a partial text for the model to continue."""
+        """True if the last message may be a text that the model continues."""
         return self.quirks.continues is not None
 
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
@@ -219,7 +221,7 @@ class ChatRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, back: bool, report: EncodingReport
     ) -> None:
-        """Reports unsent parts of a message. `back`: whether its reasoning is sent as text."""
+        """Reports the parts of a message that aren't sent. `back` is True if its reasoning is sent as text."""
         if message.name and not self.quirks.message_names:
             report.members.append(f"{where}.name")
         here = request.came_from_here(message)
@@ -273,8 +275,9 @@ class ChatRequestWriter:
         return out
 
     def _sent_reasoning(self, message: Message, request: Request, content: Any) -> dict[str, Any]:
-        """Returns the fields for an assistant's reasoning: its details for the endpoint that made them, else its
-        text."""
+        """Returns the fields for the reasoning of an assistant message. The endpoint that wrote `reasoning_details`
+        gets them back unchanged, and other endpoints get the text.
+        """
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
             return {"reasoning_details": merge_reasoning_details(details)}
@@ -327,7 +330,7 @@ class ChatRequestWriter:
 
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns a tool call of an earlier turn, with its provider data."""
+    """Converts a tool call in an earlier message, including the data that the provider requires."""
     extra = dict(extra or {})
     if is_custom(call):
         custom = {"name": call.name, "input": call.raw_arguments}
@@ -357,7 +360,7 @@ _NOT_SENT = (
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
-    """Returns the caller's extras, which are sent unchanged."""
+    """Returns the extras that the caller has set, which are sent unchanged."""
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
@@ -367,23 +370,23 @@ def sent_extras(message: Message) -> dict[str, Any]:
 
 
 def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
-    """Returns the fields of an earlier answer that the same endpoint wants back."""
+    """Returns the names of fields that the same endpoint sent in an earlier answer and requires in later requests."""
     if not quirks.returned_members or not request.came_from_here(message):
         return []
     return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]
 
 
 def _says(details: Any, reasoning: str) -> bool:
-    """Returns whether the reasoning details contain the whole text of the reasoning."""
+    """Returns True if the reasoning details contain the complete reasoning text."""
     pieces = [piece for piece in details if isinstance(piece, Mapping)]
     said = "".join(str(piece.get("text") or piece.get("summary") or piece.get("thinking") or "") for piece in pieces)
     return "".join(reasoning.split()) in "".join(said.split())
 
 
 def says_more(name: str, message: Message) -> bool:
-    """Returns whether an extra has data beyond the text and the tool calls of the message.
+    """Returns True if an entry of `extras` contains more than the text and the tool calls of the message.
 
-    The items of the Responses API often have no further data.
+    The items of the Responses API often contain no more than these.
     """
     value = message.extras[name]
     if name == "blocks":

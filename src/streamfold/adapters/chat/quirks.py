@@ -1,6 +1,6 @@
-"""Differences in requests between servers of Chat Completions, each a typed field.
+"""How requests differ between servers of Chat Completions. Each difference is a typed field.
 
-The defaults are for unknown servers: most servers accept them.
+The defaults are for unknown servers, because most servers accept them.
 """
 
 from __future__ import annotations
@@ -15,64 +15,68 @@ ReasoningField: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ChatQuirks:
-    """Differences between servers in the request.
+    """How requests differ between servers of Chat Completions.
 
     Attributes:
-        max_tokens_field: the name of the output limit. OpenAI's reasoning models refuse the old name; many compatible
-            servers ignore the new name.
-        stream_usage: whether `stream_options.include_usage` may be sent. OpenAI requires it for usage; a few servers
-            refuse it.
-        response_format: how structured output is requested: by a JSON schema; by JSON mode and an instruction, for
-            servers without schemas (DeepSeek); or by a forced tool call, for servers without JSON mode. The arguments
-            of the forced tool call become the text of the answer, in one piece at the end.
-        strict_output: whether a pydantic model as `response_format` is sent in OpenAI's strict mode, which guarantees a
-            valid answer. Groq refuses strict mode for some models.
-        schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: chosen by the model.
-        inline_refs: whether the server refuses `$ref` in a JSON schema.
-        unsupported_keywords: JSON-schema keywords that the server refuses.
-        reasoning_field: where the reasoning of an earlier turn is sent back: a field of the message; "think_tag": in
-            <think> before its text; "thinking_part" or "reasoning_part": a part of its content (Mistral, Databricks).
-            None: reasoning is not sent back, because many servers refuse unknown fields.
-        reasoning_of_thinkers: whether only reasoning models accept reasoning. Groq's other models answer a 400.
-        reasoning_required: whether a turn with tool calls is refused without its reasoning, so that at least an empty
+        max_tokens_field: the name of the field for the output limit. OpenAI's reasoning models refuse the old name.
+            Many compatible servers ignore the new name.
+        stream_usage: True if `stream_options.include_usage` is sent. OpenAI sends the usage only then, but a few
+            servers refuse the field.
+        response_format: how structured output is requested: by a JSON schema, by JSON mode and an instruction (for
+            servers without schemas, such as DeepSeek), or by a forced tool call (for servers without JSON mode). The
+            arguments of this tool call become the text of the answer, which arrives in one piece at the end.
+        strict_output: True if OpenAI's strict mode is requested for a pydantic model, so that the answer is always
+            valid. Groq refuses strict mode for some models.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None chooses by
+            model.
+        inline_refs: True if the server refuses `$ref` in a JSON schema.
+        unsupported_keywords: the JSON Schema keywords that the server refuses.
+        reasoning_field: where a request contains earlier reasoning: a field of the message, "think_tag" (in <think>
+            before its text), or "thinking_part" or "reasoning_part" (a part of its content; Mistral, Databricks). None
+            leaves the reasoning out, because many servers refuse unknown fields.
+        reasoning_of_thinkers: True if only reasoning models accept reasoning in messages. Groq's other models refuse
+            it.
+        reasoning_required: True if the server refuses messages with tool calls but without reasoning, so that an empty
             text is sent (DeepSeek, while it thinks: https://api-docs.deepseek.com/guides/thinking_mode).
-        reasoning_details: whether the `reasoning_details` of an answer are sent back to the same endpoint, instead of
-            the reasoning's text. OpenRouter and MiniMax need them unchanged, because some are signed.
-        returned_members: fields of an answer's message that are sent back unchanged to the same endpoint. GitHub
+        reasoning_details: True if the same endpoint gets an answer's `reasoning_details` instead of the reasoning text.
+            OpenRouter and MiniMax need them unchanged, because some are signed.
+        returned_members: the fields of an answer that later requests to the same endpoint contain unchanged. GitHub
             Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
-        reasoning_split: the value of the field `reasoning_split`. Without it, MiniMax writes reasoning into the text.
-        thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`,
-            or `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort on. None: the
-            server has no such field.
-        effort_grades: whether `reasoning_effort` is sent to models with levels of effort. With a thinking switch, it is
-            sent for every effort except "none".
-        forced_while_thinking: whether "required" and named tool choices can be sent while the model thinks. Otherwise
-            "auto" is sent, with a warning. For models that never accept forced choices, set the capability
+        reasoning_split: the value of the field `reasoning_split`. Without this field, MiniMax puts reasoning into the
+            text.
+        thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
+            `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort turns it on. None if
+            the server has no such field.
+        effort_grades: True if `reasoning_effort` is sent to models with effort levels. If there is a thinking switch
+            too, it is sent for every effort except "none".
+        forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks.
+            Otherwise "auto" is sent, with a warning. If a model never accepts a forced choice, set the capability
             `forced_choice`.
-        allowed_tools: whether a choice among some of the tools is sent as OpenAI's `allowed_tools`. Otherwise the other
-            tools are left out, which changes the cached beginning of the prompt.
-        tool_choice_auto: whether the tool choice "auto" is sent. It is the default everywhere, and some strict servers
-            refuse it.
-        tool_choice_none: whether the tool choice "none" is accepted. Otherwise the tools are left out.
-        result_images: whether a tool's message may contain images. OpenAI accepts images only from users, so images are
+        allowed_tools: True if a choice among some tools is sent as OpenAI's `allowed_tools`. Otherwise the other tools
+            are left out, which changes the cached beginning of the prompt.
+        tool_choice_auto: True if the tool choice "auto" is sent. It is the default of every server, and some strict
+            servers refuse it.
+        tool_choice_none: True if the server accepts the tool choice "none". Otherwise the tools are left out.
+        result_images: True if a tool message may contain images. OpenAI accepts images only from users, so images are
             moved to a user message after the results.
-        developer_role: whether the role "developer" is accepted. OpenAI's reasoning models use it for system messages.
-        message_names: whether a message may have a `name`.
-        refusals: whether an assistant's turn may have a `refusal`. Otherwise the refusal is sent as content.
-        model_in_path: whether the model is in the path, as at Azure: /deployments/MODEL/chat/completions.
-        empty_turns: whether user and system messages may be empty. Otherwise an empty message raises an error.
+        developer_role: True if the server accepts the role "developer". OpenAI's reasoning models use it for
+            instructions.
+        message_names: True if messages may have the field `name`.
+        refusals: True if an assistant message may have the field `refusal`. Otherwise a refusal is sent as content.
+        model_in_path: True if the path contains the model, as at Azure: /deployments/MODEL/chat/completions.
+        empty_turns: True if user and system messages may be empty. Otherwise an empty message raises an error.
         seed_field: the name of the field for the seed.
-        stop_max: the maximum number of stop texts. streamfold itself stops at further ones.
-        says_json: whether JSON mode is refused unless a message contains "json" (OpenAI, Azure, DashScope).
-        call_ids: which ids of tool calls are accepted. Mistral accepts only nine letters and digits; other ids are
-            replaced consistently.
-        continues: how the server continues the text of the last message: by the field `prefix` of the message (Mistral,
-            DeepSeek's beta), or by the field `continue_final_message` of the request (vLLM, SGLang). None: the server
+        stop_max: the maximum number of stop texts. streamfold itself ends the answer at further stop texts.
+        says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure, DashScope).
+        call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
+            Other ids are replaced, each always by the same new id.
+        continues: how a request asks the server to continue the last message: by the message's field `prefix` (Mistral,
+            DeepSeek's beta), or by the request's field `continue_final_message` (vLLM, SGLang). None if the server
             can't continue a text.
-        refused_members: fields of the request that this server refuses. Settings of frameworks for these fields raise
-            an error.
-        hosted_tools: the format of hosted tools; OpenAI has none on this API.
-        call_signatures: whether the first tool call of each answer of the current turn is refused without its thought
+        refused_members: the request fields that the server refuses. If a framework's settings contain such a field, an
+            error is raised.
+        hosted_tools: the format of hosted tools on this API. OpenAI has none here.
+        call_signatures: True if the server refuses answers in the current turn whose first tool call has no thought
             signature (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
 

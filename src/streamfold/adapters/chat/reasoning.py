@@ -1,4 +1,4 @@
-"""Reasoning: the fields for the effort, and the earlier reasoning that is sent back."""
+"""The fields for the effort level, and the earlier reasoning in requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the request fields for an effort: a level, a switch, or both."""
+    """Returns the request fields for an effort level, which are a level, a switch, or both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}
@@ -35,7 +35,7 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Leaves out the tools that a tool choice excludes, for servers without a choice among some tools."""
+    """Leaves out the tools that a tool choice excludes, for servers that don't support a choice among some tools."""
     choice = request.tool_choice
     return keep_only_tools(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 
@@ -43,7 +43,7 @@ def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
 def keep_only_tools(
     request: Request, names: Collection[str], mode: Literal["auto", "required"]
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with only these tools, and a warning about the other tools."""
+    """Removes all tools except these from a request. Returns a warning if a tool was removed."""
     left_out = [tool.name for tool in request.tools if tool.name not in names]
     tools = tuple(tool for tool in request.tools if tool.name in names)
     detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
@@ -52,10 +52,10 @@ def keep_only_tools(
 
 
 def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request with a tool choice that the server accepts.
+    """Changes the tool choice to one that the server accepts.
 
-    "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
-    to required or object in thinking mode" (DashScope): both are a 400.
+    Otherwise, servers respond with status 400: "Thinking mode does not support this tool_choice" (DeepSeek), "The
+    tool_choice parameter does not support being set to required or object in thinking mode" (DashScope).
     """
     if quirks.forced_while_thinking or not is_forced(request) or not may_reason(request):
         return request, []
@@ -70,7 +70,7 @@ def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, li
 
 
 def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Switches thinking off, so that a call can be forced."""
+    """Turns thinking off, so that a tool call can be forced."""
     effort = request.options.reasoning_effort
     detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
     dropped = [ReplyWarning("option_dropped", detail)] if effort not in (None, "none") else []
@@ -78,7 +78,7 @@ def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
 
 
 def may_reason(request: Request) -> bool:
-    """Returns whether the model may think, which many models do by default."""
+    """Returns True if the model may think. Many models think by default."""
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
@@ -89,10 +89,10 @@ def may_reason(request: Request) -> bool:
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
-    """Returns for each message whether its reasoning is sent as text.
+    """Returns, for each message, whether its reasoning is sent as text.
 
     Args:
-        finished: also send the reasoning of finished turns, for every model.
+        finished: True to send the reasoning of finished turns too, for every model.
     """
     family = request.family
     thinking = family.thinking not in (None, "never") or (family.thinking is None and not quirks.reasoning_of_thinkers)
@@ -107,7 +107,9 @@ def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: b
 
 
 def _open_turn(messages: tuple[Message, ...]) -> int:
-    """Returns the beginning of the current turn. A user message after tool results doesn't end the turn."""
+    """Returns the index of the message that begins the current turn. A user message after tool results doesn't begin
+    one.
+    """
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "user" and (at == 0 or messages[at - 1].role != "tool"):
             return at
@@ -117,10 +119,10 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
 def reasoning_members(
     message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
 ) -> dict[str, Any]:
-    """Returns the fields of a turn for its reasoning, in the endpoint's format.
+    """Returns the fields for the reasoning in an assistant message, in the endpoint's format.
 
     Args:
-        parts: the endpoint's original reasoning parts in pieces, with their signatures.
+        parts: the reasoning parts that the endpoint sent, with their signatures.
     """
     match quirks.reasoning_field:
         case None:
@@ -142,9 +144,9 @@ def reasoning_members(
 
 
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
-    """Joins the summaries of streamed reasoning parts.
+    """Joins the pieces of reasoning parts that a stream has sent separately.
 
-    The signature comes with the last piece of a text, so the next piece begins another text.
+    The last piece of a text has the signature. Therefore a new text begins after a piece with a signature.
     """
     out: list[dict[str, Any]] = []
     pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())
@@ -160,7 +162,8 @@ def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def keep_reasoning_members(request: Request, back: list[bool], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields that ask the server to use the reasoning of finished turns, if such reasoning is sent.
+    """Returns the fields that make the server use the reasoning of finished turns, if the request contains such
+    reasoning.
 
     Args:
         back: see `should_resend_reasoning`.

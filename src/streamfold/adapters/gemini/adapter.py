@@ -1,6 +1,6 @@
 """Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
 
-`encode.py` writes requests, `decode.py` parses answers. Differences in requests are `GeminiQuirks`.
+`encode.py` encodes requests, and `decode.py` decodes responses. `GeminiQuirks` describes how requests differ.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # wha
 
 
 class GeminiAdapter(GeminiEventReader, Adapter):
-    """Requests and events of `streamGenerateContent`."""
+    """Encodes requests and decodes events of `streamGenerateContent`."""
 
     name = "gemini"
     kind_follows_text = True  # `thought` stands beside `text`, mostly behind it
@@ -99,7 +99,9 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts of a model. An unknown model is treated like the newest models."""
+        """Returns a copy of the facts about a model. If a fact is unknown, the model is treated like the newest
+        models.
+        """
         return family.filled(_NEWEST).over(self.quirks.facts())
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
@@ -108,21 +110,20 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path, which contains the model."""
+        """Returns the path of a request, which contains the model's name."""
         return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
     def handles_path(self, path: str) -> bool:
         return path.endswith((":streamGenerateContent", ":generateContent"))
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body. Raises ConfigError for content that this API doesn't support."""
         return encode_request(request, self.quirks, report)
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         return GeminiBatchAPI(settings)
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request for the number of tokens: https://ai.google.dev/api/tokens."""
+        """Returns the path of a request that counts tokens: https://ai.google.dev/api/tokens."""
         return f"/{_place(request.model)}:countTokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
+"""Converts events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
 
-Each chunk has new parts without an index. A text continues the previous text. A signed part stays separate, because its
-signature must be sent back with the same part (https://ai.google.dev/gemini-api/docs/thought-signatures).
+Each chunk contains new parts, which have no index. A text part continues the previous text part. A part with a
+signature stays separate, because later requests must contain the signature in the same part
+(https://ai.google.dev/gemini-api/docs/thought-signatures).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _TEXT = Block(None, "text", {"text": ""}, "text")
 
 
 class GeminiEventReader:
-    """Decodes answers of Gemini's API."""
+    """Decodes responses of Gemini's API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         payload, out = parse_or_text(event.data), list[Delta]()
@@ -76,7 +77,7 @@ class GeminiEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the deltas of a JSON body: the array of chunks that the API sends without `alt=sse`."""
+        """Converts a JSON body to deltas. Without `alt=sse`, the API sends an array of chunks."""
         out: list[Delta] = []
         for chunk in body if isinstance(body, list) else [body]:
             _chunk(chunk, out)
@@ -179,7 +180,7 @@ _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
 
 
 def _add_requests(about: Any, out: list[Delta]) -> None:
-    """Adds the number of requests of hosted tools, counted from the sources of a candidate."""
+    """Adds the number of requests to hosted tools, which is the number of sources that a candidate lists."""
     for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
         if isinstance(found := about.get(name), list):
             out.append(ToolRequests(kind, len(found)))
@@ -206,7 +207,7 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a tool call, which is complete in one part unless the request asked for arguments in pieces."""
+    """Decodes a tool call. It is complete in one part, unless the request asked for arguments in pieces."""
     name, goes_on = str_or_none(call.get("name")), call.get("willContinue") is True
     values: list[PathValue] = []
     if isinstance(pieces := call.get("partialArgs"), list):

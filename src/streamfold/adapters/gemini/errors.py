@@ -1,6 +1,6 @@
-"""Errors of Google's APIs: https://cloud.google.com/apis/design/errors.
+"""Parses the errors of Google's APIs: https://cloud.google.com/apis/design/errors.
 
-The body has a canonical code (`RESOURCE_EXHAUSTED`). Its details have the time to wait and the exceeded quota.
+The body contains a code such as `RESOURCE_EXHAUSTED`. Its details contain the time to wait and the exceeded quota.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DEEPEST = 3  # some proxies put the JSON text of an error into the message of a
 
 
 def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses a Google error object, also in a list, or as text inside the message of another error."""
+    """Parses a Google error object. It may be in a list, or be text inside another error's message."""
     body = _unwrapped(body)
     info = error_info(body, status=status)
     error = body.get("error") if isinstance(body, Mapping) else None
@@ -73,7 +73,7 @@ def _unwrapped(body: Any) -> Any:
 
 
 def _is_used_up(detail: Mapping[str, Any]) -> bool:
-    """Returns whether the exceeded quota isn't available again within minutes."""
+    """Returns True if the exceeded quota won't be available again within minutes."""
     return detail.get("reason") == "INSUFFICIENT_QUOTA" or any(_DAILY.search(name) for name in _quotas(detail))
 
 
@@ -95,7 +95,7 @@ def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
 
 
 def gemini_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error object for the body of an error response, or for the end of a broken stream."""
+    """Creates an error object for the body of an error response, or for the end of a stream that breaks off."""
     status = info.status or (500 if info.retryable or not (info.type or info.code) else 400)
     word = info.code if info.code in _WORDS.values() else _WORDS.get(status)
     details: list[dict[str, Any]] = []

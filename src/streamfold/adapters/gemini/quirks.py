@@ -1,4 +1,4 @@
-"""Differences in requests between Gemini's models and endpoints."""
+"""How requests differ between Gemini's models and endpoints."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class GeminiQuirks:
-    """Differences between models and endpoints in the request.
+    """How requests differ between models and endpoints.
 
     Attributes:
-        schemas: "json": JSON Schema (`parametersJsonSchema`); "openapi": the older subset (`parameters`), for older
-            proxies and models.
-        thinking: how thinking is controlled, if it differs from the model family: by a "level", by a "budget" of
+        schemas: "json" for JSON Schema (`parametersJsonSchema`), "openapi" for the older subset (`parameters`), which
+            older proxies and models require.
+        thinking: how requests control thinking, if this differs from the model's family: by a "level", by a "budget" of
             tokens, or "never".
-        levels: the model's thinking levels, the lowest first.
-        budget: the smallest and the largest thinking budget.
-        can_stop_thinking: whether a thinking budget of 0 is accepted.
-        signatures: "required": the first tool call of each answer of the current turn is refused without its signature
+        levels: the model's thinking levels, from the lowest to the highest.
+        budget: the minimum and the maximum thinking budget, in tokens.
+        can_stop_thinking: True if the model accepts a thinking budget of 0.
+        signatures: "required" if the API refuses answers in the current turn whose first tool call has no signature
             (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
-        result_images: whether images are accepted inside a tool result (Gemini 3). Otherwise they follow in a user
+        result_images: True if a tool result may contain images (Gemini 3). Otherwise the images follow in a user
             content.
-        json_with_tools: whether JSON output and tools can be requested together (Gemini 3).
-        mixed_tools: how functions and hosted tools are requested together: "declared" (Gemini 3), "plain" (Vertex AI,
-            without a declaration), or "refused" (older models). https://ai.google.dev/gemini-api/docs/tool-combination
-        system_instruction: whether system messages are supported; Gemma doesn't support them.
-        call_ids: whether ids of tool calls are accepted; Vertex AI before Gemini 3 refuses them.
-        validated: whether the mode VALIDATED is supported, which enforces the schemas of strict tools (Vertex AI: only
-            in v1beta1). https://ai.google.dev/api/caching#Mode
-        count_form: the format of a request for the number of tokens: a whole "request", or some "fields" of a request
-            (Vertex AI). https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
+        json_with_tools: True if a request may ask for JSON output and have tools (Gemini 3).
+        mixed_tools: how a request contains both functions and hosted tools: "declared" (Gemini 3), "plain" (without a
+            declaration; Vertex AI) or "refused" (older models). https://ai.google.dev/gemini-api/docs/tool-combination
+        system_instruction: True if the model supports system messages. Gemma doesn't.
+        call_ids: True if requests may contain tool call ids. Vertex AI refuses them for models before Gemini 3.
+        validated: True if the API has the mode VALIDATED, which makes the model follow the schemas of strict tools.
+            Vertex AI has it only in v1beta1. https://ai.google.dev/api/caching#Mode
+        count_form: the body of a request that counts tokens: "request" for a complete request, "members" for some of
+            its fields (Vertex AI). https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
 
     schemas: Literal["json", "openapi"] = "json"
@@ -50,7 +50,7 @@ class GeminiQuirks:
     count_form: Literal["request", "members"] = "request"
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about an endpoint's models that its quirks contain."""
+        """Returns the facts about an endpoint's models that the quirks contain."""
         said: dict[str, Any] = {} if self.levels is None else {"efforts": self.levels}
         if self.thinking == "budget" or self.budget is not None:
             how = "default" if self.can_stop_thinking else "always"

@@ -1,4 +1,4 @@
-"""Google's hosted tools: https://ai.google.dev/gemini-api/docs/tools."""
+"""Converts tools to Gemini's format: https://ai.google.dev/gemini-api/docs/tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMS = {
 
 
 def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the list of tools. All functions are in one entry, at the position of the first function."""
+    """Returns the list of tools. One entry, at the position of the first function, contains all functions."""
     functions = [function(tool) for tool in request.tools if tool.hosted is None]
     entries: list[dict[str, Any]] = []
     for tool in request.tools:
@@ -42,9 +42,9 @@ def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -
 
 
 def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:
-    """Returns whether a request must declare that it has both hosted tools and functions.
+    """Returns True if a request must declare that it has both hosted tools and functions.
 
-    https://ai.google.dev/gemini-api/docs/tool-combination: in every request of such a conversation.
+    Every request of such a conversation needs this: https://ai.google.dev/gemini-api/docs/tool-combination
 
     Raises:
         ConfigError: the model doesn't support hosted tools together with functions.

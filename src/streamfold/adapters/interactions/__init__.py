@@ -1,4 +1,4 @@
-"""Google's Interactions API: requests and answers."""
+"""Encodes requests and decodes responses of Google's Interactions API."""
 
 from ..google_usage import INTERACTIONS_USAGE
 from .adapter import InteractionsAdapter

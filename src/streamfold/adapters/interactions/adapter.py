@@ -1,6 +1,6 @@
 """Google's Interactions API: https://ai.google.dev/api/interactions-api.
 
-`encode.py` writes the conversation, `decode.py` parses answers.
+`encode.py` encodes the conversation, and `decode.py` decodes responses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CONFIGS = {"deep-research": {"type": "deep-research", "thinking_summaries": "au
 
 
 class InteractionsAdapter(InteractionsEventReader, Adapter):
-    """Requests and events of `POST /interactions`."""
+    """Encodes requests and decodes events of `POST /interactions`."""
 
     name = "interactions"
     path = "/interactions"
@@ -70,7 +70,9 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False)
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts of a model. This API has thinking levels for all models, and one above the highest."""
+        """Returns a copy of the facts about a model. On this API, every model has thinking levels, and with "high" also
+        "xhigh".
+        """
         efforts = family.efforts or _LEVELS
         if family.thinking == "never":
             return family
@@ -87,8 +89,9 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return {**super().headers(request), "Api-Revision": _REVISION}
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path for the rest of a stored interaction. If no event had an id, the server sends the whole
-        interaction."""
+        """Returns the path for the rest of a stored interaction. If no event had an id, the server sends all of it
+        again.
+        """
         if not _is_stored(request):
             return None
         query = {"stream": "true", **({"last_event_id": after} if after else {})}
@@ -98,7 +101,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}" if _is_stored(request) else None
 
     def is_running(self, body: Any) -> bool:
-        """Returns whether the body is that of an unfinished interaction."""
+        """Returns True if the interaction with this body is still running."""
         return isinstance(body, Mapping) and body.get("status") in UNFINISHED
 
     def cancel_path(self, answer_id: str) -> str | None:
@@ -112,7 +115,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return read_interactions_error(body, status)
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are instructions, which an interaction doesn't inherit."""
+        """Returns how many messages at the beginning are instructions. An interaction doesn't inherit instructions."""
         return next(
             (at for at, each in enumerate(request.messages) if each.role not in INSTRUCTION_ROLES),
             len(request.messages),
@@ -161,9 +164,9 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 
 
 def _continued_turn(request: Request) -> Message | None:
-    """Returns the unfinished turn at the end, which a request with its token continues; None if no turn is unfinished.
+    """Returns the unfinished answer at the end of the conversation if it has a continuation token, or None.
 
-    https://github.com/googleapis/python-genai sends it so, in `_interactions_continuation.py`.
+    Google's own client sends the token like this, in https://github.com/googleapis/python-genai.
     """
     last = request.messages[-1]
     return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None
@@ -181,8 +184,7 @@ def _is_stored(request: Request) -> bool:
 
 
 def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
-    """Returns the instructions, and the messages after the stored interaction, because the server has the earlier
-    messages."""
+    """Returns the instructions, and the messages after the stored interaction. The server has the earlier messages."""
     last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
     return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in INSTRUCTION_ROLES]
 
@@ -208,7 +210,7 @@ def _generation(request: Request) -> dict[str, Any]:
 
 
 def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the fields of a request to an agent, which runs in the background and has no generation config."""
+    """Returns the fields of a request to an agent. An agent runs in the background, and has no generation config."""
     given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
     if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
         raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} doesn't accept this option")

@@ -1,8 +1,8 @@
-"""Events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
+"""Converts events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
 
-An answer is a list of steps. Each step begins with `step.start`, grows by `step.delta` with its index, and is sent back
-unchanged, with its signature. The API before May 2026 has contents instead of steps, with the same deltas
-(https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026); both are supported.
+An answer is a list of steps. A step begins with `step.start` and grows by each `step.delta` that has its index. Later
+requests contain it unchanged, with its signature. Before May 2026, the API had contents instead of steps, with the same
+deltas (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026). Both versions are supported.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _THOUGHT = {"type": "thought"}
 
 
 class InteractionsEventReader:
-    """Decodes answers of the Interactions API."""
+    """Decodes responses of the Interactions API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         payload, failed = parse_or_text(event.data), event.event == "error"
@@ -99,7 +99,7 @@ class InteractionsEventReader:
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the deltas of a truncated last event, whose types come after the text."""
+        """Converts the last event to deltas if it was cut off. In such an event, the types follow the text."""
         payload = parse_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
@@ -135,8 +135,10 @@ def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
-    """Returns the deltas of complete steps with their indexes. A stored interaction may have its input before the
-    steps."""
+    """Converts complete steps to deltas, each with its index.
+
+    A stored interaction may contain its input before the steps of the answer.
+    """
     own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     found = []
     for index, step in enumerate(step for step in own if step.get("type") != "user_input"):
@@ -182,7 +184,7 @@ def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads running totals, which precede the finish reason of the same event."""
+    """Decodes running totals of tokens, which come before the finish reason in the same event."""
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):
@@ -226,7 +228,7 @@ def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a content of the older API version, whose text and media are the model's output."""
+    """Decodes a content of the older API version. Its texts and media become the output of the model."""
     content, index = _object(payload, "content"), int_or_none(payload.get("index"))
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
@@ -258,7 +260,7 @@ def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _without(step: dict[str, Any], name: str) -> dict[str, Any]:
-    """Returns a step without its growing list."""
+    """Returns a step without the list that later events extend."""
     return {member: value for member, value in step.items() if member != name or not value}
 
 
@@ -335,7 +337,7 @@ def _summary_delta(index: int | None, delta: dict[str, Any], out: list[Delta]) -
 
 
 def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
-    """Reads a part of a thought's summary: text or an image."""
+    """Decodes a part of a thought's summary, which is text or an image."""
     if not isinstance(content, dict):
         return
     text = content.get("text")
@@ -350,7 +352,7 @@ def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
 
 
 def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a signature. The empty signature after each summary is ignored."""
+    """Decodes a signature. After each summary the API sends an empty signature, which is ignored."""
     if isinstance(signature := delta.get("signature"), str) and signature:
         out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
 
@@ -365,7 +367,7 @@ def _arguments(index: int | None, delta: dict[str, Any], out: list[Delta]) -> No
 
 
 def _whole_call(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a complete tool call in a delta of the older API version."""
+    """Decodes a complete tool call in a delta of the older API version."""
     begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
     out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
 
@@ -377,7 +379,7 @@ def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta])
 
 
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Adds the fields of a delta to its tool step. Deltas of other steps are ignored."""
+    """Adds the fields of a delta to its tool step. Deltas for other kinds of steps are ignored."""
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
     for name, value in non_empty(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):
@@ -412,7 +414,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
 
 
 def _join_output(step: dict[str, Any]) -> dict[str, Any]:
-    """Joins the pieces of a `model_output` step to contents. Text continues the previous text."""
+    """Joins the pieces of a `model_output` step to contents. A text continues the previous text."""
     contents: list[Any] = []
     texts: list[str] = []
 
@@ -447,7 +449,7 @@ def _is_text(content: Any) -> bool:
 
 
 def _goes_on(last: Any, piece: Any) -> bool:
-    """Returns whether a piece continues an audio content."""
+    """Returns True if a piece continues the audio content before it."""
     both = (last, piece)
     return all(isinstance(one, dict) and one.get("type") == "audio" and one.get("data") for one in both)
 

@@ -1,4 +1,4 @@
-"""Writes requests, with the conversation as steps. Turns of this API are sent back unchanged."""
+"""Encodes the conversation as steps. An answer from this API is sent unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer
 
 
 def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:
-    """Returns the conversation as the steps of `input`. Raises ConfigError for unsupported content."""
+    """Converts the conversation to the steps of `input`. Raises ConfigError for unsupported content."""
     steps: list[dict[str, Any]] = []
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     for at, message in messages:
@@ -57,7 +57,7 @@ def _assistant(message: Message, request: Request, at: int) -> Iterator[dict[str
 
 
 def original_steps(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original steps of an answer of this endpoint, unless the message was changed."""
+    """Returns the original steps of an answer from this endpoint, or None if the message has been changed."""
     steps = message.extras.get("steps")
     if not request.came_from_here(message) or not isinstance(steps, list) or not steps:
         return None
@@ -84,7 +84,7 @@ def _result(message: Message, names: Mapping[str, str], at: int) -> dict[str, An
 
 
 def system_texts(message: Message, at: int) -> Iterator[str]:
-    """Yields the texts of instructions. Raises ConfigError for other content."""
+    """Yields the texts of instructions. Raises ConfigError for content that isn't text."""
     for number, content in enumerate(_contents(message, f"messages[{at}]")):
         if content["type"] != "text":
             raise ConfigError(f"messages[{at}].content[{number}] must be text: instructions are one text here")
@@ -93,7 +93,7 @@ def system_texts(message: Message, at: int) -> Iterator[str]:
 
 
 def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Yields the contents of a message. Raises ConfigError for unsupported content."""
+    """Converts a message to contents. Raises ConfigError for unsupported content."""
     for place, part in read_parts(message, where):
         match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:
@@ -121,7 +121,7 @@ def _media(part: MediaPart) -> dict[str, Any]:
 
 
 def report_unsent(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Reports unsent parts of a message."""
+    """Reports the parts of a message that aren't sent."""
     if original_steps(message, request) is None:
         report.add_message(message, where, request, lambda call: False)
     else:

@@ -1,4 +1,4 @@
-"""Errors of the Interactions API, whose code is a lower-case word rather than a number."""
+"""Parses the errors of the Interactions API. The error code is a word in lower case instead of a number."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS = {status: word for word, status in reversed(_STATUS.items())} | {409: "a
 
 
 def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error object, whose code is a word or a number."""
+    """Parses an error object, whose code may be a word or a number."""
     info = read_google_error(body, status)
     if info.status is not None:
         return info
@@ -44,7 +44,7 @@ def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
-    """Returns the error of a failed interaction: the first of its `errors`, or that of a `model_output` step."""
+    """Returns the error of a failed interaction: the first entry of `errors`, or the error of a `model_output` step."""
     steps = interaction.get("steps")
     said = [interaction.get("error"), interaction.get("errors")]
     said += [step.get("error") for step in steps or () if isinstance(step, Mapping)] if isinstance(steps, list) else []
@@ -53,6 +53,6 @@ def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
 
 
 def interactions_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error object for the body of an error response, or for an `error` event."""
+    """Creates an error object for the body of an error response, or for an `error` event."""
     code = info.code if info.code in _STATUS else _WORDS.get(info.status or 500, "internal")
     return {"error": {"code": code, "message": info.message}}

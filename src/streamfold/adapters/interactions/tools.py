@@ -1,4 +1,4 @@
-"""Functions, hosted tools, and the tool choice: https://ai.google.dev/gemini-api/docs/interactions."""
+"""Converts functions, hosted tools and the tool choice: https://ai.google.dev/gemini-api/docs/interactions."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ FORMS = {
 
 
 def tool_entries(request: Request) -> list[dict[str, Any]]:
-    """Returns the list of tools. The tool choice "none" applies only to functions, so hosted tools are left out
-    then."""
+    """Returns the list of tools. The API applies the tool choice "none" only to functions, so hosted tools are then
+    left out.
+    """
     entries = []
     for tool in request.tools:
         if tool.hosted is None:
@@ -60,7 +61,7 @@ def _function(tool: Tool) -> dict[str, Any]:
 
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
-    """Returns the tool choice; None for the default. Raises ConfigError for a hosted tool."""
+    """Returns the tool choice, or None for the default. Raises ConfigError if it names a hosted tool."""
     if all(tool.hosted is not None for tool in request.tools):
         return None
     match request.tool_choice:
@@ -80,6 +81,6 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
 
 
 def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the field that requests JSON, with or without a schema."""
+    """Returns the field that asks for JSON output, with or without a schema."""
     form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
     return form if schema is None else {**form, "schema": dict(schema)}

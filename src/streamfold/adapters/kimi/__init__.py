@@ -1,3 +1,3 @@
-"""Kimi: Chat Completions with Moonshot's rules for requests."""
+"""Chat Completions with the rules of Moonshot's Kimi API for requests."""
 
 from .adapter import KimiAdapter, KimiQuirks

@@ -1,7 +1,7 @@
-"""Kimi: Chat Completions with Moonshot's rules for requests. Answers are parsed as for `chat`.
+"""Chat Completions with the rules of Moonshot's Kimi API for requests. The adapter `chat` decodes the responses.
 
-https://platform.moonshot.ai/docs is the hosted API. For the same models on vLLM or SGLang, set the quirk `hosted =
-false`: the rules of the model (history, thinking switch) then apply, but not those of the hosted API.
+The hosted API is documented at https://platform.moonshot.ai/docs. For Kimi models on vLLM or SGLang, set the quirk
+`hosted = false`. The rules of the model (conversations, thinking switch) then apply, but not those of the hosted API.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KimiQuirks(ChatQuirks):
-    """Differences between Kimi endpoints.
+    """How requests differ between Kimi endpoints.
 
     Attributes:
-        hosted: whether the endpoint is Moonshot's API, with its limits on names, schemas and sampling, or another
-            server, such as vLLM.
-        counts_tokens: whether the endpoint has `/tokenizers/estimate-token-count`.
-        max_tokens_field: the old name is deprecated at the hosted API; inference engines accept only the old name.
-        reasoning_field: the field in which reasoning is sent back, which Kimi requires.
-        result_images: whether images are sent inside tool results, as MoonshotAI/kimi-cli does.
+        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling. False for other
+            servers, such as vLLM.
+        counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
+        max_tokens_field: the hosted API has deprecated the old name, but inference engines accept only the old name.
+        reasoning_field: the message field that contains earlier reasoning, which Kimi requires.
+        result_images: True if tool results may contain images, as MoonshotAI/kimi-cli sends them.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
@@ -52,7 +52,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
 class KimiAdapter(ChatAdapter):
-    """Requests and events of Kimi's Chat Completions."""
+    """Encodes requests and decodes events of Kimi's Chat Completions."""
 
     name = "kimi"
     maker = "moonshot"
@@ -60,7 +60,7 @@ class KimiAdapter(ChatAdapter):
 
     @property
     def takes_partial(self) -> bool:
-        """True if the last message may be a partial text for the model to continue."""
+        """True if the last message may be a text that the model continues."""
         return True
 
     quirks: KimiQuirks
@@ -74,7 +74,7 @@ class KimiAdapter(ChatAdapter):
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns Kimi's rules for conversations. Ids are always renumbered."""
+        """Returns the rules by which Kimi accepts conversations. Tool call ids are always renumbered."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and may_reason(request)
@@ -101,7 +101,9 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts of a model. An unknown model is treated like the newest models."""
+        """Returns a copy of the facts about a model. If a fact is unknown, the model is treated like the newest
+        models.
+        """
         return family.filled(_NEWEST_HOSTED if self.hosted else _NEWEST)
 
     def rules(self, request: Request) -> Rules:
@@ -111,7 +113,7 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, tool_name=_NAME, schemas=schema_rules("kimi", None, ""), strict_output=False)
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Replaces forced choices that the hosted API refuses while the model thinks."""
+        """Replaces forced tool choices that the hosted API refuses while the model thinks."""
         choice = request.tool_choice
         if choice in ("auto", "none") or not self.hosted or not may_reason(request):
             return request, []
@@ -140,7 +142,7 @@ class KimiAdapter(ChatAdapter):
         return body
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request for the number of tokens: https://platform.moonshot.ai/docs/api/estimate."""
+        """Returns the path of a request that counts tokens: https://platform.moonshot.ai/docs/api/estimate."""
         return "/tokenizers/estimate-token-count"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
@@ -153,7 +155,7 @@ class KimiAdapter(ChatAdapter):
         return required_count(body.get("data") if isinstance(body, Mapping) else None, "total_tokens")
 
     def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:
-        """Returns the fields for an effort: levels on K3, a switch on the models before it."""
+        """Returns the fields for an effort. K3 has levels, and earlier models have a switch."""
         if has_levels:
             return {"reasoning_effort": effort}
         if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
@@ -189,12 +191,12 @@ class KimiAdapter(ChatAdapter):
 
 
 def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> Iterator[dict[str, Any]]:
-    """Gives tool calls the ids that the model itself would have given them.
+    """Gives tool calls the ids that the model itself would have written.
 
-    The model copies the style of earlier ids into its next tool call, and with another style the function's name is
-    lost (vllm-project/vllm#32146, sgl-project/sglang#21377). So the n-th tool call of the conversation gets the id
-    `functions.NAME:n`. A result belongs to the nearest earlier tool call with its id. The hosted API renumbers ids
-    itself; inference engines don't.
+    The model imitates earlier ids in its next tool call. If they have another style, the function's name is lost
+    (vllm-project/vllm#32146, sgl-project/sglang#21377). Therefore the n-th tool call of the conversation gets the id
+    `functions.NAME:n`. A result belongs to the nearest earlier tool call with the same id. The hosted API renumbers ids
+    itself, but inference engines don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id
@@ -220,10 +222,11 @@ def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> I
 
 
 def _mark_reasoning(messages: list[dict[str, Any]]) -> None:
-    """Adds `reasoning_content` to turns of other providers, because the hosted API requires it for turns with tool
-    calls.
+    """Adds `reasoning_content` to messages with tool calls that other providers wrote, because the hosted API requires
+    it.
 
-    "thinking is enabled but reasoning_content is missing in assistant tool call message" (MoonshotAI/kimi-cli#2141).
+    Otherwise the API responds "thinking is enabled but reasoning_content is missing in assistant tool call message"
+    (MoonshotAI/kimi-cli#2141).
     """
     for message in messages:
         if message.get("role") == "assistant" and message.get("tool_calls"):

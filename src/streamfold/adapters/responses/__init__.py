@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: requests and answers, both ways."""
+"""Encodes requests and decodes responses of OpenAI's Responses API."""
 
 from .adapter import ResponsesAdapter, ResponsesQuirks
 from .decode import TEXT_EVENTS, TextEvent

@@ -1,7 +1,8 @@
-"""OpenAI's Responses API: an answer is a list of items, which are streamed in parts and repeated as a whole.
+"""OpenAI's Responses API. A response is a list of items, which the API first streams in parts and then sends complete.
 
-The format: https://platform.openai.com/docs/api-reference/responses. `encode.py` writes requests, `decode.py` parses
-answers. Deviations in answers have a comment that names the server. Differences in requests are `ResponsesQuirks`.
+The API is documented at https://platform.openai.com/docs/api-reference/responses. `encode.py` encodes requests, and
+`decode.py` decodes responses. If a server's responses deviate, a comment names the server. `ResponsesQuirks` describes
+how requests differ between servers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _COMPACTED = (
 
 
 class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
-    """Requests and events of the Responses API."""
+    """Encodes requests and decodes events of the Responses API."""
 
     name = "responses"
     path = "/responses"
@@ -54,7 +55,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         self.keeps_conversations = self.quirks.conversations != "none"
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the API's rules for conversations. Only ids connect tool calls and results."""
+        """Returns the rules by which the API accepts conversations. Only their ids connect tool calls with results."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
         kept = [request.options.extra_body.get(name) for name in self.conversation_members]
         items = (item for message in request.messages for item in message.extras.get("output") or ())
@@ -83,19 +84,21 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return request, [*changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path of a stored response, as a stream. The request must contain `store` or `background`."""
+        """Returns the path for the rest of a stored response as a stream. Only `store` or `background` store a
+        response.
+        """
         whole = self.answer_path(request, answer_id)
         last = f"&starting_after={after}" if after != "" else ""
         return None if whole is None else f"{whole}?stream=true{last}"
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path of a stored response."""
+        """Returns the path of a stored response, or None if responses aren't stored."""
         body = request.options.extra_body
         stored = body.get("store") or body.get("background") or self.quirks.store
         return f"{self.path}/{quote(answer_id, safe='')}" if stored else None
 
     def is_running(self, body: Any) -> bool:
-        """Returns whether the body is that of an unfinished response."""
+        """Returns True if the response with this body is still running."""
         return isinstance(body, Mapping) and body.get("status") in UNFINISHED
 
     def cancel_path(self, answer_id: str) -> str | None:
@@ -103,7 +106,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of this request. Compactions have another path:
+        """Returns the path of a request. A request for a compaction has another path:
         https://developers.openai.com/api/docs/guides/compaction.
         """
         return f"{self.path}/compact" if request.compact else self.path
@@ -113,8 +116,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the items of a compaction as messages: the user's messages, and the item that replaces all other
-        messages.
+        """Returns the messages of a compaction: the user's messages, and an item that replaces all other messages.
 
         OpenAI requires all of them unchanged in the next request. Raises ValueError if no item is a compaction.
         """
@@ -125,7 +127,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return [replace(message, origin=reply.origin) for message in read_items(numbered)]
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request for the number of tokens.
+        """Returns the path of a request that counts tokens.
 
         https://platform.openai.com/docs/api-reference/responses/input-tokens
         """
@@ -141,7 +143,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path of a file: in a code container, or in the list of files."""
+        """Returns the path of a file in a code container, or of a file in the list of files."""
         place = f"/containers/{quote(file.container_id, safe='')}" if file.container_id else ""
         return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
 
@@ -159,10 +161,13 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         )
 
     def background_tools(self, request: Request) -> bool:
-        """Returns whether the model supports `async` tools: GPT-6 and later, by OpenAI's guide to async tool
-        calling."""
+        """Returns True if the model supports tools with `async`, which are GPT-6 and later in OpenAI's guide to async
+        tools.
+        """
         return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API supports. The output limit is at least 16 (earendil-works/pi#6265)."""
+        """Returns the options that the API supports. Its output limit is at least 16 tokens
+        (earendil-works/pi#6265).
+        """
         return OptionRules(seed=False, stops=0, least_output_tokens=16)

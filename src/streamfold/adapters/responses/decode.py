@@ -1,8 +1,9 @@
-"""Events of the Responses API to deltas. The API sends most content twice; `deduplication.py` and
-`tool_call_assembly.py` compare both versions.
+"""Converts events of the Responses API to deltas.
 
-https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Other events are ignored, because
-their content is repeated later: the progress of hosted tools, and empty items and parts.
+The API sends most content twice. `deduplication.py` and `tool_call_assembly.py` compare both versions.
+
+https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Progress events of hosted tools,
+and events with an empty item or part, are ignored, because later events repeat their content.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
 
 class TextEvent(NamedTuple):
-    """An event with text: the kind of the text, its fields, and whether the text is complete."""
+    """Describes an event that contains text: the kind of text, the names of its fields, and whether the text is
+    complete.
+    """
 
     kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
     member: str
@@ -63,7 +66,7 @@ TEXT_EVENTS = {
 
 
 class ResponsesEventReader:
-    """Decodes answers of the Responses API."""
+    """Decodes responses of the Responses API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         payload, failed = parse_or_text(event.data), event.event == "error"
@@ -90,7 +93,7 @@ class ResponsesEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Returns the deltas of a complete response or an error in a JSON body. Raises ValueError for another body."""
+        """Converts a JSON body to deltas. Raises ValueError if it is neither a complete response nor an error."""
         if isinstance(body, dict) and body.get("object") == "response.compaction":
             return compacted_response(body)
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
@@ -105,7 +108,7 @@ class ResponsesEventReader:
 
 
 def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
-    """Returns the position of a text. llama.cpp sends only the item's id (fixtures/llamacpp)."""
+    """Returns the position of a text. llama.cpp sends only the id of the item (fixtures/llamacpp)."""
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), form)
@@ -119,9 +122,9 @@ def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Reads the start of a tool call. Some servers send complete arguments here, or their first piece.
+    """Decodes the beginning of a tool call. Some servers already send complete arguments here, or their first piece.
 
-    Other servers send an empty value here, which must not be treated as the complete arguments.
+    Other servers send an empty value here, which doesn't mean that the arguments are empty.
     """
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
@@ -180,7 +183,7 @@ def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content
 
 
 def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a delta of an item other than a message or a function call."""
+    """Decodes a delta for an item that is neither a message nor a function call."""
     if isinstance(text := payload.get(member), str):
         said = {"id": str_or_none(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
         out.append(ExtraPart("item_pieces", said, place=int_or_none(payload.get("output_index"))))
@@ -192,7 +195,7 @@ def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _thought(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Reads a thought of Perplexity's research, which no item repeats.
+    """Decodes a thought of Perplexity's research, which no item repeats.
 
     https://docs.perplexity.ai/docs/agent-api/output-control
     """
@@ -221,8 +224,9 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """Reads an error in a body or an event, with its fields at the top level (as documented) or under `error` (as
-    OpenAI sends them)."""
+    """Decodes an error in a body or in an event. Its fields are at the top level, as OpenAI documents, or under
+    `error`, as OpenAI sends them.
+    """
     error = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
         error = {name: value for name, value in payload.items() if name != "type"}

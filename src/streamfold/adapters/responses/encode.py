@@ -1,4 +1,4 @@
-"""Writes requests: the conversation as input items, results of built-in tools, text format."""
+"""Encodes the conversation as input items, the results of built-in tools, and the text format."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the me
 
 
 def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
-    """Returns the item for the result of a built-in tool; None for the result of a function.
+    """Converts the result of a built-in tool to an item. Returns None for the result of a function.
 
     Raises:
-        ConfigError: the result has the wrong kind for its tool call.
+        ConfigError: the result's content doesn't fit this kind of tool call.
     """
     write = _ITEMS.get(call.kind)
     return None if write is None else write(call, message, where)
@@ -67,7 +67,7 @@ def _text_of_result(message: Message) -> str:
 
 
 def _value(message: Message) -> Any:
-    """Returns a result as a JSON value if it is JSON, else as text."""
+    """Returns a result as a JSON value if it is valid JSON, otherwise as text."""
     text = _text_of_result(message)
     try:
         return parse_object(text)
@@ -153,7 +153,7 @@ _OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", 
 
 
 def check_message(message: Message, where: str) -> None:
-    """Raises ConfigError if a message can't be sent as items."""
+    """Raises ConfigError if a message can't be converted to items."""
     if message.role == "function":
         raise ConfigError(f"{where} has the role 'function', which the Responses API does not support")
     if message.extras.get("function_call"):
@@ -170,13 +170,13 @@ def message_items(
     came_from_here: bool = True,
     others: Mapping[str, ToolCall] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the items of a message.
+    """Converts a message to items.
 
     Args:
-        stored: whether the provider may look up items by id.
-        came_from_here: whether the same provider made the message. Encrypted reasoning of other providers is refused
-            ("organization_id did not match", Kilo-Org/kilo#110), and their ids are unknown.
-        others: the calls of built-in tools by id, because their results have other types.
+        stored: True if the provider may find items by their ids.
+        came_from_here: True if the same provider wrote the message. The API refuses encrypted reasoning from another
+            provider ("organization_id did not match", Kilo-Org/kilo#110), and doesn't know the provider's ids.
+        others: the tool calls of built-in tools by id, because the items for their results have other types.
     """
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
@@ -204,7 +204,7 @@ def message_items(
 
 
 def plain_items(message: Message, position: int, *, came_from_here: bool) -> Iterator[dict[str, Any]]:
-    """Yields the items of a message for servers that support only messages, function calls and results."""
+    """Converts a message to items, for servers that support only messages, function calls and function results."""
     if message.role != "assistant":
         yield from message_items(message, position, stored=False, came_from_here=came_from_here)
         return
@@ -230,11 +230,11 @@ def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
 
 
 def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
-    """Returns the original items of an answer, or None if the message was changed.
+    """Returns the original items of an answer, or None if the message has been changed.
 
-    The order matters, because a reasoning item must be followed by its item (openai/codex#1240). The items must have
-    the same tool calls as the message: undelivered tool calls of a truncated answer must not be sent back without
-    results.
+    The order is kept, because the API requires each reasoning item's next item after it (openai/codex#1240). The items
+    must have the same tool calls as the message. Otherwise tool calls of a truncated answer, which weren't delivered,
+    would be sent without results.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
@@ -260,10 +260,10 @@ def _call_id(item: Mapping[str, Any]) -> str:
 
 
 def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
-    """Returns an answer's item in the form of an input item; None if the item isn't sent back.
+    """Converts an item of an answer to an input item. Returns None if requests don't contain such items.
 
     Args:
-        stored: whether the provider may look up items by id.
+        stored: True if the provider may find items by their ids.
     """
     refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
     sent = {name: value for name, value in item.items() if name not in refused}
@@ -314,7 +314,7 @@ def _parts(parts: Iterable[Any], position: int) -> list[dict[str, Any]]:
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
-    """Converts a content part to this API. A part that is already in this format is unchanged."""
+    """Converts a content part to this API's format. A part that is already in this format is returned unchanged."""
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
@@ -361,33 +361,34 @@ def _file(part: FilePart) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ResponsesQuirks:
-    """Differences between servers in the request.
+    """How requests differ between servers of the Responses API.
 
     Attributes:
-        store: the value of `store`. None: not sent; OpenAI then stores the response for 30 days.
-        encrypted_reasoning: whether encrypted reasoning is requested if the response isn't stored. OpenAI's models
-            without reasoning refuse that.
-        system_as_instructions: whether system messages at the start of the conversation become `instructions`.
-            Otherwise they are input items, because OpenAI doesn't keep `instructions` for the next response of a stored
-            conversation.
+        store: the value of the field `store`. If it is None, the field isn't sent, and OpenAI stores responses for 30
+            days.
+        encrypted_reasoning: True to ask for encrypted reasoning if the response isn't stored. OpenAI's models without
+            reasoning refuse this.
+        system_as_instructions: True if system messages at the beginning are sent as `instructions`. Otherwise they are
+            input items, because OpenAI doesn't use the `instructions` of a stored response for the next response.
         hosted_tools: the format of hosted tools.
-        strict_output: whether a pydantic model as `response_format` is sent in OpenAI's strict mode, which guarantees a
-            valid answer.
-        schemas: the row of `facts/schemas.toml` with the endpoint's rules for JSON schemas. None: chosen by the model.
-        says_json: whether JSON mode is refused unless a message contains "json" (OpenAI, Azure).
-        returned_items: which items of earlier answers are sent back. "plain": only messages, as text, and function
-            calls (Perplexity).
-        format_member: the field of the request with the response format.
-        conversations: whether a request may continue a stored response (`previous_response_id`), and how system
-            messages at the start are sent then. "with_instructions": they are sent each time as `instructions`, which
-            the next response doesn't inherit, so that they may change. "without_instructions": they are input items,
-            because `instructions` are refused together with the id (xAI). "none": not supported or not documented; all
-            messages are sent.
-        added_tools: whether tools may be declared inside the conversation (`additional_tools`). Otherwise they are
-            declared with the other tools.
-        counts_tokens: whether the endpoint has `/responses/input_tokens`. Azure doesn't
+        strict_output: True if OpenAI's strict mode is requested for a pydantic model, so that the answer is always
+            valid.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None chooses by
+            model.
+        says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure).
+        returned_items: the items of earlier answers that requests contain. "plain" sends only messages, as text, and
+            function calls (Perplexity).
+        format_member: the request field that contains the response format.
+        conversations: whether a request may continue a stored response by `previous_response_id`, and how it then
+            contains the system messages at the beginning. "with_instructions" sends them each time as `instructions`,
+            which may change, because the next response doesn't inherit them. "without_instructions" sends them as input
+            items, because the server refuses `instructions` together with the id (xAI). With "none", all messages are
+            sent, because the server doesn't support or doesn't document stored responses.
+        added_tools: True if the conversation may declare tools in `additional_tools` items. Otherwise the request
+            declares them with the other tools.
+        counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't
             (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: whether `tool_choice` is sent. Otherwise the excluded tools are left out.
+        tool_choice: True if `tool_choice` is sent. Otherwise the tools that it excludes are left out.
     """
 
     store: bool | None = False
@@ -413,7 +414,7 @@ _NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
 
 
 class ResponsesRequestWriter:
-    """Writes requests of the Responses API."""
+    """Encodes requests for the Responses API."""
 
     quirks: ResponsesQuirks
 
@@ -482,7 +483,7 @@ class ResponsesRequestWriter:
         return None if extra and any(extra.get(name) for name in _NEED_STORE) else self.quirks.store
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning become `instructions`."""
+        """Returns how many messages at the beginning are sent as `instructions`."""
         each_time = request.conversation is not None and self.quirks.conversations == "with_instructions"
         if not each_time and not self.quirks.system_as_instructions and not request.compact:
             return 0
@@ -490,7 +491,7 @@ class ResponsesRequestWriter:
         return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns whether an id is that of a conversation (Conversations API), rather than of a response.
+        """Returns True if an id belongs to a conversation (Conversations API), and False if it belongs to a response.
 
         https://platform.openai.com/docs/api-reference/conversations
         """
@@ -508,7 +509,7 @@ class ResponsesRequestWriter:
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
     def _added_tools(self, message: Message, position: int, request: Request) -> Iterator[dict[str, Any]]:
-        """Yields the item that declares tools inside the conversation, and the text of its message."""
+        """Yields the item that declares tools inside the conversation, and an item for the text of its message."""
         sent_as = {own: sent for sent, own in request.names.items()}
         wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
         if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:
@@ -519,7 +520,7 @@ class ResponsesRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
     ) -> None:
-        """Reports unsent parts of a message: other providers' reasoning, and unsupported fields."""
+        """Reports the parts of a message that aren't sent: another provider's reasoning, and unsupported fields."""
         here, plain = request.came_from_here(message), self.quirks.returned_items == "plain"
         items = original_payload(message, stored=stored) if here and not plain else None
         if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
@@ -577,7 +578,7 @@ class ResponsesRequestWriter:
                 return choice
 
     def _chosen(self, tool: Tool | HostedTool) -> dict[str, Any]:
-        """Returns the tool choice for a tool: its type and name, not nested as in Chat Completions."""
+        """Returns the tool choice for a tool, which is its type and name without the nesting of Chat Completions."""
         written = tool.raw if isinstance(tool, HostedTool) else self._tool(tool)
         return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 
@@ -597,7 +598,7 @@ class ResponsesRequestWriter:
 
 
 def _context_management(request: Request) -> list[dict[str, Any]] | None:
-    """Returns how the server compacts: https://developers.openai.com/api/docs/guides/compaction."""
+    """Returns the setting for automatic compaction: https://developers.openai.com/api/docs/guides/compaction."""
     threshold = request.options.compact_threshold
     return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
 

@@ -1,4 +1,4 @@
-"""Converts output items to deltas: each finished item, and all items of the final response."""
+"""Converts output items to deltas: single items when they are finished, and all items of the final response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
 def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
-    """Adds the deltas of a finished item. Each item is also stored unchanged, because it may be sent back."""
+    """Adds the deltas for a finished item, and the unchanged item, because later requests may contain it."""
     kind = item.get("type")
     if kind == "function_call":
         out.append(function_call(item, output, out))
@@ -52,7 +52,7 @@ def _item_facts(item: dict[str, Any], output: int) -> list[Delta]:
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
-    """Returns the texts of an item: the parts of a message, or the summary or full text of reasoning."""
+    """Returns the texts of an item: the parts of a message, or the summary or the full text of reasoning."""
     kind, item_id = item.get("type"), str_or_none(item.get("id"))
     if kind == "message":
         content = item.get("content")
@@ -83,8 +83,10 @@ def part_text(part: dict[str, Any], place: PartRef) -> TextDelta | ReasoningDelt
 
 
 def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Returns the tool call in an item. `call_id` is the tool call's id, `id` the item's. Warnings are added to
-    `out`."""
+    """Returns the tool call in an item, and adds warnings to `out`.
+
+    `call_id` is the id of the tool call, and `id` is the id of the item.
+    """
     wanted_back = {name: non_empty(item[name]) for name in CALL_EXTRAS if item.get(name)}
     arguments, status = arguments_text(item.get("arguments"), out), str_or_none(item.get("status"))
     # OpenAI leaves calls that its own programs make "in_progress", with all of their arguments (July 2026).
@@ -102,7 +104,7 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
 
 def arguments_text(arguments: Any, out: list[Delta]) -> str:
-    """Returns arguments as text, also if a server sends an object. Raises ValueError for too deep nesting."""
+    """Returns arguments as text, even if the server sent an object. Raises ValueError if they are nested too deeply."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None:
@@ -115,10 +117,10 @@ def arguments_text(arguments: Any, out: list[Delta]) -> str:
 
 
 def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
-    """Adds the deltas of a final response: all items again, the usage, and the status.
+    """Adds the deltas for the final response: all items again, the usage, and the status.
 
     Args:
-        said: the status in the event's name; `""` if unknown.
+        said: the status in the name of the event, or `""` if unknown.
     """
     out.append(response_meta(response))
     items = [item for item in _list(response.get("output")) if isinstance(item, dict)]
@@ -134,7 +136,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Returns the facts of a compaction. Its items aren't an answer, because they include the user's messages."""
+    """Converts a compaction to deltas. Its items aren't an answer, because they include the user's messages."""
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):
@@ -143,7 +145,7 @@ def compacted_response(response: dict[str, Any]) -> list[Delta]:
 
 
 def response_meta(response: dict[str, Any]) -> Meta:
-    """Returns the id, model and time of a response, and the id of the response that it continues."""
+    """Returns the id, the model and the time of a response, and the id of the response that it continues."""
     created = response.get("created_at")
     created = created if isinstance(created, int | float | str) else None
     previous = (str_or_none(response["previous_response_id"]) or "") if "previous_response_id" in response else None
@@ -173,7 +175,7 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
-    """Returns the status of the answer: the worst of several, because aimock names every event "completed"."""
+    """Returns how the answer ended. The worst status wins, because aimock names every event "completed"."""
     status = str_or_none(response.get("status"))
     word_for_it = status
     for end in _ENDS:
@@ -206,8 +208,10 @@ _COUNTED = {
 
 
 def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
-    """Adds the number of requests of hosted tools, which OpenAI sends next to the usage, xAI and Perplexity inside
-    it."""
+    """Adds the number of requests to hosted tools.
+
+    OpenAI sends it beside the usage, and xAI and Perplexity inside the usage.
+    """
     details, calls = usage.get("server_side_tool_usage_details"), usage.get("tool_calls_details")
     if isinstance(calls, dict):
         found = {name: as_object(about).get("invocation") for name, about in calls.items()}
@@ -225,14 +229,14 @@ def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> No
 
 
 def said_text(value: Any) -> str:
-    """Returns a text, or the text of an object; `""` for another value."""
+    """Returns a text, or the field `text` of an object, or `""` for any other value."""
     if isinstance(value, dict):
         value = value.get("text")
     return value if isinstance(value, str) else ""
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Returns the value if it is an object, else an empty object."""
+    """Returns the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,12 +1,12 @@
-"""The Responses API over a WebSocket: requests as messages, messages as events, and the newest response.
+"""The Responses API over a WebSocket: requests become messages, and the server's messages become events.
 
-The client sends `{"type": "response.create", ...}` with the fields of a request; each message of the server is one
-event of the stream. A connection takes one request after the other. The server keeps the newest response of each
-connection in memory, even if responses aren't stored, so that the next request may name that response and send only new
-items.
+The client sends `{"type": "response.create", ...}` with the fields of a request. Each message from the server is one
+event of the stream. A connection handles one request after the other. The server keeps each connection's newest
+response in memory, even if responses aren't stored. Therefore the next request can name that response and contain only
+new items.
 
-https://developers.openai.com/api/docs/guides/websocket-mode and
-https://docs.x.ai/developers/advanced-api-usage/websocket-mode describe it.
+The documentation is https://developers.openai.com/api/docs/guides/websocket-mode and
+https://docs.x.ai/developers/advanced-api-usage/websocket-mode.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .encode import input_item
 from .output_items import as_object
 
 CONNECTION_EXPIRED = "websocket_connection_limit_reached"
-"""The code of the error with which a server ends a connection that is too old."""
+"""The code of the error that a server sends before it closes a connection that is too old."""
 
 RESPONSE_FORGOTTEN = "previous_response_not_found"
-"""The code of the error after `previous_response_id` if the server doesn't have that response."""
+"""The code of the error that a server sends if it doesn't have the response in `previous_response_id`."""
 
 _ENDS = frozenset(f"response.{end}" for end in ("completed", "incomplete", "failed", "cancelled", "done"))
 _HTTP_ONLY = ("stream", "stream_options", "background", "background_options")  # members that a message must not have
@@ -36,13 +36,13 @@ _HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # 
 
 @dataclass(frozen=True, slots=True)
 class NewestResponse:
-    """The newest response, which a server remembers for its connection.
+    """The newest response, which the server remembers for the connection.
 
     Attributes:
         response_id: the id of the response.
-        items: digests of all items of the conversation including the response; None if unknown, because the request
-            named an earlier response.
-        conversation: the id of the stored conversation that the response belongs to.
+        items: digests of all items in the conversation, including the response. None if they are unknown, because the
+            request named an earlier response.
+        conversation: the id of the stored conversation to which the response belongs.
     """
 
     response_id: str
@@ -55,8 +55,8 @@ class SocketError:
     """An error that the server sent instead of an answer.
 
     Attributes:
-        status: the HTTP status that the request would have had over HTTP.
-        headers: the headers in the error, such as `retry-after`.
+        status: the HTTP status with which the server would have responded over HTTP.
+        headers: the headers that the error contains, such as `retry-after`.
         body: the error object as JSON.
     """
 
@@ -66,14 +66,14 @@ class SocketError:
 
 
 class SocketTurn:
-    """One request for an answer, and the messages of that answer.
+    """One request for an answer, and the messages that belong to the answer.
 
     Attributes:
-        names_response: whether the request itself names the response that it continues.
-        begun: whether an event of the answer has arrived.
-        ended: whether the last message of the answer has arrived.
-        error_code: the code of the error that ended the answer; None if it didn't fail.
-        newest: the response that the connection can continue now; None if there is none.
+        names_response: True if the caller's request already names the response that it continues.
+        begun: True if an event of the answer has arrived.
+        ended: True if the last message of the answer has arrived.
+        error_code: the code of the error that ended the answer, or None.
+        newest: the response that the connection can now continue, or None.
     """
 
     def __init__(self, body: dict[str, Any]) -> None:
@@ -92,8 +92,10 @@ class SocketTurn:
 
     @classmethod
     def read(cls, body: bytes) -> SocketTurn | None:
-        """Returns the turn for the body of a POST; None for a request that must be sent over HTTP (not streamed, or
-        background)."""
+        """Creates a turn from the body of a POST request.
+
+        Returns None if the request must be sent over HTTP, because it isn't streamed or runs in the background.
+        """
         try:
             read = json.loads(body)
         except (ValueError, RecursionError):
@@ -103,8 +105,9 @@ class SocketTurn:
         return cls(read)
 
     def continues(self, newest: NewestResponse | None) -> bool:
-        """Returns whether this request continues a response, by its id or by an input that begins with its
-        conversation."""
+        """Returns True if this request continues a response: by its id, or because its input begins with that
+        conversation.
+        """
         if newest is None:
             return False
         if self.names_response:
@@ -115,11 +118,11 @@ class SocketTurn:
         return self._digests[: len(newest.items)] == newest.items
 
     def message(self, newest: NewestResponse | None = None) -> str:
-        """Returns the message for the request.
+        """Returns the WebSocket message for the request.
 
         Args:
-            newest: the response of the connection that the request `continues`, so that only new items are sent. None:
-                all items are sent.
+            newest: the response that the request continues, so that the message contains only new items. With None, it
+                contains all items.
         """
         self._output, self.begun, self.ended, self.error_code, self.newest = [], False, False, None, None
         body = {"type": "response.create", **self._body}
@@ -128,7 +131,9 @@ class SocketTurn:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
     def feed(self, message: bytes) -> bytes | SocketError:
-        """Returns a message as a server-sent event; an error that has a status and came before any event as such."""
+        """Converts a message to a server-sent event. An error with a status becomes a `SocketError` if no event has
+        arrived.
+        """
         try:
             payload = as_object(json.loads(message))
         except (ValueError, RecursionError):  # the decoder says what is wrong with it
@@ -158,7 +163,7 @@ class SocketTurn:
         return SocketError(status, headers, message)
 
     def _end(self, response: dict[str, Any]) -> None:
-        """Records a response that can be continued. Other responses can't, because the server doesn't remember them."""
+        """Records the response if the connection can continue it. The server doesn't remember any other response."""
         error = as_object(response.get("error"))
         self.error_code = str_or_none(error.get("code"))
         response_id, output = response.get("id"), response.get("output") or self._output
@@ -174,7 +179,7 @@ class SocketTurn:
 
 
 def _event(message: bytes) -> bytes:
-    """Returns a message as a server-sent event."""
+    """Converts a message to a server-sent event."""
     lines = message.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     return b"".join(b"data: %b\n" % line for line in lines) + b"\n"
 
