@@ -1,4 +1,4 @@
-"""`python -m streamfold` runs the command `streamfold`, for systems where scripts are not on the PATH."""
+"""Makes `python -m streamfold` run the command `streamfold`, for systems on which scripts aren't on the PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version, written once: the build reads it from here, so that a checkout knows it without being installed."""
+"""The version of streamfold. The build reads it from this file, so that it is also known in a checkout."""
 
 from __future__ import annotations
 

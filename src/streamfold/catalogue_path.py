@@ -1,4 +1,4 @@
-"""The folder of the data files about providers, models and errors."""
+"""Finds the folder that contains the data about providers, models and errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def catalogue_folder() -> Path:
-    """Returns the folder of the provider files: inside the package when installed, beside `src` in a checkout.
+    """Returns the folder with the provider files. It is inside the installed package, or beside `src` in a checkout.
 
     Raises:
-        FileNotFoundError: the installation is incomplete.
+        FileNotFoundError: the installation lacks the folder.
     """
     here = Path(__file__).resolve().parent
     for folder in (here / "providers", here.parent.parent / "providers"):

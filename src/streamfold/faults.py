@@ -1,13 +1,12 @@
 """Faults of a connection or a server, as values for tests: `reset(after_events=3)`, `status(429, times=2)`.
 
-`ReplayTransport(..., faults=[...])` and the replay server inject faults into recordings, and
-`FaultTransport(transport, faults)` injects them into live responses. Faults are deterministic, and this module does no
-I/O.
+`ReplayTransport(..., faults=[...])` and the replay server add faults to recorded responses. `FaultTransport(transport,
+faults)` adds them to live responses. Faults are deterministic, and this module does no I/O.
 
-`after_bytes` or `after_events` sets the position of a fault in the body (SSE events with data count, comments don't);
-the default is the start of the body. Events are numbered from 1. A position beyond the end of the body has no effect.
-Each fault in a list applies to the result of the faults before it. Names are in lower case so that a list of faults
-reads as a description.
+`after_bytes` or `after_events` sets the position of a fault in the body. The default is the start of the body. Events
+are numbered from 1, and comments don't count as events. A position after the end of the body has no effect. Each fault
+in a list changes the body that the faults before it have produced. The class names are in lower case so that a list of
+faults reads like a description.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ class BodyStep(NamedTuple):
     """The next step of a response body.
 
     Attributes:
-        delay: seconds to wait before the step; may be infinite.
-        data: the bytes after the delay; may be empty.
-        ending: how the body ends after this step: complete ("end"), closed without its last chunk ("cut"), or by a
-            connection reset ("reset").
+        delay: the time to wait before the step, in seconds. It may be infinite.
+        data: the bytes to send after the delay. It may be empty.
+        ending: how the body ends after this step: "end" (complete), "cut" (closed without its last chunk) or "reset"
+            (by a connection reset). None if the body continues.
     """
 
     delay: float
@@ -63,7 +62,7 @@ class BodyStep(NamedTuple):
 
 
 class Filter(Protocol):
-    """Replaces the steps of a body, one by one. At most one changed event is held back."""
+    """Replaces the steps of a body one by one. It delays at most one event."""
 
     def feed(self, step: BodyStep) -> Iterable[BodyStep]:
         """Returns the steps that replace this step."""
@@ -71,10 +70,10 @@ class Filter(Protocol):
 
 
 class Chain:
-    """Applies filters in order.
+    """Applies several filters, one after the other.
 
     Attributes:
-        ended: how the body ended; None if it hasn't.
+        ended: how the body has ended, or None if it hasn't ended.
     """
 
     def __init__(self, filters: Iterable[Filter]) -> None:
@@ -82,7 +81,7 @@ class Chain:
         self.ended: Ending | None = None
 
     def feed(self, step: BodyStep) -> list[BodyStep]:
-        """Returns the steps that replace this step; empty after the end."""
+        """Returns the steps that replace this step. Returns an empty list after the end of the body."""
         steps = [] if self.ended else [step]
         for each in self._filters:
             steps = [made for taken in steps for made in each.feed(taken)]
@@ -94,7 +93,7 @@ class Chain:
 
 
 class Insert:
-    """Inserts steps at a position, by default before the first byte."""
+    """Inserts steps at a position in the body. The default position is before the first byte."""
 
     def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
         self._steps = list(steps)
@@ -121,7 +120,7 @@ class Insert:
             yield BodyStep(delay, step.data[place:], step.ending)
 
     def _place(self, data: bytes) -> int | None:
-        """Returns the position of the fault in these bytes; None if it comes later."""
+        """Returns the offset of the position in these bytes, or None if the position comes later."""
         if self._bytes is not None:
             if self._bytes <= len(data):
                 return self._bytes
@@ -139,7 +138,7 @@ class Insert:
 
 
 class Edit:
-    """Changes single events, by their numbers from 1."""
+    """Changes single events. The number of an event starts at 1."""
 
     def __init__(self, events: Iterable[int], edit: Callable[[int, bytes], bytes]) -> None:
         self._numbers = frozenset(events)
@@ -189,10 +188,10 @@ _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lo
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Fault:
-    """A fault of a response.
+    """The base class of faults in a response.
 
     Attributes:
-        times: the number of responses with the fault, beginning with the first response; None: all.
+        times: the number of responses that have the fault, from the first response on. None for all responses.
     """
 
     times: PositiveCount | None = None
@@ -227,11 +226,11 @@ class _Placed(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class cut_after(Fault):
-    """The connection is closed after a number of `bytes` or `events`, without the last chunk of the body.
+    """Closes the connection after a number of `bytes` or `events`, without the last chunk of the body.
 
-    A caller gets `IncompleteStreamError` with the partial response and no tool calls. After the finish reason a caller
-    gets the response, with the warning `interrupted_after_finish`. Before the first chunk the request is retried. httpx
-    raises `RemoteProtocolError`.
+    The caller gets `IncompleteStreamError` with the partial answer and no tool calls. After the finish reason, the
+    caller gets the answer, with the warning `interrupted_after_finish`. Before the first chunk, streamfold retries the
+    request. With httpx alone, the exception is `RemoteProtocolError`.
     """
 
     bytes: Count | None = None
@@ -248,9 +247,9 @@ class cut_after(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class reset(_Placed):
-    """The connection is reset: over TCP by a real RST, within a process by `httpx.ReadError`.
+    """Resets the connection. Over TCP, this is a real RST. Within a process, it is `httpx.ReadError`.
 
-    A caller gets the same as from `cut_after`.
+    The caller gets the same result as from `cut_after`.
     """
 
     def filters(self) -> list[Filter]:
@@ -259,18 +258,18 @@ class reset(_Placed):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class hang_up(Fault):
-    """The connection is closed without a response. httpx raises `RemoteProtocolError`.
+    """Closes the connection without a response. With httpx alone, the exception is `RemoteProtocolError`.
 
-    A caller gets `APIConnectionError` after the retries.
+    The caller gets `APIConnectionError` after the retries.
     """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class stall(_Placed):
-    """The response pauses for a number of seconds, by default forever.
+    """Pauses the response for a number of seconds, by default forever.
 
-    If a timeout ends meanwhile, a caller gets `APITimeoutError` with the phase `read` after the first event,
-    `first_event` before it (after the retries), or `total`.
+    If a timeout expires during the pause, the caller gets `APITimeoutError`. Its phase is `first_event` before the
+    first event (after the retries), `read` after the first event, or `total`.
     """
 
     seconds: Annotated[float, Field(ge=0)] = math.inf
@@ -281,10 +280,10 @@ class stall(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class slow(Fault):
-    """Every piece of the body is delayed by a number of seconds, and the headers by `head` seconds.
+    """Delays every piece of the body by a number of seconds, and the headers by `head` seconds.
 
-    The timeout `read` applies to a single wait, `first_event` to the time since the request, and `total` to the
-    whole response.
+    The timeout `read` applies to each wait, `first_event` to the time since the request, and `total` to the entire
+    response.
     """
 
     seconds: Seconds = 0.0
@@ -296,10 +295,10 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """SSE comments that keep a connection open: `count` comments, each after a number of seconds.
+    """Sends SSE comments that keep the connection open: `comments` of them, each after a number of seconds.
 
-    A caller doesn't see comments. If only comments arrive, the timeout `stall` (before the first event: `first_event`)
-    raises `APITimeoutError`.
+    The caller doesn't see comments. If the server sends only comments, the timeout `stall` raises `APITimeoutError`.
+    Before the first event, this is the timeout `first_event`.
     """
 
     comment: Annotated[str, Field(pattern=r"^[^\r\n]*$")] = "keep-alive"
@@ -312,10 +311,11 @@ class keepalive(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
-    """Foreign bytes or text in the body; by default the web page of a proxy.
+    """Puts bytes or text that don't belong there into the body. The default is a proxy's web page.
 
-    At the start of the body a caller gets `ProtocolError` with the first bytes. Between events the text is skipped with
-    the warning `malformed_event`, and the response is complete. Inside an event the text destroys the event.
+    At the start of the body, the caller gets `ProtocolError`, which quotes the first bytes. Between two events, the
+    text is skipped with the warning `malformed_event`, and the answer is complete. Inside an event, it destroys the
+    event.
     """
 
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
@@ -341,10 +341,10 @@ class _Edited(Fault):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class drop(_Edited):
-    """Events are lost: `drop(2)`, `drop([2, 5])`.
+    """Drops events, as in `drop(2)` or `drop([2, 5])`.
 
-    A caller gets the remaining events, because events of Chat Completions have no numbers. `call.error` is set for a
-    tool call that lost a part of its arguments. Without the last event a caller gets `IncompleteStreamError`.
+    The caller gets the remaining events, because events of Chat Completions have no numbers. If a tool call lost a part
+    of its arguments, `call.error` is set. Without the last event, the caller gets `IncompleteStreamError`.
     """
 
     def filters(self) -> list[Filter]:
@@ -353,10 +353,10 @@ class drop(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class duplicate(_Edited):
-    """Events are repeated, `copies` times.
+    """Repeats events `copies` times.
 
-    On Chat Completions, whose events have no numbers, a caller gets the text twice, and `call.error` for repeated
-    arguments.
+    Events of Chat Completions have no numbers, so there the caller gets repeated text twice. Repeated arguments set
+    `call.error`.
     """
 
     copies: PositiveCount = field(default=1, kw_only=True)
@@ -367,9 +367,9 @@ class duplicate(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class corrupt(_Edited):
-    """One byte of each event, chosen by `seed`, is replaced by a byte that isn't valid UTF-8.
+    """Replaces one byte in each of the events by a byte that isn't valid UTF-8. `seed` determines which byte.
 
-    A caller gets U+FFFD in the text and the warning `invalid_utf8`, or `ProtocolError` if the JSON is invalid.
+    The caller gets U+FFFD in the text and the warning `invalid_utf8`, or `ProtocolError` if the JSON is invalid.
     """
 
     seed: int = field(default=0, kw_only=True)
@@ -387,9 +387,9 @@ class corrupt(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class truncate_json(_Edited):
-    """The second half of an event's data is missing.
+    """Drops the second half of an event's data.
 
-    A caller gets `ProtocolError`. After the finish reason a caller gets the response, with the warning
+    The caller gets `ProtocolError`. After the finish reason, the caller gets the answer, with the warning
     `malformed_event`.
     """
 
@@ -399,15 +399,15 @@ class truncate_json(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class status(Fault):
-    """The request fails with this status and an error in OpenAI's format: `status(429, retry_after=1, times=2)`.
+    """Responds with this status and an error in OpenAI's format: `status(429, retry_after=1, times=2)`.
 
-    A caller gets the error for the status (`RateLimitError`, `ServerError`, ...). Temporary errors are retried first,
-    after `retry_after` seconds.
+    The caller gets the exception for the status (`RateLimitError`, `ServerError`, ...). If the error is temporary,
+    streamfold first retries the request, after `retry_after` seconds.
 
     Attributes:
         retry_after: the value of the header `retry-after`, in seconds.
         message: the error message.
-        body: replaces the body with the error; its type is `content_type`.
+        body: a body to send instead of the error. Its media type is `content_type`.
     """
 
     code: Annotated[int, Field(ge=200, le=599)]
@@ -428,7 +428,7 @@ class status(Fault):
 
 
 FAULTS: Mapping[str, type[Fault]] = {name: globals()[name] for name in __all__ if name != "Fault"}
-"""The faults by their names."""
+"""Maps the names of faults to their classes."""
 
 
 def _ended(event: bytes) -> bytes:
@@ -444,13 +444,13 @@ def _half(number: int, event: bytes) -> bytes:
 
 
 def read_fault(text: str) -> Fault:
-    """Parses the text form of a fault.
+    """Parses a fault that is written as text.
 
     >>> read_fault("stall(2.5, after_events=1)")
     stall(after_events=1, seconds=2.5)
 
     Raises:
-        ConfigError: the text isn't a fault; the message contains the allowed names.
+        ConfigError: the text isn't a fault. The message contains the allowed names.
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
@@ -479,13 +479,13 @@ def read_fault(text: str) -> Fault:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The faults of one response.
+    """The faults for one response.
 
     Attributes:
-        replacement: the response to send instead.
-        delay: seconds before the headers.
-        body: replaces the steps of the body.
-        changes_body: true if any fault changes the body.
+        replacement: the response to send instead, or None.
+        delay: the time to wait before the headers, in seconds.
+        body: the filters for the steps of the body.
+        changes_body: True if a fault changes the body.
     """
 
     replacement: status | hang_up | None = None
@@ -495,12 +495,12 @@ class Injection:
 
 
 class Injector:
-    """Assigns faults to consecutive responses.
+    """Assigns faults to responses, in the order of the responses.
 
-    A fault that replaces a response (`status`, `hang_up`) leaves the other faults to the next response.
+    If a fault replaces the response (`status`, `hang_up`), the other faults apply to the next response.
 
     Raises:
-        ConfigError: `faults` contains another type.
+        ConfigError: `faults` contains something else than faults.
     """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
@@ -511,7 +511,7 @@ class Injector:
         self._happened = [0] * len(given)
 
     def next(self) -> Injection:
-        """Returns the faults of the next response."""
+        """Returns the faults for the next response."""
         left = [
             (number, fault)
             for number, fault in enumerate(self._faults)

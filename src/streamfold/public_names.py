@@ -1,4 +1,4 @@
-"""Marks public classes with their public module, and renamed names as deprecated."""
+"""Sets the public module of classes, and handles deprecated names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, is_typeddict
 
 
 class Deprecated(NamedTuple):
-    """A deprecated name: its replacement, and the version that removes the deprecated name."""
+    """A deprecated name, with the name to use instead and the version that will remove the deprecated name."""
 
     instead: str
     until: str
 
 
 def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
-    """Returns the object of a deprecated name, and warns at the line that uses it. For the module's `__getattr__`.
+    """Returns the object for a deprecated name, with a DeprecationWarning. A module calls this in its `__getattr__`.
 
     Raises:
         AttributeError: the module has no such name.
@@ -31,15 +31,15 @@ def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> 
 
 
 def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) -> None:
-    """Warns that something is deprecated. For methods and parameters. `stacklevel` counts as in `warnings.warn`."""
+    """Emits a DeprecationWarning for a method or a parameter. `stacklevel` is the argument of `warnings.warn`."""
     warnings.warn(f"{old} goes with version {until}: use {instead}", DeprecationWarning, stacklevel=stacklevel)
 
 
 def set_public_module(module: str, exported: Iterable[object]) -> None:
-    """Sets `__module__` of exported classes to their public module, for tracebacks, reprs and pickles.
+    """Sets `__module__` of classes to the module that exports them, which tracebacks, reprs and pickles then show.
 
-    A class that `streamfold` exports keeps the name `streamfold` in other public modules. Data classes are unchanged,
-    because pydantic and `typing.get_type_hints` look up their annotations in the original module.
+    If `streamfold` itself exports a class, the class keeps this name in other public modules. Data classes aren't
+    changed, because pydantic and `typing.get_type_hints` look up their annotations in the original module.
     """
     package = module.partition(".")[0]
     for value in exported:
@@ -48,5 +48,5 @@ def set_public_module(module: str, exported: Iterable[object]) -> None:
 
 
 def is_data(kind: type) -> bool:
-    """Returns whether a class is defined by annotated fields."""
+    """Returns True if a class is defined by annotated fields."""
     return is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, tuple) or hasattr(kind, "model_fields")

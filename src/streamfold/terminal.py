@@ -1,4 +1,6 @@
-"""Output of commands, exact on a pipe and safe on a terminal; also shared options and error reports.
+"""Writes the output of commands, unchanged to a pipe and without control characters to a terminal.
+
+The module also has the options that several commands share, and prints errors.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -53,14 +55,16 @@ DialectNames = Annotated[
 
 
 def one_provider(specs: Sequence[str] | None) -> str | None:
-    """Returns the provider that `ProviderSpecs` name, None for the default one. Raises ConfigError for several."""
+    """Returns the provider that the option `-p` names, or None for the default provider. Raises ConfigError for
+    several.
+    """
     if specs and len(specs) > 1:
         raise ConfigError(f"-p: this command uses one provider, and {len(specs)} are named: {', '.join(specs)}")
     return specs[0] if specs else None
 
 
 def read_json(path: Path) -> Any:
-    """Returns the JSON value in a file, with or without a byte-order mark. Raises ConfigError for anything else."""
+    """Reads the JSON value in a file, with or without a byte order mark. Raises ConfigError if the file isn't JSON."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
     except (ValueError, RecursionError) as exc:
@@ -75,9 +79,9 @@ _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROLS if chr(code) not i
 
 
 def prepare_streams() -> None:
-    """Makes standard output write UTF-8 without newline translation on a pipe, also on Windows.
+    """Makes standard output write UTF-8 without newline translation if it is a pipe, also on Windows.
 
-    A terminal keeps its encoding, and shows characters that it doesn't have as escapes.
+    A terminal keeps its encoding. Characters that the encoding lacks are printed as escapes.
     """
     if not isinstance(sys.stdout, io.TextIOWrapper):
         return
@@ -88,14 +92,16 @@ def prepare_streams() -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Returns a console for standard output or standard error, with colours and a width only on a terminal."""
+    """Returns a console for standard output or standard error. It uses colours and a limited width only on a
+    terminal.
+    """
     file = sys.stderr if stderr else sys.stdout
     terminal = file.isatty()
     return Console(file=file, force_terminal=terminal, width=None if terminal else _PIPE_WIDTH, highlight=False)
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Returns a text with its control characters as escapes, so that it can't control a terminal.
+    r"""Replaces control characters in a text by escapes, so that the text can't control the terminal.
 
     >>> escape_control_characters("one\n\x1b]0;two\x07")
     'one\n\\x1b]0;two\\x07'
@@ -109,15 +115,13 @@ def print_status(text: str, *, err: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of ASCII JSON, which every encoding supports, also for halves of surrogate pairs."""
+    """Prints a value as one line of JSON. The line is ASCII, which every encoding supports."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def print_rows(target: Console, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Prints a table. If the terminal is too narrow, the cells of each row become separate lines. No cell is
-    truncated.
-    """
+    """Prints a table. If the terminal is too narrow, each cell becomes a separate line. No cell is truncated."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -138,13 +142,13 @@ _SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
 
 @contextmanager
 def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Reports errors of streamfold and of files, and exits.
+    """Reports exceptions of streamfold and errors of files, and exits.
 
     The exit code is 2 for an invalid request, 130 for Ctrl-C, and 1 for other errors.
 
     Args:
-        as_json: also print the error on standard output, as a line of JSON with the member `error`.
-        line: the other members of that line.
+        as_json: True to also print the error on standard output, as a line of JSON with the field `error`.
+        line: the other fields of this line.
     """
     try:
         yield
@@ -168,7 +172,7 @@ def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None
 
 
 def print_error(error: StreamfoldError) -> None:
-    """Prints an error of streamfold on standard error."""
+    """Prints an error on standard error."""
     began = isinstance(error, StreamError) and sys.stderr.isatty()  # text may stand there without a line end
     _print_line("\n" * began + f"error: {error}")
     if isinstance(error, APIError) and error.retryable:

@@ -1,4 +1,4 @@
-"""Hostnames, URLs without secrets, and references to environment variables in settings."""
+"""Functions for host names, URLs without secrets, and references to environment variables in settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """Returns whether a hostname or an address belongs to this machine.
+    """Returns True if a host name or an address belongs to this machine.
 
     >>> [is_loopback(host) for host in ("localhost", "app.localhost", "127.0.0.1", "::1", "example.com")]
     [True, True, True, True, False]
@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def variable_names(text: str) -> list[str]:
-    """Returns the names of the variables that a text refers to.
+    """Returns the names of the environment variables to which a text refers.
 
     >>> variable_names("https://${HOST}:${PORT}/$${v1}")
     ['HOST', 'PORT']
@@ -37,7 +37,7 @@ def variable_names(text: str) -> list[str]:
 
 
 def expand_variables(text: str, value_of: Callable[[str], str]) -> str:
-    """Returns a text with its references replaced.
+    """Replaces the references in a text by the values of the environment variables.
 
     >>> expand_variables("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
     'https://example.com/${v1}'
@@ -46,13 +46,15 @@ def expand_variables(text: str, value_of: Callable[[str], str]) -> str:
 
 
 def check_references(text: str) -> None:
-    """Raises ValueError for a malformed reference. The error does not quote the text, which may be a secret."""
+    """Raises ValueError if a reference is malformed. The error message doesn't quote the text, because it may be a
+    secret.
+    """
     if "${" in _REFERENCE.sub("", text):
         raise ValueError('a reference is written "${NAME}", with letters, digits and _')
 
 
 def shown_url(url: str) -> str:
-    """Returns a URL without its password and its query, which may hold a key.
+    """Returns a URL without its password and its query, because they may contain a key.
 
     >>> shown_url("https://me:password@example.com/v1?key=secret")
     'https://***@example.com/v1?***'
