@@ -32,7 +32,9 @@ def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> 
 
 def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) -> None:
     """Emits a DeprecationWarning for a method or a parameter. `stacklevel` is the argument of `warnings.warn`."""
-    warnings.warn(f"{old} goes with version {until}: use {instead}", DeprecationWarning, stacklevel=stacklevel)
+    warnings.warn(
+        f"{old} is deprecated, and version {until} removes it: use {instead}", DeprecationWarning, stacklevel=stacklevel
+    )
 
 
 def set_public_module(module: str, exported: Iterable[object]) -> None:

@@ -42,15 +42,18 @@ __all__ = [
 
 File = Annotated[
     Path | None,
-    typer.Option("-c", "--config", help="The configuration file; by default the one that `config path` shows."),
+    typer.Option("-c", "--config", help="The configuration file. `streamfold config path` prints the default."),
 ]
 ProviderSpecs = Annotated[
     list[str] | None,
-    typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; without it, the default provider."),
+    typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL. Without this option, the default provider."),
 ]
-AdapterName = Annotated[str | None, typer.Option(help="The wire format; by default that of FILE.toml, else chat.")]
+AdapterName = Annotated[
+    str | None, typer.Option(help="The adapter (API format). Default: the adapter in FILE.toml, or chat.")
+]
 DialectNames = Annotated[
-    str | None, typer.Option(help="How the model writes calls in its text; by default as in FILE.toml.")
+    str | None,
+    typer.Option(help="The format of tool calls in the text (dialect). Default: the one in FILE.toml."),
 ]
 
 
@@ -59,7 +62,7 @@ def one_provider(specs: Sequence[str] | None) -> str | None:
     several.
     """
     if specs and len(specs) > 1:
-        raise ConfigError(f"-p: this command uses one provider, and {len(specs)} are named: {', '.join(specs)}")
+        raise ConfigError(f"-p: this command accepts only one provider, not {len(specs)}: {', '.join(specs)}")
     return specs[0] if specs else None
 
 

@@ -187,7 +187,7 @@ def test_errors_of_the_server() -> None:
                            steps=[{"type": "model_output", "error": {"code": 3, "message": "No."}}]))  # fmt: skip
     assert refused.message == "No."
     silent = fails(answer(status="failed"))
-    assert "without a reason" in silent.message
+    assert "gave no reason" in silent.message
 
 
 def test_what_comes_behind_the_end() -> None:

@@ -238,7 +238,7 @@ def test_event(kind: str, members: dict[str, Any], deltas: list[Delta]):
             Failure(ErrorInfo("boom", None, "server_error"), {"code": "server_error", "message": "boom"}),
         ),
         ("completed", {"error": {"message": "boom"}}, Failure(ErrorInfo("boom"), {"message": "boom"})),
-        ("completed", {"status": "failed"}, Failure(ErrorInfo("the response failed without a reason from the server"))),
+        ("completed", {"status": "failed"}, Failure(ErrorInfo("the response failed, and the server gave no reason"))),
         ("cancelled", {}, Failure(ErrorInfo("the response was cancelled", "cancelled"))),
         ("completed", {"status": "cancelled"}, Failure(ErrorInfo("the response was cancelled", "cancelled"))),
     ],

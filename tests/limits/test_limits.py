@@ -607,7 +607,7 @@ async def test_unknown_costs() -> None:
     for currency in ("USD", "CNY"):
         async with limiter.reserve() as reservation:
             reservation.charge(None, Cost(Decimal("0.01"), currency))
-    with pytest.raises(ConfigError, match="costs are in USD and in CNY, which can't be added"):
+    with pytest.raises(ConfigError, match="costs in USD and in CNY can't be added"):
         await limiter.acquire()
 
 

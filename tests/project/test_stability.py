@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = re.findall(
     r"^\| (`streamfold.+?) \|.*\| (\w+) \|$", (ROOT / "docs" / "stability.md").read_text("utf-8"), re.MULTILINE
 )
-SAID = r"^streamfold\.Model goes with version 9\.0: use streamfold\.ChatModel$"
+SAID = r"^streamfold\.Model is deprecated, and version 9\.0 removes it: use streamfold\.ChatModel$"
 
 
 def modules() -> dict[str, str]:
@@ -84,7 +84,8 @@ class TestDeprecation:
             return ask(length=3)
 
         with pytest.warns(
-            DeprecationWarning, match=r"^the parameter length of ask\(\) goes with version 9.0: use size$"
+            DeprecationWarning,
+            match=r"^the parameter length of ask\(\) is deprecated, and version 9.0 removes it: use size$",
         ) as caught:
             assert program() == 3
         assert caught[0].lineno == program.__code__.co_firstlineno + 1

@@ -78,15 +78,15 @@ MESSAGES: list[Row] = [
     (lambda: ask([("user", "Hi")]), "messages[0] must be a Message or a dict with a role, not a list: ('user', 'Hi')"),
     (
         lambda: ask([Message("user", "Hi", reasoning="Hm.")]),
-        "messages[0].reasoning is only allowed for the role 'assistant', and this is 'user'",
+        "messages[0].reasoning is only allowed for the role 'assistant', not for 'user'",
     ),
     (
         lambda: ask([Message("user", "Hi", tool_calls=(CALL,))]),
-        "messages[0].tool_calls is only allowed for the role 'assistant', and this is 'user'",
+        "messages[0].tool_calls is only allowed for the role 'assistant', not for 'user'",
     ),
     (
         lambda: ask([Message("user", "Hi", tool_call_id="a")]),
-        "messages[0].tool_call_id is only allowed for the role 'tool', and this is 'user'",
+        "messages[0].tool_call_id is only allowed for the role 'tool', not for 'user'",
     ),
     (
         lambda: ask([user("Hi"), Message("tool", "18")]),
@@ -214,7 +214,7 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: ask(tool_choice="required", extra_body={"tools": [{"type": "web_search"}]}),
-        "tool_choice is 'required', but there are only tools in extra_body: put it into extra_body too",
+        "tool_choice is 'required', but there are only tools in extra_body: put tool_choice into extra_body too",
     ),
     (
         lambda: ask(tools=[TOOL], tool_choice=AllowedTools("look_up")),  # type: ignore[arg-type]

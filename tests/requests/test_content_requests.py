@@ -174,7 +174,7 @@ def test_only_users_show_images_in_a_chat(api: str, role: Any) -> None:
 
 def test_an_assistant_says_text_alone() -> None:
     assert refused("responses", Message("assistant", (image(PNG),)), user("Hi")) == (
-        "messages[0].content[0] isn't text, and an assistant's turn holds only text"
+        "messages[0].content[0] isn't text: an assistant message can contain only text"
     )
 
 
@@ -335,7 +335,7 @@ def _answers() -> dict[str, Message]:
 ANSWERS = _answers()
 
 
-RENUMBERED = "ids_renumbered: ids of calls are sent in the provider's own style:"
+RENUMBERED = "ids_renumbered: tool call ids were changed to the provider's format:"
 REASONING = "reasoning_dropped: messages[1]: the reasoning was not sent, because this provider doesn't accept it"
 NO_PLACE = "not sent, because this provider doesn't support it or can't read it"
 CHATS = {

@@ -96,10 +96,10 @@ MEND = "; pass repair_history=True to repair the conversation"
         ([user("Hi"), Message("tool", "18")],
          "messages[1] has no tool_call_id: add the id of the tool call" + MEND),
         ([user("Hi"), TURN, tool_result(A, "18")],
-         "messages[1] calls 'get_time' (id 'b'), and no tool message answers it" + MEND),
+         "messages[1] calls 'get_time' (id 'b'), but no tool message has the result" + MEND),
         ([user("Hi"), TURN],
-         "messages[1] calls 'get_weather' (id 'a'), and no tool message answers it; messages[1] calls 'get_time' (id"
-         " 'b'), and no tool message answers it" + MEND),
+         "messages[1] calls 'get_weather' (id 'a'), but no tool message has the result; messages[1] calls 'get_time'"
+         " (id 'b'), but no tool message has the result" + MEND),
         ([user("Hi"), TURN, *RESULTS, tool_result(A, "19")],
          "messages[4] answers the call 'a' again, with another result than messages[2]" + MEND),
     ],
@@ -126,8 +126,8 @@ def test_a_call_without_a_result_gets_one_that_says_so(api: str) -> None:
     assert sent == [user("Hi"), TURN, *results, user("So?")]
     assert said == [
         (
-            "history_repaired: messages[1] calls 'get_weather' (id 'a'), and no tool message answers it: a result was"
-            " added that says: this call was not answered"
+            "history_repaired: messages[1] calls 'get_weather' (id 'a'), but no tool message has the result: a result"
+            " was added with the text: this call was not answered"
         )
     ]
 
@@ -138,7 +138,7 @@ def test_dicts_are_read_too() -> None:
     turn = {"role": "assistant", "content": None, "tool_calls": calls}
     assert refused("chat", [user("Hi"), turn, {"role": "tool", "tool_call_id": "a", "content": "18"}]) is None
     assert refused("chat", [user("Hi"), turn]) == (
-        "messages[1] calls 'get_weather' (id 'a'), and no tool message answers it" + MEND
+        "messages[1] calls 'get_weather' (id 'a'), but no tool message has the result" + MEND
     )
     item = {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "a", "output": "18"}
@@ -161,7 +161,7 @@ def test_custom_calls() -> None:
     ]  # fmt: skip
     entry = {"id": "a", "type": "custom", "custom": {"name": "grep", "input": "x"}}
     assert refused("chat", [user("Hi"), {"role": "assistant", "tool_calls": [entry]}]) == (
-        "messages[1] calls 'grep' (id 'a'), and no tool message answers it" + MEND
+        "messages[1] calls 'grep' (id 'a'), but no tool message has the result" + MEND
     )
 
 
@@ -193,7 +193,7 @@ TWICE = [
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_an_id_twice_in_one_turn(api: str) -> None:
     """Fresh ids for the later call and its result, which come in the calls' order."""
-    why = "messages[1] has a call with the id 'a', which another call of it also has"
+    why = "messages[1] has a tool call with the id 'a', and so has another tool call of it"
     assert refused(api, TWICE) == why + MEND
     sent, said = mended(api, TWICE)
     assert [call.id for call in sent[1].tool_calls] == ["a", "call_1_1"]
@@ -215,7 +215,7 @@ AGAIN = [
 def test_an_id_again_in_a_later_turn() -> None:
     """Local servers count from 0 in each turn, which strict ones refuse:
     https://github.com/agno-agi/agno/issues/5116."""
-    why = "messages[3] has a call with the id 'a', which another call of messages[1] also has"
+    why = "messages[3] has a tool call with the id 'a', and so has another tool call of messages[1]"
     assert refused("chat", AGAIN) == f"(history_mismatch) {why}"
     renamed = "tool call ids were changed to a format that the provider accepts: 'a' as 'call_3_0'"
     assert refused("responses", AGAIN) == f"(ids_renumbered) {renamed}"
@@ -304,7 +304,7 @@ def test_a_refusal_is_sent_to_every_endpoint(name: str, turn: Any) -> None:
     preview = Provider.from_config(name).preview([user("Hi"), turn, user("Why?")])
     assert preview.body.decode().count("I can't help.") == 1
     told = [warning.detail for warning in preview.warnings if warning.code == "history_repaired"]
-    as_text = "messages[1]: a refusal was sent as text, because this provider has no refusals in messages"
+    as_text = "messages[1]: a refusal was sent as text, because this provider has no field for refusals"
     assert told == ([] if ENDPOINTS[name] else [as_text])
     if not ENDPOINTS[name]:
         assert b'"refusal"' not in preview.body

@@ -134,14 +134,14 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai-responses", UrlContext(), "UrlContext: provider \"openai-responses\" (adapter 'responses') does not run"),
     ("openai-responses", WebSearch(max_uses=3), "WebSearch(max_uses=...): provider \"openai-responses\" doesn't"),
     ("openai-responses", WebSearch(blocked_domains=["a"]), "WebSearch(blocked_domains=...)"),
-    ("anthropic", FileSearch(["a"]), "It has: code_execution, mcp, web_fetch, web_search"),
+    ("anthropic", FileSearch(["a"]), "Its hosted tools: code_execution, mcp, web_fetch, web_search"),
     ("anthropic", CustomTool("sql"), "CustomTool: provider \"anthropic\""),
     ("anthropic", CodeExecution(files=["a"]), "CodeExecution(files=...)"),
     ("anthropic", HostedMcpServer("w", "https://w.test", headers={"a": "b"}), "HostedMcpServer(headers=...)"),
     ("anthropic", HostedMcpServer("w", "https://w.test", require_approval="always"), "isn't supported by Anthropic"),
     ("gemini", HostedMcpServer("w", "https://w.test"), "HostedMcpServer: provider \"gemini\""),
     ("gemini", WebSearch(allowed_domains=["a"]), "WebSearch(allowed_domains=...)"),
-    ("minimax-anthropic", CodeExecution(), "It has: web_search"),
+    ("minimax-anthropic", CodeExecution(), "Its hosted tools: web_search"),
     ("xai-responses", UrlContext(), "UrlContext: provider \"xai-responses\""),
 ]  # fmt: skip
 
@@ -176,14 +176,14 @@ def test_the_api_that_is_called_decides() -> None:
     sent = Provider.from_config("openai:gpt-5.4", api_key="x").preview("Hi", [F, WebSearch()])
     assert sent.url.endswith("/responses")
     assert sent.json()["tools"][1] == {"type": "web_search"}
-    with pytest.raises(ConfigError, match=r'Its other API runs it: set api = "responses"'):
+    with pytest.raises(ConfigError, match=r'Another API of this provider runs it: set api = "responses"'):
         Provider.from_config("openai:gpt-4o", api_key="x").preview("Hi", [WebSearch()])
 
 
 def test_tools_that_a_program_configures_count_on_both_apis() -> None:
     """`hosted` of a table replaces what the catalogue says."""
     provider = Provider.from_config("openai:gpt-5.4", api_key="x", hosted=["mcp"])
-    with pytest.raises(ConfigError, match="It has: mcp"):
+    with pytest.raises(ConfigError, match="Its hosted tools: mcp"):
         provider.preview("Hi", [CustomTool("sql")])
 
 
@@ -191,7 +191,7 @@ def test_compatible_servers_have_none() -> None:
     """A server that speaks the same wire format does not run its maker's tools, unless its file says so."""
     for profile in ("deepseek-anthropic", "kimi", "ollama", "vllm-anthropic"):
         provider = Provider.from_config(profile, api_key="x", model="m")
-        with pytest.raises(ConfigError, match="It runs no hosted tools"):
+        with pytest.raises(ConfigError, match="It has no hosted tools"):
             provider.preview("Hi", [WebSearch()])
         assert provider.preview("Hi", [HostedTool({"type": "anything"})]).json()["tools"] == [{"type": "anything"}]
 
@@ -201,7 +201,7 @@ def test_an_endpoint_of_ones_own_is_asked() -> None:
     own = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "adapter": "anthropic", "api_key": "x"}
     sent = Provider.from_config(own).preview("Hi", [WebSearch()])
     assert sent.json()["tools"] == [{"type": "web_search_20260318", "name": "web_search"}]
-    with pytest.raises(ConfigError, match=r"does not run the tool 'web_search'\. It has: mcp"):
+    with pytest.raises(ConfigError, match=r"does not run the tool 'web_search'\. Its hosted tools: mcp"):
         Provider.from_config({**own, "hosted": ["mcp"]}).preview("Hi", [WebSearch()])
 
 

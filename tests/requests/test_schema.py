@@ -83,7 +83,7 @@ def test_references_that_lead_out(ref: str) -> None:
     schema = of(a={"$ref": ref})
     assert inline_refs(schema) == (
         schema,
-        [f"parameters.properties.a: {ref} was kept (its target isn't in this schema)"],
+        [f"parameters.properties.a: {ref} was kept (the target isn't in this schema)"],
     )
 
 
@@ -155,7 +155,7 @@ def clean(fitted: Fitted) -> dict[str, Any]:
         (
             {"enum": ["a", None], "title": "A"},
             {"anyOf": [{"type": "null", "enum": [None]}, {"type": "string", "enum": ["a"]}], "title": "A"},
-            ["enum became anyOf, one for each type"],
+            ["enum became anyOf, with one schema for each type"],
         ),
         (
             {"enum": [{"a": 1}, "b"]},
@@ -178,7 +178,7 @@ def clean(fitted: Fitted) -> dict[str, Any]:
             },
             ["prefixItems moved into the description"],
         ),
-        ({"description": "x"}, {"description": "x", "anyOf": _ANY}, ["anyOf of all types added"]),
+        ({"description": "x"}, {"description": "x", "anyOf": _ANY}, ["anyOf with all types added"]),
         (
             {"type": "string", "anyOf": [{"pattern": "a"}, {"type": "string"}]},
             {"anyOf": [{"type": "string", "pattern": "a"}, {"type": "string"}]},

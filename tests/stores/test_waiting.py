@@ -113,7 +113,7 @@ async def test_what_is_lost_at_the_end_is_logged(caplog: pytest.LogCaptureFixtur
     away.away = True
     await store.put("me", {"a": b"1"})
     await store.aclose()
-    assert "1 records could not be kept: it is away" in caplog.text
+    assert "1 records could not be written: it is away" in caplog.text
 
 
 async def test_what_only_the_store_can_tell() -> None:

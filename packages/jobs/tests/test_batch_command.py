@@ -114,7 +114,7 @@ async def test_two_providers(tmp_path: Path) -> None:
     words = prepared(tmp_path, 1, "http://127.0.0.1:9/v1")
     done = await ran([*words, "-p", "two"], tmp_path)
     assert done.returncode == 2
-    assert "-p: this command uses one provider, and 2 are named: main, two" in done.stderr
+    assert "-p: this command accepts only one provider, not 2: main, two" in done.stderr
 
 
 @pytest.mark.parametrize(("keys", "library"), [({}, "aiohttp"), ({"http2": True}, "httpx: http2 = true")])

@@ -192,7 +192,7 @@ class Adapter(ABC):
         waiting = [tool.name for tool in request.tools if tool.background]
         if waiting and not self.background_tools(replace(request, family=family)):
             tools = tuple(replace(tool, background=False) for tool in request.tools)
-            detail = f"{', '.join(waiting)}: background not sent, {request.model} waits for the results of calls"
+            detail = f"{', '.join(waiting)}: background was not sent, because {request.model} waits for tool results"
             request, dropped = replace(request, tools=tools), [*dropped, ReplyWarning("option_dropped", detail)]
         ready, changes = self.rewrite(request)
         options, sampling = fit_sampling(ready.options, ready.family, self.option_rules(ready), model=ready.model)
@@ -211,14 +211,14 @@ class Adapter(ABC):
                     f"conversation: {stored.base!r} can't be continued: adapter {self.name!r} stores no conversations"
                     " here; pass all messages and Conversation()"
                 )
-            detail = f"conversation: adapter {self.name!r} stores no conversations here: all messages were sent"
+            detail = f"conversation: adapter {self.name!r} doesn't store conversations here: all messages were sent"
             changes = [ReplyWarning("option_dropped", detail)]
             refuse_if_strict(request.options, changes)
             return replace(request, conversation=None), changes
         if extra.get("store", True) is False:
             raise ConfigError("conversation: the provider must store the response: remove store=False from extra_body")
         if given := [name for name in self.conversation_members if extra.get(name)]:
-            raise ConfigError(f"conversation: extra_body has {' and '.join(given)}, too: pass one of them")
+            raise ConfigError(f"conversation: extra_body also has {' and '.join(given)}: pass only one of them")
         grows = stored.base is not None and self.grows(stored.base)
         talk = request.messages[self.instruction_count(request) :]
         request = replace(request, conversation=continue_stored(stored, talk, request.names, grows=grows))
@@ -419,7 +419,7 @@ class Adapter(ABC):
         Raises:
             ValueError: the body isn't an answer in the API's format. The message gives the reason.
         """
-        raise ValueError("this wire format has no answers that are not streamed")
+        raise ValueError("this adapter supports only streamed answers")
 
     def compacted(self, reply: Reply) -> list[Message]:
         """Returns the messages that replace the conversation, from the response to a request with `Request.compact`.
@@ -427,7 +427,7 @@ class Adapter(ABC):
         Raises:
             ValueError: the response has no compaction. The message gives the reason.
         """
-        raise ValueError("this wire format has no compactions")
+        raise ValueError("this adapter doesn't support compactions")
 
     def read_count(self, body: Any) -> int:
         """Returns the number of tokens from the response to a request that counts tokens.
@@ -435,7 +435,7 @@ class Adapter(ABC):
         Raises:
             ValueError: the response has another format. The message gives the reason.
         """
-        raise ValueError("this wire format can't count tokens")
+        raise ValueError("this adapter can't count tokens")
 
 
 def find_adapter(name: str) -> type[Adapter]:

@@ -60,7 +60,7 @@ class EncodingReport:
             )
             found.append(ReplyWarning("provider_data_dropped", detail))
         if changed := [f"{old!r} as {new!r}" for old, new in self.ids.items() if old != new]:
-            detail = f"ids of calls are sent in the provider's own style: {join_limited(changed)}"
+            detail = f"tool call ids were changed to the provider's format: {join_limited(changed)}"
             found.append(ReplyWarning("ids_renumbered", detail))
         return [*found, *self.changes]
 

@@ -211,7 +211,7 @@ class ResolvedEndpoint:
         auth, profile = self.profile.auth, self.profile
         if auth == "key":
             return None
-        self._check_trusted(f"what auth = {auth!r} finds on this machine")
+        self._check_trusted(f"a credential that auth = {auth!r} finds on this machine")
         return make_signer(auth, profile.name, audience=profile.auth_scope, key_variables=profile.api_key_env)
 
     def problem(self) -> str | None:

@@ -120,7 +120,7 @@ def read_families(file: TomlFile) -> tuple[Family, ...]:
     """Returns the rows of a file. Raises ConfigError for the first mistake, which contains the line."""
     rows = file.data.get("families", [])
     if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts", "partners")), None):
-        raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. A row is written below [[families]]")
+        raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. Write each row below [[families]]")
     if not isinstance(rows, list):
         raise ConfigError(f"{file.place(('families',))}: families: must be a list: write [[families]]")
     return tuple(_checked(file, at, row) for at, row in enumerate(rows))

@@ -27,7 +27,7 @@ def check_store(where: str) -> None:
         hint = did_you_mean(scheme, STORE_SCHEMES) if len(scheme) < 20 else ""
         raise ValueError(f"must be memory, sqlite:///PATH or valkey://HOST:PORT{hint}")
     if scheme in ("memory", "sqlite") and not (scheme == "sqlite" and rest.startswith("/") and len(rest) > 1):
-        raise ValueError("must be memory, or sqlite:/// and a path (one more slash begins an absolute path)")
+        raise ValueError("must be memory, or sqlite:/// and a path (for an absolute path, add a slash)")
     host = None
     with suppress(ValueError):
         host = urlsplit(where).hostname

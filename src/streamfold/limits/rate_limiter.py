@@ -347,7 +347,7 @@ class RateLimiter:
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
         elif self._currency not in (None, currency):
-            self._unusable = f"costs are in {self._currency} and in {currency}, which can't be added"
+            self._unusable = f"costs in {self._currency} and in {currency} can't be added"
         self._currency = self._currency or currency
 
     async def charge(self, charge: Charge, local: LimitStore | None) -> None:

@@ -135,7 +135,7 @@ class SharedLimitStore:
         """Records that a call to the store failed, and logs the first failure."""
         if self._failure is None:
             instead = "limits are counted in this process" if self._counts_locally else "nothing is sent"
-            _logger.warning("%s; %s until it is back", failure.message, instead)
+            _logger.warning("%s; %s until the store works again", failure.message, instead)
         self._failure = failure
 
     def note_success(self) -> None:

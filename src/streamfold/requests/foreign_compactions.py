@@ -31,7 +31,7 @@ def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarni
             continue
         summary = found.get("content")
         if not isinstance(summary, str) or not summary:
-            why = f"only its own provider can read it ({message.origin})"
+            why = f"only the provider that created it can read it ({message.origin})"
             raise ConfigError(f"messages[{at}] is a compaction, and {why}: pass the earlier messages instead")
         messages[number] = user(f"{_SUMMARY}{summary}")
         detail = f"messages[{at}]: the summary of another provider's compaction was sent as text"

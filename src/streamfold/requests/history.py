@@ -278,7 +278,7 @@ class _Fitting:
             elif role not in self._rules.roles:
                 self._wrong(f"{turn.name} has the role {role!r}, which this provider doesn't support", "")
             if not self._rules.refusals and (sent := refusal_as_text(turn.message)) is not turn.message:
-                self._change(turn.at, "a refusal was sent as text, because this provider has no refusals in messages")
+                self._change(turn.at, "a refusal was sent as text, because this provider has no field for refusals")
                 turn.message = sent
 
     def _fit_blanks(self) -> None:
@@ -370,15 +370,17 @@ class _Fitting:
                 first.setdefault(call.id, call)
                 if not call.id:
                     call.new_id = self._made_id(call, taken)
-                    self._change(turn.at, "a tool call without an id got an id")
+                    self._change(turn.at, "a tool call had no id and got a new one")
                     continue
                 if rules.unique_ids is None:
                     continue  # renumbered in any case
                 sent = call.id if own and rules.ids != "nine" else self._accepted_id(call.id)
                 if before is not None:
                     in_turn = before.turn is turn
-                    where = "of it" if in_turn else f"of {first[call.id].turn.name}"
-                    problem = f"{turn.name} has a call with the id {call.id!r}, which another call {where} also has"
+                    where = "it" if in_turn else first[call.id].turn.name
+                    problem = (
+                        f"{turn.name} has a tool call with the id {call.id!r}, and so has another tool call of {where}"
+                    )
                     if in_turn or (self._repair and rules.unique_ids == "turn"):
                         if self._wrong(problem, "the repeated id was replaced"):
                             call.new_id = self._made_id(call, taken)
@@ -437,8 +439,8 @@ class _Fitting:
                         self._change(turn.at, f"a background tool call was sent with the result {_STILL_RUNNING!r}")
                 elif call.result is None and not self._may_be_open(turn):
                     name = turn.message.tool_calls[call.number].name
-                    problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
-                    self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")
+                    problem = f"{turn.name} calls {name!r} (id {call.id!r}), but no tool message has the result"
+                    self._wrong(problem, f"a result was added with the text: {_NOT_ANSWERED}")
                 elif call.result and self._rules.results_follow and (between := others[turn.at + 1]) < call.result.at:
                     problem = (
                         f"{call.result.name} answers the call {call.id!r} of {turn.name}, and messages[{between}] is"
@@ -491,7 +493,7 @@ class _Fitting:
             places = [ranks[call.result.at] for call in turn.calls if call.result]
             start = ranks[turn.at] + 1
             if follow and turn.at not in self._moved and places != list(range(start, start + len(places))):
-                self._change(turn.at, "its tool results were moved directly after it, in the order of the tool calls")
+                self._change(turn.at, "the tool results were moved directly after their tool calls, in the same order")
             for call in turn.calls:
                 if apart and call.number:
                     alone = Message("assistant", tool_calls=(sent.tool_calls[call.number],), origin=sent.origin)
@@ -562,7 +564,7 @@ class _Fitting:
             before = sent[-1][1] if sent else None
             if before and before.role == message.role in self._rules.joined and not before.tool_calls:
                 sent[-1] = sent[-1][0], _joined(before, message)
-                self._change(at, f"was joined with the {message.role} message before it")
+                self._change(at, f"was joined with the previous {message.role} message")
                 continue
             if before and before.role == "tool" and message.role == "user" and not self._rules.user_behind_result:
                 sent.append((at, Message("assistant", _PAUSE)))
@@ -581,14 +583,14 @@ class _Fitting:
         ends = last is not None and last.role == "assistant" and not last.tool_calls and not last.partial
         if (silent and not talk) or (ends and (rules.ends_with_user or silent)):
             self._sent.append((end, GO_ON_MESSAGE))
-            self._change(end, f'a user message "{CONTINUE_PROMPT}" was added after it')
+            self._change(end, f'a user message "{CONTINUE_PROMPT}" was added after this message')
         roles = [message.role for _, message in self._sent]
         begins = bool(talk) and talk[0].role != "user" and rules.begins_with_user
         if begins or (rules.needs_user and "user" not in roles):
             start = next((number for number, role in enumerate(roles) if role not in INSTRUCTION_ROLES), len(roles))
             at = self._sent[start][0] if start < len(roles) else end
             self._sent.insert(start, (at, GO_ON_MESSAGE))
-            self._change(at, f'a user message "{CONTINUE_PROMPT}" was added before it')
+            self._change(at, f'a user message "{CONTINUE_PROMPT}" was added before this message')
 
     # --- members of messages ------------------------------------------------------------------------------------------
 

@@ -77,9 +77,9 @@ def _check_offered(
         offered = sorted(set(offered) & set(endpoint.hosted))
         where = f'provider "{endpoint.name}" (adapter {adapter!r})'
     if value.kind not in offered:
-        has = f"It has: {', '.join(offered)}" if offered else "It runs no hosted tools"
+        has = f"Its hosted tools: {', '.join(offered)}" if offered else "It has no hosted tools"
         if endpoint is not None and (api := endpoint.api_with_tool(value.kind)) is not None:
-            has = f'Its other API runs it: set api = "{api}"'
+            has = f'Another API of this provider runs it: set api = "{api}"'
         raise ConfigError(
             f"{type(value).__name__}: {where} does not run the tool {value.kind!r}. {has}. A tool in the provider's own"
             " format is sent unchanged: HostedTool({...})"

@@ -378,7 +378,7 @@ def _read(message: Any, where: str) -> Message:
     if isinstance(message, Message):
         for name, role in _ONLY.items():
             if message.role != role and getattr(message, name) not in (None, False, ()):
-                raise ConfigError(f"{where}.{name} is only allowed for the role {role!r}, and this is {message.role!r}")
+                raise ConfigError(f"{where}.{name} is only allowed for the role {role!r}, not for {message.role!r}")
         content = message.content
         if isinstance(content, str | None) or not any(isinstance(part, Mapping) for part in content):
             return message
@@ -433,7 +433,7 @@ def _calls(calls: Any, role: str, where: str) -> tuple[ToolCall, ...]:
     if not isinstance(calls, list | tuple):
         raise ConfigError(f"{where} must be a list of tool calls, not {kind_of(calls)}")
     if calls and role != "assistant":
-        raise ConfigError(f"{where} is only allowed for the role 'assistant', and this is {role!r}")
+        raise ConfigError(f"{where} is only allowed for the role 'assistant', not for {role!r}")
     return tuple(_call(call, f"{where}[{at}]") for at, call in enumerate(calls))
 
 
@@ -452,7 +452,7 @@ def _call(call: Any, where: str) -> ToolCall:
     function = fields.inner("function")
     name, arguments = function.string("name"), function.any("arguments")
     if not isinstance(arguments, str | Mapping | None):
-        raise ConfigError(f"{where}.function.arguments must be a string of JSON, not {kind_of(arguments)}")
+        raise ConfigError(f"{where}.function.arguments must be a JSON string, not {kind_of(arguments)}")
     raw = json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, Mapping) else arguments or ""
     extra = fields.rest()
     if more := function.rest():

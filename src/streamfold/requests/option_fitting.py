@@ -295,7 +295,9 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
     if sent == asked:
         return options
     bound = "at least" if sent > asked else "at most"
-    fitting.say("option_changed", f"supports {bound} {sent} max_output_tokens: for {asked}, {sent} was sent")
+    fitting.say(
+        "option_changed", f"supports {bound} {sent} output tokens: for max_output_tokens={asked}, {sent} was sent"
+    )
     return replace(options, max_output_tokens=sent)
 
 

@@ -113,7 +113,11 @@ class Request:
         offered = (*read_tools, *(tool for message in conversation for tool in message.tools))
         choice, read = read_tool_choice(tool_choice, offered), Options.read(options)
         if not offered and choice not in ("auto", "none"):
-            how = "put it into extra_body too" if "tools" in read.extra_body else "pass tools=, or remove tool_choice"
+            how = (
+                "put tool_choice into extra_body too"
+                if "tools" in read.extra_body
+                else "pass tools=, or remove tool_choice"
+            )
             where = "only tools in extra_body" if "tools" in read.extra_body else "no tools"
             raise ConfigError(f"tool_choice is {tool_choice!r}, but there are {where}: {how}")
         return cls(model, conversation, read_tools, choice, read, stream=stream)

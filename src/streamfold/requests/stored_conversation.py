@@ -60,7 +60,7 @@ def continue_stored(
     found = next((count for count in reversed(range(1, len(digests) - 1)) if digests[count] in stored.turns), 0)
     if grows and stored.turns and not found:
         raise ConfigError(
-            f"conversation: the messages must begin with those that were sent to {stored.base!r}; to continue it"
+            f"conversation: the messages must begin with the messages that were sent to {stored.base!r}; to continue it"
             f" anyway, pass Conversation({stored.base!r}) and only new messages"
         )
     known = stored.turns[digests[found]] if found else stored.base

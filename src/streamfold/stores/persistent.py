@@ -60,7 +60,7 @@ class WriteBehindStore:
                 kept = await self.store.put(owner, values, ahead=ahead)
             except StoreError as error:
                 if not self._waits:
-                    _logger.warning("%s; values wait in this process until it is back", error.message)
+                    _logger.warning("%s; values wait in this process until the store works again", error.message)
             else:
                 if self._waits:
                     self._waiting.forget(owner, values)
@@ -124,7 +124,7 @@ class WriteBehindStore:
             with anyio.CancelScope(shield=True), suppress(Interrupted):
                 await run_within(self.move, PATIENCE)
         except StoreError as error:
-            _logger.error("%d records could not be kept: %s", len(self._waiting.names()), error.message)
+            _logger.error("%d records could not be written: %s", len(self._waiting.names()), error.message)
         finally:
             await self.store.aclose()
 

@@ -272,7 +272,9 @@ def refuse_eviction(client: valkey.Valkey, server: str) -> None:
     try:
         memory: Any = client.info("memory")
     except valkey.ResponseError as error:  # forbidden to this user, also NoPermissionError
-        _logger.warning("%s doesn't say whether it evicts keys (INFO memory: %s); it must not", server, error)
+        _logger.warning(
+            "%s doesn't say whether it evicts keys (INFO memory: %s). If it does, entries can be lost", server, error
+        )
         return
     policy = str(memory.get("maxmemory_policy", ""))
     if int(memory.get("maxmemory") or 0) > 0 and policy.startswith("allkeys"):

@@ -125,7 +125,7 @@ class TurnCalls:
             if found.approval_id is not None and secrets.compare_digest(found.approval_id.encode(), given):
                 return found.call
         raise ConfigError(
-            "no tool call of the last turn waits for this approval: the approval belongs to another turn or another run"
+            "no tool call of the last turn waits for this approval, which belongs to another turn or another run"
         )
 
     def finish(self, result: ToolResult) -> None:
@@ -185,7 +185,7 @@ class TurnCalls:
         if call_id not in self._calls:
             known = ", ".join(map(repr, self._calls))
             raise ConfigError(
-                f"no call {call_id!r}{did_you_mean(call_id, self._calls)} in the last turn: it has {known}"
+                f"no call {call_id!r}{did_you_mean(call_id, self._calls)} in the last turn, which has {known}"
             )
         return self._calls[call_id]
 

@@ -577,7 +577,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._turns, self._status = state.turns, "answered" if state.ended else "running"
         if turn is None:
             if state.calls is None:
-                raise ConfigError("there is nothing to resume: the conversation does not end with calls")
+                raise ConfigError("there is nothing to resume: the conversation does not end with tool calls")
             return
         self._turn, self._first = turn, len(self.messages)
         if state.calls is not None:

@@ -65,7 +65,7 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
         detail = "compact_threshold can't be combined with a requested compaction: call Provider.compact() again"
         changes.append(ReplyWarning("option_dropped", detail))
     elif threshold < _SMALLEST_THRESHOLD:
-        detail = f"compact_threshold={threshold} was sent as {_SMALLEST_THRESHOLD}, the smallest"
+        detail = f"compact_threshold={threshold} was sent as {_SMALLEST_THRESHOLD}, the lowest accepted value"
         changes.append(ReplyWarning("option_changed", detail))
     refuse_if_strict(request.options, changes)
     for change in changes:

@@ -144,7 +144,7 @@ def _tool(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any]:
     if tool.hosted is not None:
         return written_hosted(tool, forms) or {}
     if tool.kind != "function":
-        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
     out: dict[str, Any] = {"name": tool.name}
     if tool.description:
         out["description"] = tool.description

@@ -53,7 +53,7 @@ def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarnin
         replace(tool, cache=tool.cache and f"tools[{at}]" not in dropped) for at, tool in enumerate(request.tools)
     )
     messages = tuple(_without(message, f"messages[{at}]", dropped) for at, message in enumerate(request.messages))
-    detail = f"the API takes {_MOST} cache marks in a request: not sent for {', '.join(dropped[:20])}"
+    detail = f"the API accepts at most {_MOST} cache marks in a request: no mark was sent for {', '.join(dropped[:20])}"
     return replace(request, tools=tools, messages=messages), [ReplyWarning("provider_data_dropped", detail)]
 
 

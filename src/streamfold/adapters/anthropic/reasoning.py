@@ -35,7 +35,9 @@ def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request
     limit = output_limit(request, quirks)
     if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > SMALLEST_BUDGET:
         return request, []
-    detail = f"max_output_tokens={limit} is too low for thinking ({SMALLEST_BUDGET} tokens at least): it is off"
+    detail = (
+        f"max_output_tokens={limit} is too low for thinking ({SMALLEST_BUDGET} tokens or more): thinking was turned off"
+    )
     changed = [ReplyWarning("option_changed", detail)]
     refuse_if_strict(request.options, changed)
     return _with_effort(request, "none"), changed

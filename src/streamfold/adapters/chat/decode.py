@@ -125,7 +125,11 @@ class ChatEventReader:
             get = choice.get
             if (number := get("index")) and (number := int_or_none(number)):
                 is_only = len(choices) == 1 and "message" in choice
-                what = "is read: there is no other" if is_only else "is ignored: one stream carries one answer"
+                what = (
+                    "is used, because there is no other choice"
+                    if is_only
+                    else "is ignored, because a stream has only one answer"
+                )
                 out.append(Warn("extra_choice", f"choice {number} was sent and {what}"))
                 if not is_only:
                     continue
@@ -195,7 +199,7 @@ class ChatEventReader:
             out.append(read_openai_usage(usage))
             out += tool_requests(usage)
         if finish and not isinstance(finish, str):
-            raise ValueError(f"a finish reason must be a word, not {finish!r}")
+            raise ValueError(f"a finish reason must be a string, not {finish!r}")
         reason = _finish_reason(finish) if finish else None
         if reason == "error" and not failure:
             failure = Failure(

@@ -213,7 +213,7 @@ class ChatRequestWriter:
             messages.append(self._message(message, f"messages[{at}]", request))
         if placeholders:
             detail = (
-                f"{', '.join(placeholders)}: calls without the thought signature of this model: a placeholder was sent"
+                f"{', '.join(placeholders)}: tool calls lack this model's thought signature: a placeholder was sent"
             )
             report.warn("lost_reasoning", detail)
         return messages

@@ -46,7 +46,7 @@ def keep_only_tools(
     """Removes all tools except these from a request. Returns a warning if a tool was removed."""
     left_out = [tool.name for tool in request.tools if tool.name not in names]
     tools = tuple(tool for tool in request.tools if tool.name in names)
-    detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
+    detail = f"this provider doesn't support a choice among some tools: {', '.join(left_out)} left out, {mode} sent"
     warnings = [ReplyWarning("tool_choice_changed", detail)] if left_out else []
     return replace(request, tools=tools, tool_choice=mode), warnings
 
@@ -72,7 +72,7 @@ def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, li
 def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Turns thinking off, so that a tool call can be forced."""
     effort = request.options.reasoning_effort
-    detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
+    detail = f"thinking was turned off to force a tool call: reasoning_effort={effort!r} was not sent"
     dropped = [ReplyWarning("option_dropped", detail)] if effort not in (None, "none") else []
     return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
 

@@ -83,7 +83,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         request, changes = super().rewrite(request)
         most, wanted = request.family.whole_output_tokens, request.options.max_output_tokens
         if not request.stream and most is not None and wanted is not None and wanted > most:
-            detail = f"{request.model} writes at most {most} tokens in one piece: for {wanted}, it was streamed"
+            detail = f"{request.model} writes at most {most} tokens without a stream: a stream was used for {wanted}"
             request = replace(request, stream=True)
             changes.append(ReplyWarning("option_changed", detail))
         if isinstance(request.tool_choice, AllowedTools) and request.tool_choice.mode == "auto":
@@ -91,7 +91,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
             changes += only
         strict = [tool.name for tool in request.tools if tool.strict]
         if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call is always held to it
-            detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no such mode"
+            detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no strict mode"
             changes.append(ReplyWarning("option_dropped", detail))
         return request, changes
 

@@ -61,7 +61,7 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
     contents = encode_contents(talk, request, quirks)
     if quirks.signatures == "required" and sign_open_calls(contents):
         report.warn(
-            "lost_reasoning", "calls of this turn lack the thought signature of this model: a placeholder was sent"
+            "lost_reasoning", "tool calls of this turn lack this model's thought signature: a placeholder was sent"
         )
     body: dict[str, Any] = {"contents": contents}
     if system and quirks.system_instruction:
@@ -89,7 +89,7 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
 
 def _tool(quirks: GeminiQuirks, tool: Tool) -> dict[str, Any]:
     if tool.kind != "function":
-        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
     out: dict[str, Any] = {"name": tool.name, "description": tool.description}
     says = any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING)
     if quirks.schemas == "openapi" and says:

@@ -87,7 +87,7 @@ def system_texts(message: Message, at: int) -> Iterator[str]:
     """Yields the texts of instructions. Raises ConfigError for content that isn't text."""
     for number, content in enumerate(_contents(message, f"messages[{at}]")):
         if content["type"] != "text":
-            raise ConfigError(f"messages[{at}].content[{number}] must be text: instructions are one text here")
+            raise ConfigError(f"messages[{at}].content[{number}] must be text: instructions can contain only text")
         if content["text"]:
             yield content["text"]
 

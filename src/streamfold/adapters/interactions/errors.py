@@ -49,7 +49,7 @@ def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
     said = [interaction.get("error"), interaction.get("errors")]
     said += [step.get("error") for step in steps or () if isinstance(step, Mapping)] if isinstance(steps, list) else []
     found = next((error[0] if isinstance(error, list) else error for error in said if error), None)
-    return read_interactions_error({"error": found or "the interaction failed without a reason from the server"})
+    return read_interactions_error({"error": found or "the interaction failed, and the server gave no reason"})
 
 
 def interactions_error_body(info: ErrorInfo) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def tool_entries(request: Request) -> list[dict[str, Any]]:
 
 def _function(tool: Tool) -> dict[str, Any]:
     if tool.kind != "function":
-        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
     said = {"type": "function", "name": tool.name, "description": tool.description}
     return {**said, "parameters": dict(tool.parameters), **tool.extra}
 

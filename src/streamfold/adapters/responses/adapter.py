@@ -122,7 +122,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """
         items = reply.extras.get("output", [])
         if not any(item.get("type") == "compaction" for item in items):
-            raise ValueError("it has no item of the type compaction")
+            raise ValueError("the response has no item of the type compaction")
         numbered = ((f"output[{at}]", item) for at, item in enumerate(items))
         return [replace(message, origin=reply.origin) for message in read_items(numbered)]
 

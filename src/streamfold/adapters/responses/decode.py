@@ -89,7 +89,7 @@ class ResponsesEventReader:
         elif not kind and payload.get("object") == "response":
             whole_response(payload, "", out)
         elif not kind and "choices" in payload:
-            raise ValueError("this is Chat Completions, the adapter 'chat'")
+            raise ValueError("this is a Chat Completions response: use the adapter 'chat'")
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
@@ -103,7 +103,7 @@ class ResponsesEventReader:
                 out.append(Failure(ErrorInfo(f"the response is not finished: its status is {body['status']}"), body))
             return out if isinstance(out[-1], StreamEnd) else [*out, StreamEnd()]
         if isinstance(body, dict) and "choices" in body and not _is_error(body):
-            raise ValueError("this is Chat Completions, the adapter 'chat'")
+            raise ValueError("this is a Chat Completions response: use the adapter 'chat'")
         return [_failure(body)]
 
 

@@ -294,7 +294,9 @@ def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
         if isinstance(part, ImagePart | FilePart | AudioPart):
-            raise ConfigError(f"messages[{position}].content[{at}] isn't text, and an assistant's turn holds only text")
+            raise ConfigError(
+                f"messages[{position}].content[{at}] isn't text: an assistant message can contain only text"
+            )
     for read in _parts(parts, position):
         if read.get("type") == "input_text":  # the model's own words have another type: "Invalid value: 'input_text'"
             read = {**read, "type": "output_text", "annotations": []}
@@ -551,7 +553,7 @@ class ResponsesRequestWriter:
         if (hosted := written_hosted(tool, self.hosted_forms)) is not None:
             return hosted
         if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
+            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
         return {
             "type": "function",
             "name": tool.name,

@@ -186,7 +186,7 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
     reason = str_or_none(as_object(details).get("reason")) if details else None
     error = response.get("error")
     if error or word_for_it == "failed":
-        body = {"error": error or "the response failed without a reason from the server"}
+        body = {"error": error or "the response failed, and the server gave no reason"}
         return Failure(error_info(body), error)
     if word_for_it == "cancelled":
         return Failure(ErrorInfo("the response was cancelled", type="cancelled"))
@@ -225,7 +225,7 @@ def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> No
         if requests := as_count(number):
             out.append(ToolRequests(_COUNTED.get(name, name), requests))
         elif requests is None and number is not None:
-            out.append(Warn("usage_invalid", f"requests of {name}: {number!r:.40} is not a count"))
+            out.append(Warn("usage_invalid", f"the number of {name} requests is not a count: {number!r:.40}"))
 
 
 def said_text(value: Any) -> str:

@@ -339,7 +339,7 @@ class _Fitter:
                 self._changed(path, f"values of other types removed from {keyword}")
                 return {**node, keyword: fitting}
             if "type" not in node or len(kinds - {"null"}) > 1:
-                self._changed(path, f"{keyword} became anyOf, one for each type")
+                self._changed(path, f"{keyword} became anyOf, with one schema for each type")
                 rest = {name: value for name, value in node.items() if name not in (keyword, "type")}
                 return {**rest, "anyOf": _by_type(values)}
         return node
@@ -444,7 +444,7 @@ class _Fitter:
             kinds = sorted({_kind(value) for value in node.get("enum", [node.get("const")])})
             kinds = ["number"] if kinds == ["integer", "number"] else kinds
             if len(kinds) > 1:
-                self._changed(path, "enum became anyOf, one for each type")
+                self._changed(path, "enum became anyOf, with one schema for each type")
                 rest = {name: value for name, value in node.items() if name != "enum"}
                 return {**rest, "anyOf": _by_type(node["enum"])}
             kind: str | None = kinds[0] if kinds else None
@@ -456,7 +456,7 @@ class _Fitter:
         if subset.closed:
             self._problem(path, "a value of any type isn't supported: add a type")
             return node
-        self._changed(path, "anyOf of all types added")
+        self._changed(path, "anyOf with all types added")
         return {**node, "anyOf": [{"type": kind} for kind in _ANY]}
 
     def _split_types(self, node: dict[str, Any], path: str) -> dict[str, Any]:
@@ -489,7 +489,7 @@ class _Fitter:
                 )
             elif others is False:
                 node["required"] = [name for name in node["required"] if name in names]
-                self._changed(path, f"{', '.join(unlisted)} removed from required (nothing of this name is allowed)")
+                self._changed(path, f"{', '.join(unlisted)} removed from required (no property may have this name)")
             else:
                 made = dict(others) if isinstance(others, Mapping) else {}
                 node["properties"] = {**names, **dict.fromkeys(unlisted, made)}

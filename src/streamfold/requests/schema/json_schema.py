@@ -188,7 +188,7 @@ class _Inliner:
         """
         target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):
-            reason = "its target isn't in this schema"
+            reason = "the target isn't in this schema"
         elif ref in inside:
             reason = "it is recursive"
         elif self.inlined >= _MOST_INLINED:
