@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def catalogue_folder() -> Path:
-    """Returns the folder with the provider files. It is inside the installed package, or beside `src` in a checkout.
+    """Returns the folder with the provider files, which is inside the installed package, or beside `src` in a checkout.
 
     Raises:
         FileNotFoundError: the installation lacks the folder.

@@ -52,8 +52,8 @@ class BodyStep(NamedTuple):
     Attributes:
         delay: the time to wait before the step, in seconds. It may be infinite.
         data: the bytes to send after the delay. It may be empty.
-        ending: how the body ends after this step: "end" (complete), "cut" (closed without its last chunk) or "reset"
-            (by a connection reset). None if the body continues.
+        ending: how the body ends after this step, which is "end" (complete), "cut" (closed without its last chunk) or
+            "reset" (by a connection reset), or None if the body continues.
     """
 
     delay: float
@@ -62,7 +62,7 @@ class BodyStep(NamedTuple):
 
 
 class Filter(Protocol):
-    """Replaces the steps of a body one by one. It delays at most one event."""
+    """Replaces the steps of a body one by one, and delays at most one event."""
 
     def feed(self, step: BodyStep) -> Iterable[BodyStep]:
         """Returns the steps that replace this step."""
@@ -268,7 +268,7 @@ class hang_up(Fault):
 class stall(_Placed):
     """Pauses the response for a number of seconds, by default forever.
 
-    If a timeout expires during the pause, the caller gets `APITimeoutError`. Its phase is `first_event` before the
+    If a timeout expires during the pause, the caller gets `APITimeoutError` with the phase `first_event` before the
     first event (after the retries), `read` after the first event, or `total`.
     """
 
@@ -407,7 +407,7 @@ class status(Fault):
     Attributes:
         retry_after: the value of the header `retry-after`, in seconds.
         message: the error message.
-        body: a body to send instead of the error. Its media type is `content_type`.
+        body: a body to send instead of the error, with the media type `content_type`.
     """
 
     code: Annotated[int, Field(ge=200, le=599)]

@@ -95,9 +95,7 @@ def prepare_streams() -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Returns a console for standard output or standard error. It uses colours and a limited width only on a
-    terminal.
-    """
+    """Creates a console for standard output or standard error, with colours and a limited width only on a terminal."""
     file = sys.stderr if stderr else sys.stdout
     terminal = file.isatty()
     return Console(file=file, force_terminal=terminal, width=None if terminal else _PIPE_WIDTH, highlight=False)

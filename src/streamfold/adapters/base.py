@@ -258,9 +258,7 @@ class Adapter(ABC):
         return family
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules by which the endpoint accepts conversations. They are applied before `rewrite` is
-        called.
-        """
+        """Returns the rules by which the endpoint accepts conversations. The rules are applied before `rewrite`."""
         return HistoryRules()
 
     def emulated_capabilities(self, request: Request) -> Collection[str]:
@@ -303,14 +301,14 @@ class Adapter(ABC):
         return 0
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns True if the provider appends each answer to the conversation with this id.
+        """Returns True if the provider appends each answer to the conversation with this id, and False if each answer
+        has a new id.
 
-        False means that each answer has a new id.
         """
         return False
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request below the base URL. It may have a query."""
+        """Returns the path of a request below the base URL, which may have a query."""
         return self.path
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
@@ -335,8 +333,8 @@ class Adapter(ABC):
         """Returns whether the server can continue the text of an unfinished last message.
 
         Returns:
-            "exactly" if the answer contains only the continuation, "with_echo" if the answer may first repeat the text,
-                or None if the server can't continue a text.
+            The value "exactly" if the answer contains only the continuation, "with_echo" if the answer may first repeat
+            the text, or None if the server can't continue a text.
         """
         return None
 
@@ -348,7 +346,7 @@ class Adapter(ABC):
             after: the number or the id of the last event that arrived, or "" if no event had an id.
 
         Returns:
-            None if the server doesn't store this answer.
+            The path, or None if the server doesn't store this answer.
         """
         return None
 

@@ -13,7 +13,7 @@ from ..types import Usage
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     """Converts a usage object to token counts.
 
-    These are the sources for the names of the cache counts. OpenAI and OpenRouter:
+    The names of the cache counts come from these sources. OpenAI and OpenRouter:
     https://platform.openai.com/docs/guides/prompt-caching (`cache_write_tokens`). Moonshot: `cached_tokens` at the top
     level. DeepSeek: https://api-docs.deepseek.com/guides/kv_cache (`prompt_cache_hit_tokens`). LiteLLM:
     https://docs.litellm.ai/docs/completion/prompt_caching (`cache_read_input_tokens` and `cache_creation_input_tokens`,

@@ -23,7 +23,7 @@ class PreparedRequest:
 
     Attributes:
         request: the request after its adaptation. Decoding the response needs its tools, `names` and `answer_tool`.
-        path: the path below the base URL. It may have a query.
+        path: the path below the base URL, which may have a query.
         headers: the headers that the API requires.
         warnings: warnings about changed, dropped or doubtful parts of the request.
         prefix: the value for `Message.prefix` of the answer.

@@ -86,12 +86,12 @@ class ResolvedEndpoint:
     """The URL, the headers and the API key for a provider's requests. Each value is computed once.
 
     Attributes:
-        environment: the values of the environment variables in the profile. None if a variable isn't set.
+        environment: the values of the environment variables in the profile, or None for a variable that isn't set.
 
     Raises:
-        NotConfiguredError: an environment variable isn't set, or must not be sent to this host. This is raised when a
-            value is read.
-        ConfigError: a value contains characters that can't be sent. This is raised when the value is read.
+        NotConfiguredError: an environment variable isn't set, or must not be sent to this host (raised when a value is
+            read).
+        ConfigError: a value contains characters that can't be sent (raised when the value is read).
     """
 
     profile: EndpointSettings = field(repr=False)
@@ -104,7 +104,7 @@ class ResolvedEndpoint:
 
     @cached_property
     def key(self) -> str | None:
-        """The API key. None if the provider needs no API key, or if `auth` selects another authentication."""
+        """The API key, or None if the provider needs no API key or `auth` selects another authentication."""
         profile = self.profile
         if profile.api_key is not None:
             return self._sendable("api_key", self._expand("api_key").strip())
@@ -226,8 +226,8 @@ class ResolvedEndpoint:
     def secrets(self, extra: Mapping[str, str] | None = None) -> list[str]:
         """Returns the secrets to remove from logs and errors, because the server may repeat them in its response.
 
-        These are the API key, the values of all headers and environment variables, and the password and the query of
-        the URL.
+        The secrets are the API key, the values of all headers and environment variables, and the password and the query
+        of the URL.
         """
         keys = self.profile.key_variables()
         found = [self.key or "", *self._url_secrets()]

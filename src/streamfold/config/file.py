@@ -2,8 +2,8 @@
 
 Only one file is read, which is the first of these that exists: the path that the caller passed, the path in
 `STREAMFOLD_CONFIG`, `streamfold.toml` in the working directory, and `streamfold.toml` in the user's configuration
-directory. It is read when a provider is created, never at import. A provider's table is validated when the provider is
-used. The command `streamfold config check` validates all tables.
+directory. The file is read when a provider is created, never at import. A provider's table is validated when the
+provider is used. The command `streamfold config check` validates all tables.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Config:
 
         Args:
             fallback: the fallbacks of the first provider. By default, its fallbacks in the file are used.
-            explored: the names of providers whose fallbacks aren't followed. This adds names to the set.
+            explored: the names of providers whose fallbacks aren't followed, to which this method adds names.
         """
         explored = set() if explored is None else explored
         chain = {name: enumerate(self._listed_fallbacks(name) if fallback is None else fallback)}
@@ -410,7 +410,7 @@ def load_profiles(
 
     Args:
         spec: a name, `"NAME:MODEL"`, a mapping, or None for the default provider. For a mapping, no file is read.
-        overrides: settings for the first provider. They take precedence over all its other settings.
+        overrides: settings for the first provider, which take precedence over all its other settings.
         path: the path of the configuration file. By default, the file is searched.
 
     Raises:

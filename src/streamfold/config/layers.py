@@ -27,8 +27,8 @@ class TomlFile:
 
     Attributes:
         origin: the file's name in error messages.
-        is_foreign: True if the file is in the working directory and isn't trusted. It may belong to someone else's
-            repository. Therefore no environment variable is sent to a host that this file chooses.
+        is_foreign: True if the file is in the working directory and isn't trusted, because it may belong to someone
+            else's repository. No environment variable is then sent to a host that this file chooses.
     """
 
     origin: str

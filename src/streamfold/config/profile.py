@@ -107,7 +107,7 @@ def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Tim
 class ProviderConfig(TypedDict, total=False):
     """The keyword arguments of `Provider.from_config`, which are also the keys of a `[providers.NAME]` table.
 
-    Each key is documented at `Profile`. None means the same as a missing key.
+    Each key is documented at `Profile`. A key whose value is None counts as missing.
     """
 
     name: str | None
@@ -229,24 +229,24 @@ class Profile(EndpointModels, Table):
         key_header: the HTTP header that contains the API key. In `Authorization`, "Bearer" precedes the API key. Any
             other header, such as Azure's `api-key`, contains only the API key.
         auth: how requests are authenticated if there is no API key. With "key", an API key is required if `api_key_env`
-            isn't empty. "sigv4" signs requests with AWS credentials (extra `bedrock`). "google" sends an access token
-            from Google's application default credentials (extra `vertex`). "entra" sends a Microsoft Entra ID token
-            from Azure's credential chain (extra `azure`).
+            isn't empty. With "sigv4", requests are signed with AWS credentials (extra `bedrock`). With "google",
+            requests have an access token from Google's application default credentials (extra `vertex`). With "entra",
+            requests have a Microsoft Entra ID token from Azure's credential chain (extra `azure`).
         auth_scope: the scope of the token, if it differs from the default. For "sigv4", this is the name of the AWS
             service, such as "bedrock-mantle".
-        api: which API to use, if the endpoint has both Chat Completions and the Responses API. "chat" and "responses"
-            always use this API. "auto" uses Chat Completions, except for models that accept tools only on the Responses
-            API or are served only there. By default, the API of `adapter` is used. If the server then reports that only
-            the other API serves the model, streamfold uses the other API, with a warning. `quirks` apply only to the
-            API of `adapter`.
-        other_api: the provider in the catalogue that describes the other of these two APIs at the same endpoint. Its
-            quirks and its `hosted` apply to models that use the other API.
+        api: which API to use, if the endpoint has both Chat Completions and the Responses API. With "chat" or
+            "responses", all requests use this API. With "auto", requests use Chat Completions, except for models that
+            accept tools only on the Responses API or are served only there. By default, the API of `adapter` is used.
+            If the server then reports that only the other API serves the model, streamfold uses the other API, with a
+            warning. `quirks` apply only to the API of `adapter`.
+        other_api: the provider in the catalogue that describes the endpoint's other API (Chat Completions or the
+            Responses API). The quirks and the `hosted` of that provider apply to models that use the other API.
         issuer: a common name for endpoints that can read each other's data, such as signed thinking. By default, only
             endpoints with the same adapter and base URL can do so.
         model: the name of the default model.
         model_family: the name of the real model, if `model` is the name of a deployment.
-        families: the path of a file with facts about models (`[[families]]`). They take precedence over the catalogue.
-            By default, this is `families.toml` in the user's configuration directory, if it exists.
+        families: the path of a file with facts about models (`[[families]]`), which take precedence over the catalogue.
+            By default, the file is `families.toml` in the user's configuration directory, if it exists.
         dialect: the format in which tool calls and reasoning appear in the text, if the server doesn't parse them.
         escape_special_tokens: True to escape special tokens in user messages and tool results, so that the model's
             tokenizer treats them as plain text. Each token gets a word joiner (U+2060), and a warning lists the
@@ -264,9 +264,10 @@ class Profile(EndpointModels, Table):
         max_retries: the maximum number of retries if a request fails before its first chunk. 0 turns retries off.
         max_continuations: the maximum number of additional requests for one answer; see `ChatOptions`.
         limits: the maximum size of an answer. If an answer is larger, ProtocolError is raised.
-        coalesce: True to join all text in one network read into one chunk. False for one chunk per SSE event.
-        transport: the library that sends requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`) or "httpx2"
-            (extra `httpx2`). "websocket" uses WebSockets for the Responses API (extra `websocket`).
+        coalesce: True to join all text in one network read into one chunk, or False for one chunk per SSE event.
+        transport: the library that sends requests, which is "httpx", "aiohttp" (asyncio only; extra `aiohttp`) or
+            "httpx2" (extra `httpx2`). With "websocket", requests to the Responses API use WebSockets (extra
+            `websocket`).
         http2: True to use HTTP/2 if the server supports it (extra `http2`, not with aiohttp or websocket). With httpx
             and HTTP/2, the server doesn't notice when an answer is cancelled, and may continue to generate and charge.
         rpm: the maximum number of requests per minute; see `RateLimiter`. Providers with the same base URL and API key
@@ -276,25 +277,27 @@ class Profile(EndpointModels, Table):
         max_cost_per_day: the maximum cost per day (UTC), in the currency of the prices.
         rate_limits: the store that counts the limits. By default, it is the store in the table `[rate_limits]`.
         fallback: the names of providers to try if this provider fails; see `Fallback`.
-        turn_cache: the store in which the turn cache saves its entries: "memory", "sqlite:///turns.db" or
+        turn_cache: the store in which the turn cache saves its entries, such as "memory", "sqlite:///turns.db" or
             "valkey://host:6379". The turn cache restores data that the caller's messages have lost; see `TurnCache`.
         capabilities: the features that all models at this endpoint support or lack.
-        hosted: the kinds of hosted tools that this endpoint runs: "web_search", "web_fetch", "code_execution",
-            "file_search", "mcp" and "custom". None means unknown, so that every kind that the API has is sent.
+        hosted: the kinds of hosted tools that this endpoint runs (of "web_search", "web_fetch", "code_execution",
+            "file_search", "mcp" and "custom"). If it is None, the kinds are unknown, and every kind that the API has is
+            sent.
         prices: the prices of all models at this endpoint per million tokens, such as `{input = 3, output = 15}`; see
             `Prices`. The tables in `models` may contain other prices.
         batches: the settings for the provider's batch API: the maximum `rows` and `bytes` of a batch, its `window` and
             its `purpose`.
-        models: facts about the models whose names match a pattern. They take precedence over the facts of the models'
+        models: facts about the models whose names match a pattern, which take precedence over the facts of the models'
             families. If several tables have the same key, the last one wins.
         docs: the URL of the documentation from which a catalogue file has its facts.
         checked: the date on which a person last checked these facts.
-        evidence: where these facts come from: "recorded" (recorded responses of the endpoint), "documented" (the
-            provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
+        evidence: where these facts come from, which is "recorded" (recorded responses of the endpoint), "documented"
+            (the provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
         untrusted_file: the untrusted file that chooses the host, or None; see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
-    `"https://${GATEWAY}/v1"`. They are read when a request is sent. Errors and logs never contain their values.
+    `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never contain
+    their values.
     """
 
     unlisted = ("name", "docs", "checked", "evidence", "other_api", "untrusted_file")

@@ -50,7 +50,7 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 def is_shared_store(where: str) -> bool:
     """Returns True if processes in other folders or on other machines can reach a store by this URL.
 
-    For a file, the path must be absolute. Then at least the other processes on the same machine can reach the file.
+    For a file, the path must be absolute, so that at least the other processes on the same machine can reach the file.
     """
     scheme, _, rest = where.partition("://")
     return scheme != "memory" and (scheme != "sqlite" or rest.startswith("//"))
@@ -76,9 +76,9 @@ class RateLimitSettings(Table):
     """The table `[rate_limits]` in `streamfold.toml`, which selects the store for the rate limits of all providers.
 
     Attributes:
-        store: the URL of the store. "memory" is for one process. "sqlite:///limits.db" is for all processes on one
-            machine, and budgets survive a restart. "valkey://host:6379" or "redis://host:6379" is for several machines.
-            The URL may contain environment variables.
+        store: the URL of the store. The store "memory" is for one process. The store "sqlite:///limits.db" is for all
+            processes on one machine, and budgets survive a restart. The stores "valkey://host:6379" and
+            "redis://host:6379" are for several machines. The URL may contain environment variables.
         on_store_error: what happens while the store fails. With "local", each process counts alone, with the limits
             divided by `replicas`. With "refuse", every request raises LimitStoreError.
         replicas: the number of processes that share the store.

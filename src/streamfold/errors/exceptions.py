@@ -116,7 +116,7 @@ class APIError(StreamfoldError):
             calls with an error.
         body: the response body, up to the configured size limit. If the body is JSON, it is parsed.
         info: the error object, if the server sent one.
-        partial: the part of the answer that had arrived, without tool calls. None if no part had arrived.
+        partial: the part of the answer that had arrived, without tool calls, or None if no part had arrived.
         partial_tool_calls: the tool calls that the model hadn't finished, for display only.
         attempts: the earlier requests that failed, and the providers that were skipped.
         retry_after: the time to wait before a retry, in seconds, if the server sent it.
@@ -412,7 +412,7 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
     """Creates the exception for a response whose status isn't 2xx.
 
     Args:
-        should_retry: the server's header `x-should-retry`. It decides about retries, except for an exhausted quota.
+        should_retry: the server's header `x-should-retry`, which decides about retries, except for an exhausted quota.
     """
     status, meaning = info.status or 0, info.meaning(body)
     quota = meaning is not None and meaning.kind == "quota"

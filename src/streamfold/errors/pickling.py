@@ -1,7 +1,8 @@
 """Exceptions that can be pickled and copied, for example when a worker process returns them.
 
-Python pickles an exception as its class and the positional arguments for `__init__`. That fails if `__init__` has
-keyword-only arguments. streamfold's errors are unpickled without `__init__`, from their attributes, notes and cause.
+Python pickles an exception as its class and the positional arguments for `__init__`. Unpickling then fails if
+`__init__` has keyword-only arguments. Therefore streamfold's errors are unpickled without `__init__`, from their
+attributes, notes and cause.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class PicklableError(Exception):
     """An exception that can be pickled and copied with its attributes, regardless of the arguments of its `__init__`.
 
     If an attribute can't be pickled, it is dropped, and a note on the error names it. The cause is pickled if it
-    consists of plain data. Otherwise a note describes the cause, because other libraries' exceptions may hold
+    consists of plain data. If it doesn't, a note describes the cause, because other libraries' exceptions may hold
     connections and secrets.
     """
 

@@ -21,8 +21,8 @@ _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not sprea
 
 
 def current_rate(state: State, stated: float, start: float, accepted: int) -> float:
-    """Returns the rate for the next request. It grows with each request that the server has accepted. 0 means
-    unlimited.
+    """Returns the rate for the next request, which grows with each request that the server has accepted. A rate of 0
+    means unlimited.
     """
     if "rate" in state and state.get("stated", 0) != stated:
         forget_rate(state)  # the stated rate has changed

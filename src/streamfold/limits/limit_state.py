@@ -67,8 +67,8 @@ class Charge:
     """Replaces a reservation by the real usage.
 
     Attributes:
-        request_seconds, token_seconds: the time by which the next free moments move. It is negative if the real usage
-            was below the reservation.
+        request_seconds, token_seconds: the time by which the next free moments move, in seconds. The time is negative
+            if the real usage was below the reservation.
         tokens, cost: the real usage, from which averages are computed. None if unknown.
         money: the money that was spent beyond the reservation.
         reserved: the reserved money to release.
@@ -127,7 +127,7 @@ class Batch:
 
     Attributes:
         holder: the id of the limiter.
-        number: the number of the batch. It increases from batch to batch. 0 means that the batch is never sent twice.
+        number: the number of the batch, which increases from batch to batch, or 0 if the batch is never sent twice.
         lease: the time without a batch after which the limiter's slots and money are released, in seconds. The average
             cost of its requests stays spent. 0 means that the limiter holds neither slots nor money.
         budgeted: True if money is limited.
@@ -170,7 +170,7 @@ class Grant:
     """The result of a `Reserve` operation.
 
     Attributes:
-        requests: the number of requests that may be sent. 0 means that `reason` allows no request now.
+        requests: the number of requests that may be sent, or 0 if `reason` allows no request now.
         wait: the time until the first request may be sent, or until the next attempt to reserve, in seconds.
         step: the time between two requests, in seconds.
         rate, token_rate: the requests and the tokens per second when the reservation was made. 0 means unlimited.
@@ -213,7 +213,7 @@ class BatchAnswer:
     Attributes:
         born: the time at which the store's state was created.
         day, spent: see `Grant`.
-        grants: the grant for each operation. None for operations other than `Reserve`.
+        grants: the grant for each operation, or None for operations other than `Reserve`.
     """
 
     born: float
@@ -255,7 +255,7 @@ class BatchAnswer:
 def read_state(stored: object) -> State:
     """Parses the state from a store. Impossible values are left out, because another program may have written them.
 
-    Stores contain money in billionths. They are rounded up to millionths.
+    Stores contain money in billionths of the currency, which are rounded up to millionths.
     """
     found = stored if isinstance(stored, dict) else {}
     state: State = {}

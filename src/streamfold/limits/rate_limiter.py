@@ -42,9 +42,9 @@ def open_limit_store(where: str) -> LimitStore:
     """Opens the store in which a rate limiter counts.
 
     Args:
-        where: the store's URL. "memory" counts in this process. `sqlite:///PATH` counts for all processes on this
-            machine. The path is relative to the working directory, or absolute after a fourth slash.
-            `valkey://HOST:PORT/DATABASE` counts on a Valkey or Redis server, and `valkeys://` uses TLS.
+        where: the store's URL. The store "memory" counts in this process. The store `sqlite:///PATH` counts for all
+            processes on this machine. The path is relative to the working directory, or absolute after a fourth slash.
+            The store `valkey://HOST:PORT/DATABASE` counts on a Valkey or Redis server, and `valkeys://` uses TLS.
 
     Raises:
         ConfigError: `where` isn't such a URL.
@@ -86,7 +86,7 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
     """Calls a function before each additional request, if an answer that is read inside the block needs several
     requests.
 
-    This is for limits besides those of the provider, such as the budget of a gateway key.
+    Use this for limits besides those of the provider, such as the budget of a gateway key.
 
     Args:
         reserve: a function that gets the text, the usage and the cost of the previous request. If it raises an
@@ -125,7 +125,7 @@ class RateLimiter:
 
     Args:
         name: the name of the limits. All limiters with the same name and store share their limits.
-        rpm: the maximum number of requests per minute. They are sent at even intervals.
+        rpm: the maximum number of requests per minute, which are sent at even intervals.
         tpm: the maximum number of tokens per minute, input and output together. Each request reserves the average usage
             of recent answers, and is charged its real usage later.
         max_concurrent: the maximum number of parallel requests. If a process crashes, its requests count for 15
@@ -134,8 +134,8 @@ class RateLimiter:
             1,000,000,000. Each request reserves the cost of the most expensive recent answer. Until the first cost is
             known, requests are sent one at a time. If less money is left than an answer costs on average, no request is
             sent.
-        store: where the limits are counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the attribute `store`
-            of another limiter.
+        store: where the limits are counted, which is "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the attribute
+            `store` of another limiter.
         adapt: True to find the rate by trying, from a low rate on, if `rpm` isn't set.
         burst: the length of an unused period that may be used later, in seconds.
         on_store_error: what happens while the store is down. With "local", this process counts alone, with the limits
@@ -208,7 +208,7 @@ class RateLimiter:
 
         Args:
             max_wait: the maximum time to wait, in seconds. By default, the wait has no limit.
-            cost: the maximum cost of the request, which is reserved. It is used only together with `max_wait`.
+            cost: the maximum cost of the request, which is reserved (only together with `max_wait`).
 
         Raises:
             LimitReachedError: the wait would be longer than `max_wait`.
@@ -343,7 +343,7 @@ class RateLimiter:
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Records the currency of a cost. None means that the cost of an answer is unknown."""
+        """Records the currency of a cost, or None if the cost of an answer is unknown."""
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
         elif self._currency not in (None, currency):
@@ -429,7 +429,7 @@ class Reservation:
         is used.
 
         Args:
-            partial: True if the answer was cut off. Its cost may then be unknown, even if prices are known.
+            partial: True if the answer was cut off, so that its cost may be unknown even if prices are known.
         """
         self._tokens = _total_tokens(usage)
         self._cost = None if cost is None else read_cost(cost.amount)

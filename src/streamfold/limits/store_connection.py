@@ -1,6 +1,6 @@
 """Sends a limiter's operations to its store exactly once, and counts locally while the store is down.
 
-A store outside of this process may apply a batch although its response is lost. Therefore a limiter numbers its
+A store outside of this process may apply a batch although its response is lost. A limiter therefore numbers its
 batches, sends one at a time, and sends a batch again until the store responds. The store applies each number once.
 """
 
@@ -96,7 +96,7 @@ class LocalSession:
 
 
 class SharedLimitStore:
-    """A store outside of this process, which the limiters of one program share. It may be down for some time.
+    """A store outside of this process, which the limiters of one program share, and which may be down for some time.
 
     Args:
         local: True to count in this process while the store is down, with the limits divided by `replicas`. False to

@@ -38,12 +38,12 @@ class LimitStore(ABC):
         changes nothing.
 
         Raises:
-            LimitStoreError: the store can't be used. It may have applied the batch nevertheless.
+            LimitStoreError: the store can't be used, although it may have applied the batch.
             ConfigError: the store refuses the password.
         """
 
     def close_idle(self) -> None:  # noqa: B027 - most stores have nothing to close
-        """Closes idle connections. This is called after the store hasn't been used for some seconds."""
+        """Closes idle connections. A limiter calls this when it hasn't used the store for some seconds."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""Handles tools that messages add inside a conversation. If the API allows it, the request contains a tool at the
-message that adds it. Otherwise, the request lists it with the other tools.
+"""Handles tools that messages add inside a conversation. If the API allows this, the request contains a tool at the
+message that adds it, or else in the list of all tools.
 """
 
 from __future__ import annotations

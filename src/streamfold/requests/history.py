@@ -47,31 +47,31 @@ class HistoryRules:
 
     Attributes:
         roles: the roles that messages may have.
-        system: where system messages are allowed: "anywhere", "leading" (several at the beginning) or "first" (one at
-            the beginning). System messages at the beginning are joined if necessary. Those at other positions are sent
-            as user messages.
+        system: where system messages are allowed, which is "anywhere", "leading" (several at the beginning) or "first"
+            (one at the beginning). System messages at the beginning are joined if necessary. System messages at other
+            positions are sent as user messages.
         joined: the roles of which two consecutive messages must be joined.
         begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
             user message. If it doesn't, a user message with the text "Continue." is added.
-        user_behind_result: True if a user message may follow a tool result. Otherwise an assistant message with the
-            text "..." is added between them.
-        late_results: True if a later request may contain the result of a background tool call. Otherwise the request
-            contains a placeholder result, which a later request replaces.
+        user_behind_result: True if a user message may follow a tool result. If it may not, an assistant message with
+            the text "..." is added between them.
+        late_results: True if a later request may contain the result of a background tool call. If it may not, the
+            request contains a placeholder, which a later request replaces.
         added_tools: True if messages inside the conversation may add tools.
         results_follow: True if tool results must directly follow the message with their tool calls.
-        result_media: True if tool results may contain images. Otherwise the images are moved to a user message after
-            the results.
+        result_media: True if tool results may contain images. If they may not, the images are moved to a user message
+            after the results.
         single_call: True if a message may have at most one tool call.
-        unique_ids: "turn" or "conversation", if tool call ids must be unique within a message or within the
-            conversation. None if the adapter renumbers the ids.
-        ids: the format of tool call ids. "word" allows letters, digits, "_" and "-". "nine" requires exactly nine
-            letters and digits.
+        unique_ids: where tool call ids must be unique, within a message ("turn") or within the conversation
+            ("conversation"), or None if the adapter renumbers the ids.
+        ids: the format of tool call ids. With "word", letters, digits, "_" and "-" are allowed. With "nine", an id must
+            have exactly nine letters and digits.
         id_length: the maximum length of a tool call id.
         object_arguments: True if tool call arguments must be a JSON object.
         plain_names: True if the `name` of a message may contain only letters, digits, "_" and "-".
         strings: the roles whose content must be a string instead of a list of text parts.
-        blanks: "refused" if empty texts are refused. "space_refused" if texts that are only white space are refused
-            too.
+        blanks: whether the API accepts blank texts. With "refused" it refuses empty texts, and with "space_refused"
+            also texts that are only white space.
         blank_results: True if tool results may be empty.
         null_content: True if a message with tool calls may have null instead of text. Otherwise `""` is sent.
         empty_others: True if user and system messages may have no content.
@@ -82,7 +82,7 @@ class HistoryRules:
             string.
         knows_more: True if the provider has stored earlier messages, so that the request may have a tool result whose
             tool call isn't in it.
-        refusals: True if assistant messages have a field for refusals. Otherwise a refusal is sent as text.
+        refusals: True if assistant messages have a field for refusals. If they don't, a refusal is sent as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES
@@ -143,7 +143,8 @@ def fit_history(
     """Adapts a conversation to an endpoint. Returns the new conversation and a warning for each change.
 
     Args:
-        repair: True to also make changes that affect the meaning. They never invent content of the model or of a tool.
+        repair: True to also make changes that affect the meaning. Such a change never invents content of the model or
+            of a tool.
         open_calls: True if tool calls may have no result yet, because the conversation isn't sent now.
         origin: the `origin` of messages that this endpoint wrote. The endpoint accepts the ids in these messages.
 
@@ -512,9 +513,9 @@ class _Fitting:
     def _move_media(self) -> None:
         """Moves images from tool results to a user message behind the last result of the turn.
 
-        OpenAI refuses images in tool results: "Image URLs are only allowed for messages with role 'user', but this
-        message with role 'tool' contains an image URL" (OpenHands/OpenHands#7700). Some models accept the images but
-        don't see them (openai/openai-openapi#523). No message may separate the results of one turn.
+        OpenAI refuses images in tool results with the error "Image URLs are only allowed for messages with role 'user',
+        but this message with role 'tool' contains an image URL" (OpenHands/OpenHands#7700). Some models accept the
+        images but don't see them (openai/openai-openapi#523). No message may separate the results of one turn.
         """
         if self._rules.result_media:
             return

@@ -86,29 +86,28 @@ class ModelFacts:
     """Facts about a model. An attribute is None if the fact is unknown.
 
     Attributes:
-        thinking: when the model thinks: "never", "asked" (only if the request enables thinking), "default" (unless the
-            request disables thinking) or "always".
+        thinking: when the model thinks, which is "never", "asked" (only if the request enables thinking), "default"
+            (unless the request disables thinking) or "always".
         efforts: the supported effort levels, from the lowest to the highest. An empty tuple means that thinking can
             only be turned on or off.
         efforts_on_chat: the effort levels on Chat Completions, if they differ from `efforts`.
         default_effort: the effort level that the model uses if a request has no `reasoning_effort`.
         budget: the minimum and maximum number of thinking tokens, for models with a budget instead of effort levels.
-        none_as: how the effort "none" is sent if the model can't stop thinking. "between_tools" lets the model think
+        none_as: how the effort "none" is sent if the model can't stop thinking. With "between_tools", the model thinks
             only between tool calls.
-        sampling: whether the model accepts `temperature` and `top_p`. "default" accepts only the default value 1,
-            "one_of" accepts one of the two options, and "ignored" means that they have no effect.
+        sampling: whether the model accepts `temperature` and `top_p`. With "default" it accepts only the value 1, with
+            "one_of" only one of the two options, and with "ignored" the options have no effect.
         samples_while_thinking: whether `temperature` and `top_p` have an effect while the model thinks.
         temperature_max: the maximum temperature.
         stop: whether the model accepts stop texts.
         apis: the APIs that serve the model, if the maker has other APIs too.
-        tools_on_chat: whether the model accepts tools on Chat Completions. "effort_none" means only without thinking.
+        tools_on_chat: whether the model accepts tools on Chat Completions ("effort_none" if only without thinking).
         background_tools: whether the model can continue while a tool runs; see `Tool.background`.
-        reasoning_back: the earlier reasoning that a request must contain. "loop" means the reasoning of the current
-            tool loop, "all" the reasoning of all turns, and "required" a reasoning field in every turn, even if it is
-            empty.
+        reasoning_back: the earlier reasoning that a request must contain, which is the reasoning of the current tool
+            loop ("loop"), of all turns ("all"), or a reasoning field in every turn, even if it is empty ("required").
         keep: fields of the body (their names may have dots) that make the server use the reasoning of earlier turns.
-        binds_thinking: whether the provider refuses thinking if an earlier message has changed. "always", or
-            "new_accounts" for newer accounts only.
+        binds_thinking: whether the provider refuses thinking if an earlier message has changed ("always", or
+            "new_accounts" for newer accounts only).
         tool_references: whether the model understands `$ref` in a tool's schema. If not, each reference is replaced by
             its target.
         history: more rules for conversations with this model. The keys are attributes of `HistoryRules`.
@@ -214,8 +213,8 @@ class Family(ModelFacts):
         return self if self.retires is None else replace(self, retires=None, retires_earliest=None)
 
     def retirement_holds(self, name: str) -> bool:
-        """Returns True if the family's retirement date applies to a model. It doesn't apply to a newer version of the
-        model.
+        """Returns True if the family's retirement date applies to a model. The date doesn't apply to a newer version of
+        the model.
 
         Args:
             name: the name of a model of this family, as `bare_name` returns it.
@@ -262,9 +261,8 @@ NO_FAMILY = Family()
 
 @dataclass(frozen=True)
 class ModelTable(ModelFacts):
-    """Facts about an endpoint's models whose names match a pattern. They take precedence over the facts of the model's
-    family.
-    Attributes:
+    """Facts about an endpoint's models whose names match a pattern. These facts take precedence over the facts of the
+    model's family. Attributes:
         pattern: a pattern for model names, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash must match
             the entire name. A pattern without a slash must match the part after the last slash, without a region and
             vendor such as Amazon Bedrock's `us.anthropic.`.

@@ -35,11 +35,11 @@ class OptionRules:
         chat: True for Chat Completions. Some models accept fewer options there than on the Responses API.
         sampling: True if `temperature` and `top_p` are accepted.
         seed: True if a seed is accepted.
-        stops: the maximum number of stop texts. None for any number, 0 if none is accepted.
+        stops: the maximum number of stop texts, or None if there is no maximum.
         stop_bytes: the maximum length of each stop text in bytes.
         blank_stops: True if a stop text may consist of white space only.
         parallel_calls: True if parallel tool calls can be turned off.
-        efforts: True if a request can contain an effort level. Otherwise it can only turn thinking on or off.
+        efforts: True if a request can contain an effort level. If it can't, it can only turn thinking on or off.
         switch: True if a request can turn thinking on and off.
         budgets: True if a request can contain a maximum number of thinking tokens.
         least_output_tokens: the smallest value that `max_output_tokens` may have.
@@ -75,7 +75,7 @@ def fit_options(
 ) -> tuple[Options, list[ReplyWarning]]:
     """Adapts options to a model at an endpoint. Returns the new options and a warning for each change.
 
-    This doesn't change `temperature` and `top_p`: see `fit_sampling`.
+    `temperature` and `top_p` aren't changed here: see `fit_sampling`.
 
     Args:
         family: the facts about the model. An option is also sent if it is unknown whether the model supports it.
@@ -99,7 +99,7 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`. This is the last step, because an adapter may turn thinking off before."""
+    """Adapts `temperature` and `top_p`. Call this function last, because an adapter may turn thinking off before."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)

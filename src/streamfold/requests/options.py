@@ -72,9 +72,9 @@ class TimeoutOptions(TypedDict, total=False):
 class ChatOptions(TypedDict, total=False):
     """The keyword arguments of `chat`, `chat_stream` and `run_tools`.
 
-    None means the same as a missing option: the request doesn't contain the option, and the server decides. If the
-    model or its API doesn't support an option, streamfold adapts or drops the option, with a warning. If dropping it
-    would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
+    An option that is None counts as missing, so the request doesn't contain it, and the server decides. If the model or
+    its API doesn't support an option, streamfold adapts or drops the option, with a warning. If dropping it would
+    change the meaning of the request, ConfigError is raised. See `unsupported_options`.
     """
 
     model: str | None
@@ -98,11 +98,11 @@ class ChatOptions(TypedDict, total=False):
     """The seed for sampling. Some providers then return reproducible answers."""
 
     parallel_tool_calls: bool | None
-    """False if the model may make only one tool call per answer, True if it may make several."""
+    """True if the model may make several tool calls per answer, False if it may make only one."""
 
     reasoning_effort: ReasoningEffort | None
-    """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh" or "max". If
-    the model doesn't support a level, the next higher level is sent, or else the highest level.
+    """How much the model reasons before it answers, from "none", "minimal", "low", "medium" and "high" to "xhigh" and
+    "max". If the model doesn't support a level, the next higher level is sent, or else the highest level.
     """
 
     compact_threshold: int | None
@@ -147,13 +147,13 @@ class ChatOptions(TypedDict, total=False):
 
     partial_tool_calls: bool
     """True to also yield a chunk for each fragment of a tool call, so that `stream.partial_tool_calls` grows while the
-    model writes a tool call. These chunks have no text. The last chunk still has the complete tool calls.
+    model writes a tool call. Chunks for fragments have no text. The last chunk still has the complete tool calls.
     """
 
     coalesce: bool | None
     """True to join all text that arrives in one network read into one chunk. A slow reader then gets fewer chunks,
-    without delay. False yields one chunk per SSE event. By default, the provider's setting applies, which is True
-    unless you change it.
+    without delay. With False, each SSE event becomes one chunk. By default, the provider's setting applies, which is
+    True unless you change it.
     """
 
     conversation: str | Conversation | None
@@ -349,8 +349,8 @@ class ResponseFormat:
     """The format that the answer's text must have.
 
     Attributes:
-        schema: the JSON schema of the text. None allows any JSON object.
-        strict: True if the provider must enforce the schema. None leaves the decision to the provider.
+        schema: the JSON schema of the text, or None for any JSON object.
+        strict: True if the provider must enforce the schema, or None to leave the decision to the provider.
         model: True if the schema was generated from a pydantic model, False if the caller wrote the schema.
         description: a description of the format, for the model.
     """

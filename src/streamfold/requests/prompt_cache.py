@@ -23,7 +23,7 @@ class _Piece:
     """A tool, a message or a message part, with its position and its digest.
 
     Attributes:
-        own: True if the piece belongs to this conversation. False for tools and instructions, which conversations
+        own: True if the piece belongs only to this conversation, unlike tools and instructions, which conversations
             share.
     """
 

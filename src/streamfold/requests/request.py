@@ -29,7 +29,7 @@ class Request:
     """The model, conversation, tools and options of a request, parsed and validated.
 
     Attributes:
-        model: the model's name. "" means the model in the provider's configuration.
+        model: the model's name, or "" for the model in the provider's configuration.
         origin: the value that `Message.origin` has for messages from this endpoint, or None if unknown.
         names: maps the tool names in the request to the caller's tool names, which delivered tool calls have.
         answer_tool: the name of the tool whose arguments become the text of the reply, or None.
@@ -37,11 +37,11 @@ class Request:
         compact: True to request a compaction of the conversation instead of an answer.
         drop_bound_thinking: True if the provider must drop thinking that it can't verify, because earlier messages have
             changed.
-        renames: maps names of body fields to the names that this model requires. None leaves the field out.
+        renames: maps names of body fields to the names that this model requires, or to None to leave the field out.
         capabilities: the model's capabilities at this endpoint.
         family: the other facts about the model at this endpoint.
-        stream: False to request a complete JSON response instead of a stream, if the API supports this.
-        positions: the index of each message in the caller's list, for errors and warnings. None if the indexes are
+        stream: True to request a stream. With False, a complete JSON response is requested, if the API supports this.
+        positions: the index of each message in the caller's list, for errors and warnings, or None if the indexes are
             unchanged.
         conversation: the part of the conversation that the provider has stored, or None if the provider stores nothing.
     """

@@ -1,6 +1,6 @@
 """Recognizes messages with signed reasoning, and removes their reasoning.
 
-The provider verifies the signature. It refuses the signature if another model wrote it or the conversation has changed.
+The provider verifies the signature, and refuses it if another model wrote it or the conversation has changed.
 """
 
 from __future__ import annotations

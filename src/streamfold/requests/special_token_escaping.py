@@ -1,6 +1,6 @@
 """Escapes special tokens in messages, so that the model's tokenizer treats them as plain text.
 
-This changes the request but never the caller's messages. It inserts an invisible word joiner (U+2060) after the first
+Only the request is changed, never the caller's messages. An invisible word joiner (U+2060) is inserted after the first
 character of each special token.
 """
 

@@ -1,7 +1,7 @@
 """Finds the part of a conversation that the provider has stored, so that requests send only new messages.
 
 A stored answer is identified by a digest of the conversation up to and including the answer. If the caller changes a
-message, the digests of later answers no longer match. Therefore the model always sees the caller's version.
+message, the digests of later answers no longer match, so the model always sees the caller's version.
 
 Instructions that an API expects in each request aren't stored, and the digests don't include them.
 """

@@ -40,7 +40,7 @@ class _Owner:
 
 
 class MemoryStore:
-    """A `Store` in this process. Its values are lost when the process ends.
+    """A `Store` in this process, whose values are lost when the process ends.
 
     Args:
         retention: the limits for the stored records.

@@ -143,8 +143,9 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
     """Opens a store by its URL.
 
     Args:
-        where: "memory", `sqlite:///PATH` (relative to the working directory, or absolute after a fourth slash), or the
-            URL of a Valkey or Redis server, which is `valkey://HOST:PORT/DATABASE`, or `valkeys://` with TLS.
+        where: the URL of the store, which is "memory", `sqlite:///PATH` (relative to the working directory, or absolute
+            after a fourth slash), or the URL of a Valkey or Redis server, which is `valkey://HOST:PORT/DATABASE`, or
+            `valkeys://` with TLS.
         retention: the limits for the stored records.
         table: a name for the kind of data. Stores with different names share no records, even in the same database.
         present: True to let other processes find out with `Store.runs` whether this process runs.

@@ -26,16 +26,16 @@ class StoreError(StreamfoldError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The limits of a store. If the store is full, the owner with the most records or bytes loses its oldest record.
-    Therefore an owner can't evict the records of another owner that uses less.
+    """The limits of a store. If a store is full, the owner with the most records or bytes loses its oldest record. An
+    owner therefore can't evict the records of another owner that uses less.
 
     Attributes:
         entries: the maximum number of records.
         size: the maximum size of all records together, in bytes.
         age: the time after its last use at which a record expires, in seconds.
-        evicts: True if records are deleted to stay within the limits. False is for data that must not be lost. A write
-            to a full store then raises StoreError, and a server that may evict keys raises ConfigError. Only the store
-            itself deletes records, after `age`.
+        evicts: True if records are deleted to stay within the limits. Set it to False for data that must not be lost. A
+            write to a full store then raises StoreError, and a server that may evict keys raises ConfigError. Only the
+            store itself deletes records, after `age`.
 
     Raises:
         ConfigError: a limit isn't greater than 0.
@@ -78,7 +78,7 @@ class Store(Protocol):
             ahead: a time in seconds, during which these records count as in use. Other records are evicted before them.
 
         Returns:
-            True if the values were stored. False if `new` is true and a key exists, or if the values are larger than
+            True if the values were stored, or False if `new` is true and a key exists, or if the values are larger than
             the store.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The base class of stores with blocking calls. It runs them in threads, with a timeout and a pause after a failure."""
+"""The base class of stores with blocking calls, which run in threads, with a timeout and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _Call(Generic[T]):
 
     Attributes:
         began, ended: True if the thread has begun or ended the call.
-        found: a list that contains the result. It is empty until the call has ended, and after a failure.
+        found: a list that contains the result, or an empty list until the call has ended and after a failure.
     """
 
     def __init__(self, availability: Availability, call: Callable[[], T]) -> None:

@@ -39,7 +39,7 @@ class AbandonedCalls:
 
     Args:
         state: the saved state of the conversation's paused run, or None.
-        is_shown_as: a function that gets a tool call's id and an id from a user interface. It returns True if both ids
+        is_shown_as: a function that gets a tool call's id and an id from a user interface, and returns True if both ids
             belong to the same tool call.
     """
 

@@ -33,8 +33,8 @@ class PendingCall:
 
     Attributes:
         call: the tool call.
-        waits_for: "approval" if you must call `approve` or `deny`, "result" if you must pass the result to `answer`.
-        approval_id: a random id, which a client sends with its decision. None if a result is missing, or if a client
+        waits_for: what is missing, either an "approval" (call `approve` or `deny`) or a "result" (pass it to `answer`).
+        approval_id: a random id, which a client sends with its decision, or None if a result is missing or a client
             sent the conversation with this tool call.
     """
 
@@ -48,7 +48,7 @@ class CallState:
     """A tool call of the turn, with its status.
 
     Attributes:
-        approval_id: the id from `PendingCall`. It is still set after the decision.
+        approval_id: the id from `PendingCall`, which is still set after the decision.
         nonce: the nonce of a signed decision, if a client sent the conversation with this tool call.
         unanswered: see `CallKey`.
     """

@@ -1,8 +1,8 @@
 """Journals that record which tool calls have started. Processes share a journal, so that each tool call runs once.
 
 The state of a paused run is text and can be copied. For example, if a user presses a button twice, the same state is
-resumed twice. Both runs have the same id, so they claim the same journal key. The first run to claim the key runs the
-tool call, and the other run gets its result (see `run_once`).
+resumed twice. Both resumed runs have the same id, so they claim the same journal key. The first run to claim the key
+runs the tool call, and the other run gets its result (see `run_once`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class FileJournal:
     A claim is written to disk before the tool runs.
 
     Args:
-        directory: the journal's folder. It is created if it doesn't exist.
+        directory: the journal's folder, which is created if it doesn't exist.
         keep_days: the number of days after which an ended run's files are deleted. Resuming a run that began earlier
             raises ConfigError, because its tool calls could run twice. The files of an unfinished run are never
             deleted.
@@ -247,8 +247,8 @@ class CallKey:
     Attributes:
         text: the tool call's key in the journal, as `call_key` returns it.
         call: the tool call.
-        unanswered: the nonces of claims for which the journal's response was lost. Their tool calls haven't started. A
-            run's saved state contains these nonces.
+        unanswered: the nonces of claims for which the journal's response was lost, so that the tool calls haven't
+            started. A run's saved state contains these nonces.
     """
 
     text: str
@@ -343,7 +343,7 @@ def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
     All runs of the same saved state have the same key for a tool call. No other tool call has this key.
 
     Args:
-        position: the index of the turn in the conversation. It is needed because ids may repeat in later turns.
+        position: the index of the turn in the conversation, which is needed because ids may repeat in later turns.
     """
     return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
@@ -353,7 +353,7 @@ class Approval:
     """An approval that was requested, in the form in which a journal stores it.
 
     Attributes:
-        nonce: a random value that the server created. It can be used only once.
+        nonce: a random value that the server created, and that can be used only once.
         key: the journal key of the tool call, as `call_key` returns it.
     """
 
@@ -364,8 +364,7 @@ class Approval:
 def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
     """Returns the journal key of the latest approval for a tool call with these arguments in an owner's chat.
 
-    The client chooses the chat id. Therefore this key leads only to a nonce, which the server verifies, and to no
-    result.
+    The client chooses the chat id, so this key leads only to a nonce, which the server verifies, and to no result.
     """
     return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
 

@@ -88,7 +88,7 @@ class McpTools:
         env: additional environment variables for the command, such as secrets.
         cwd: the working directory of the command.
         headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
-        http_client: your own HTTP client, instead of `headers`. It is an `httpx.AsyncClient`, or an
+        http_client: your own HTTP client, instead of `headers`, which is an `httpx.AsyncClient`, or an
             `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close it.
         prefix: a text that is put before the name of each tool, so that two servers may have tools with the same name.
         allowed_tools: the names of the tools that the model may call, without the prefix. By default, it may call all
@@ -96,10 +96,10 @@ class McpTools:
         needs_approval: as for `Tool`, or a list of the names of tools that need approval, without the prefix.
         connect_timeout: the maximum time for starting the server and listing its tools, in seconds.
         call_timeout: the maximum time for a tool call, in seconds. None disables the limit.
-        on_progress: a synchronous or async function. It is called with the tool's name, the progress, the total or
+        on_progress: a synchronous or async function, which is called with the tool's name, the progress, the total or
             None, and a message or None.
         sampling_callback: a function that handles the server's sampling requests, as for the SDK's `ClientSession`.
-            Without it, these requests are refused.
+            Without this function, sampling requests are refused.
         elicitation_callback: a function that handles the server's questions to the user, as for the SDK's
             `ClientSession`.
 
@@ -554,7 +554,7 @@ class _ErrorOutput:
 
 
 class _WatchedStream:
-    """The messages from a server. It notices a changed list of tools and the end of the stream before the SDK does."""
+    """The messages from a server, with callbacks for a changed list of tools and for the end of the stream."""
 
     def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
@@ -595,7 +595,7 @@ _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
 class _RequestIds:
-    """The messages to a server. It records the request ids, so that requests can be cancelled."""
+    """The messages to a server, with a record of the request ids, so that requests can be cancelled."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

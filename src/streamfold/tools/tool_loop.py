@@ -86,8 +86,8 @@ class RunHooks:
     Attributes:
         reading: returns a context manager, which is active while requests are sent and tools run.
         calling: called before each tool call, with the run, the tool call, and the tool (None if it is unknown).
-            Returns a context manager, which is active during the tool call. Its `as` value is a function that gets the
-            `ToolResult`.
+            Returns a context manager, which is active during the tool call, and whose `as` value is a function that
+            gets the `ToolResult`.
         on_stop: called with the run, and the error or None, when the run has ended, was closed, or has paused.
     """
 
@@ -97,7 +97,7 @@ class RunHooks:
 
 
 class RunOptions(ChatOptions, total=False):
-    """The keyword arguments that `run_tools` and `resume_tools` have in common. They are documented at `run_tools`."""
+    """The keyword arguments that `run_tools` and `resume_tools` have in common, documented at `run_tools`."""
 
     external: Iterable[ToolLike]
     max_turns: int
@@ -284,7 +284,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._watched.append((path, function, tool))
 
     def approve(self, call_id: str, *, nonce: str | None = None) -> None:
-        """Approves a tool call that waits for approval. It runs when you read the run again.
+        """Approves a tool call that waits for approval, and that runs when you read the run again.
 
         Approving a tool call twice has no effect.
 
@@ -301,7 +301,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Denies a tool call that waits for approval. It never runs, and the model gets a message about the denial.
+        """Denies a tool call that waits for approval, so that it never runs. The model gets a message about the denial.
 
         Args:
             reason: the reason for the denial, which the model gets.
@@ -333,8 +333,8 @@ class ToolRun(AsyncIteration, AsyncContext):
             shown: the tool call, in the client's format.
 
         Returns:
-            The nonce. None if a client sent the conversation with this tool call, because the client may have invented
-            the tool call.
+            The nonce, or None if a client sent the conversation with this tool call, because the client may have
+            invented the tool call.
 
         Raises:
             ConfigError: the run has no journal.
@@ -368,8 +368,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         """Returns the run's state as JSON text. `resume_tools` continues the run from this text, also in another
         process.
 
-        The state contains the conversation and the decisions about tool calls, but neither tools nor options. It
-        doesn't contain an unfinished answer, so a resumed run requests the answer again.
+        The state contains the conversation and the decisions about tool calls, but neither tools nor options. An
+        unfinished answer isn't part of the state, so a resumed run requests the answer again.
         """
         return RunState(
             self.id,
@@ -772,12 +772,12 @@ def run_tools(
         external: tools that run elsewhere, for example in a browser. They need no function.
         max_turns: the maximum number of requests to the model. The default is 10.
         tool_choice: the tool choice for the first turn. Later turns use "auto", because the model could never finish if
-            every turn forced a tool call. "none" applies to all turns.
-        on_tool_error: a synchronous or async function. It gets the tool call and the tool's exception, and returns the
+            every turn forced a tool call. The tool choice "none" applies to all turns.
+        on_tool_error: a synchronous or async function that gets the tool call and the tool's exception, and returns the
             message for the model, or None for the default message. If it raises an exception, the run ends.
-        approve: a synchronous or async function. It gets each tool call that needs approval, and returns True if the
-            tool call may run. With this function, the run doesn't pause for approvals. It also decides about tool calls
-            of `HostedMcpServer(require_approval=...)`.
+        approve: a synchronous or async function that gets each tool call that needs approval, and returns True if the
+            tool call may run. With this function, the run doesn't pause for approvals. The function also decides about
+            tool calls of `HostedMcpServer(require_approval=...)`.
         journal: records which tool calls have started, so that each runs only once even if the saved state is copied.
         hooks: functions that the run calls, such as `otel_run_hooks()` from the package `streamfold-integrations`.
         owner: the user or tenant to which the run belongs. The saved state and all journal keys contain it. By default,
@@ -793,9 +793,9 @@ def run_tools(
     Raises:
         ConfigError: a tool has no function, two tools have the same name, or the request is invalid. While you read the
             run, it is also raised if a tool returns a value that can't be converted to JSON.
-        TurnLimitError: the model still called tools in the last turn. This is raised while you read the run.
-        InvalidReplyError: the answer doesn't match `output_type`. This is raised while you read the run.
-        APIError: a request failed. This is raised while you read the run.
+        TurnLimitError: the model still called tools in the last turn (raised while you read the run).
+        InvalidReplyError: the answer doesn't match `output_type` (raised while you read the run).
+        APIError: a request failed (raised while you read the run).
     """
     settings = RunSettings.from_options(tools, options, tool_choice=tool_choice)
     return ToolRun(provider, read_messages(messages), settings)
@@ -826,15 +826,15 @@ def resume_tools(
             which the journal has no results.
         tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain them.
         max_turns: the maximum number of requests, if `state` is a conversation. A saved state has its own maximum.
-        owner: the owner of the run. It must be the same as in the saved state.
+        owner: the owner of the run, which must be the same as in the saved state.
 
     Raises:
         ConfigError: the state is invalid, too old, or belongs to another owner. Or the conversation doesn't end with
             tool calls. See also `run_tools`.
-        CallInDoubtError: another run of the same state has started a tool call that has no result yet. This is raised
-            while you read the run.
-        StoreError: the journal's store failed, and the tool didn't run. This is raised while you read the run. To
-            continue, resume from `dump()`.
+        CallInDoubtError: another run of the same state has started a tool call that has no result yet (raised while you
+            read the run).
+        StoreError: the journal's store failed, and the tool didn't run (raised while you read the run). To continue,
+            resume from `dump()`.
     """
     settings = RunSettings.from_options(tools, options)
     if not isinstance(state, str):

@@ -33,7 +33,7 @@ class ToolCallDelta(PydanticField):
 
     Attributes:
         index: the server's index of the tool call, if the index is usable.
-        id, name: None if the fragment has no id or no name.
+        id, name: the id and the name of the tool call, or None if the fragment lacks them.
         arguments: the next piece of the arguments, or the complete arguments if `whole` is true.
         extra: other fields of the tool call that the provider requires in later requests.
         item: the id of the tool call's item on the Responses API, or `""` without an id; None on other APIs.
@@ -84,11 +84,11 @@ class ToolCallUpdate(PydanticField):
 
     Attributes:
         number: the index of the tool call, counted in the order in which the model began the tool calls.
-        tool: the tool's name, or `""` while the name is unknown. None if the arguments are a structured answer.
+        tool: the tool's name, `""` while the name is unknown, or None if the arguments are a structured answer.
         text: the next piece of the arguments.
         id, extra, item: see `ToolCallDelta`.
         in_order: True if `number` is the tool call's final position.
-        is_certain: False if the request didn't declare the tool, or while a dialect is still parsing the tool call.
+        is_certain: True unless the request didn't declare the tool, or while a dialect is still parsing the tool call.
     """
 
     number: int
@@ -191,8 +191,8 @@ class StreamChunk:
     def marks(self) -> tuple[ExtraPart, ...]:
         """The parts between the previous chunk and this one that are neither text nor tool calls.
 
-        Each part has one of three names: "signature" (the signature of the reasoning), "block" (a complete hidden
-        block) or "text_end" (the other fields of a text block).
+        Each part is a signature of the reasoning (with the name "signature"), a complete hidden block ("block") or the
+        other fields of a text block ("text_end").
         """
         return () if self.details is None else self.details.marks
 

@@ -31,9 +31,9 @@ class Conversation:
     streamfold sends a stored id only to the API, URL and API key for which the provider created the id.
 
     Args:
-        after: the provider's id of an existing conversation to continue. This is the id of a response (`reply.id`), of
-            an interaction, or of a conversation of OpenAI's Conversations API ("conv_..."). Then pass only the messages
-            that follow it.
+        after: the provider's id of the conversation to continue, which is the id of a response (`reply.id`), of an
+            interaction, or of a conversation in OpenAI's Conversations API ("conv_..."). With `after`, pass only the
+            messages that follow this conversation.
     """
 
     __slots__ = ("_account", "_after", "_given_up", "_turns")

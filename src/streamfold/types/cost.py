@@ -24,7 +24,7 @@ class Cost:
     Attributes:
         amount: the unrounded cost.
         currency: the currency code (ISO 4217).
-        source: where the cost comes from. None for the sum of costs from different sources.
+        source: where the cost comes from, or None for the sum of costs from different sources.
         date: the date of the price list, if known.
         estimated: True if streamfold assumed a price or a token count, or if a feature that was used has no known
             price.
@@ -59,7 +59,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of a model, in `currency` per million tokens. None if a price is unknown.
+    """Prices of a model, in `currency` per million tokens. Unknown prices are None.
 
     Attributes:
         input: the price of input tokens that the provider neither reads from nor writes to the prompt cache.

@@ -68,7 +68,7 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
     """Yields the citations that belong to a passage of the text, then the citations that don't.
 
     Args:
-        grounding: Gemini's `groundingMetadata`. It counts positions in UTF-8 bytes, and omits the position 0.
+        grounding: Gemini's `groundingMetadata`, which counts positions in UTF-8 bytes and omits the position 0.
         recited: Gemini's `citationMetadata`, which lists the sources that the answer repeats verbatim.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]

@@ -57,17 +57,18 @@ class HostedPart(PydanticField):
     """A step of a hosted tool, or any other part in the provider's format.
 
     Attributes:
-        kind: "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation", "tool_search",
-            "shell", "custom", "compaction" or another kind. "unknown" for a type that streamfold doesn't support.
+        kind: one of "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation",
+            "tool_search", "shell", "custom", "compaction" and others, or "unknown" for a type that streamfold doesn't
+            know.
         part: tells a call, a result, both in one, a request for approval, a list of tools, a state and a file apart.
-        runs: "server" if the provider runs the tool, "client" if your program does. `Reply.tool_calls` has those calls
-            too.
+        runs: who runs the tool, the provider ("server") or your program ("client"). Tool calls for your program are
+            also in `Reply.tool_calls`.
         call_id: the id of the tool call to which this result belongs, or to which the client must send a result.
         name: the tool's name, if the provider sends it.
         server: the name of the MCP server.
         input: the tool's input, which is a text or an object.
         status: the provider's status value.
-        error: the reason why the hosted tool failed. Such a failure raises no exception.
+        error: the reason why the hosted tool failed. The failure of a hosted tool raises no exception.
         raw: the part as the provider sent it, as JSON data.
     """
 
@@ -90,7 +91,7 @@ class Citation(PydanticField):
 
     Attributes:
         kind: tells web pages, files, places on a map and documents of the request apart.
-        url: the source's URL. None for a file or a document.
+        url: the source's URL, or None for a file or a document.
         cited_text: the text of the source that the model quotes.
         start, end: the range of characters in `Reply.text` that cites the source, if known.
     """
@@ -105,7 +106,7 @@ class Citation(PydanticField):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile(PydanticField):
-    """A file that a hosted tool created. It has either the bytes, or an id to pass to `Provider.fetch_file`."""
+    """A file that a hosted tool created, with either its bytes or an id to pass to `Provider.fetch_file`."""
 
     media_type: str | None = None
     name: str | None = None

@@ -143,7 +143,7 @@ def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: 
     Args:
         before: the extras of the earlier responses.
         new: the extras of the next response, without `blocks`, which streamfold joins while they arrive.
-        text_before: the text of the earlier responses. Its length is added to all positions in the new text.
+        text_before: the text of the earlier responses, whose length is added to all positions in the new text.
     """
     joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}
     shift = len(text_before.encode("utf-8", "surrogatepass"))

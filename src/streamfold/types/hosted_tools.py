@@ -153,7 +153,8 @@ class HostedMcpServer(ServerTool):
         authorization, headers: a token and additional HTTP headers for the server. Errors and logs never contain the
             values.
         allowed_tools: the names of the tools that the model may call. None allows all tools.
-        require_approval: "always", "never", or a value in the provider's format.
+        require_approval: when a person must approve the tool calls ("always", "never", or a value in the provider's
+            format).
     """
 
     kind: ClassVar[str] = "mcp"

@@ -52,7 +52,7 @@ def read_mcp_result(value: object) -> McpContent | None:
 
 
 def mcp_content(blocks: Iterable[Any]) -> str | list[str | ContentPart]:
-    """Returns the content blocks as one text if all blocks are texts. Otherwise returns a list of texts and parts."""
+    """Returns the content blocks as one text if all blocks are texts, or else as a list of texts and parts."""
     parts = [_part(block) for block in blocks]
     texts = [part for part in parts if isinstance(part, str)]
     return "\n".join(texts) if len(texts) == len(parts) else parts

@@ -49,7 +49,7 @@ class Message:
             dict in the format of Chat Completions.
         tool_calls: the tool calls of an assistant message. Requests contain their `raw_arguments` unchanged.
         tool_call_id: on a tool message, the id of the tool call that produced this result.
-        reasoning: the reasoning of an assistant message. `""` means hidden reasoning, and None means no reasoning.
+        reasoning: the reasoning of an assistant message, `""` if the reasoning is hidden, or None if there is none.
         extras: other fields of the message, under the API's names. streamfold sends your own extras unchanged, and an
             answer's extras only if the provider requires them.
         partial: True if this is the last message and the model must continue its text. Not every API supports this.

@@ -44,8 +44,8 @@ class Attempt:
     Attributes:
         error: the class name of the exception, or None if streamfold skipped the provider.
         pause: the time before the next request to this provider, in seconds.
-        resumed_after: the number or id of the SSE event after which streamfold resumed the answer. "" if it had no
-            event.
+        resumed_after: the number or id of the SSE event after which streamfold resumed the answer, or "" if no event
+            had arrived.
         text_end: the length of the text when this provider failed, if another provider then continued the text.
     """
 
@@ -132,8 +132,9 @@ class Reply(PydanticField):
     def cost(self) -> Cost | None:
         """The cost of the answer, or None if it is unknown.
 
-        If the provider reports a cost (OpenRouter, xAI), this is the reported cost. Otherwise, streamfold multiplies
-        the token counts by the configured prices, or by the prices of the package `genai-prices` (extra `prices`).
+        If the provider reports a cost (OpenRouter, xAI), this is the reported cost. If the provider reports none,
+        streamfold multiplies the token counts by the configured prices, or by the prices of the package `genai-prices`
+        (extra `prices`).
         """
         return None if self.pricing is None else self.pricing.cost(self)
 
@@ -145,7 +146,7 @@ class Reply(PydanticField):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The cited sources. Their positions count characters of `text`."""
+        """The cited sources, each with its positions in characters of `text`."""
         return citations_in(self.extras, self.text)
 
     @property
@@ -158,8 +159,8 @@ class Reply(PydanticField):
         """True if the model hasn't finished this turn. To continue it, send the history with `reply.message` as the
         last item.
 
-        By default, streamfold continues the turn itself. Therefore, this is True only with `max_continuations=0`, or if
-        the request asked for a pause (`pause_after_compaction`).
+        By default, streamfold continues the turn itself, so `paused` is True only with `max_continuations=0`, or if the
+        request asked for a pause (`pause_after_compaction`).
         """
         return is_paused(self.extras)
 

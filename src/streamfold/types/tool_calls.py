@@ -28,9 +28,9 @@ class ToolCall(PydanticField):
         arguments: the parsed arguments, or `{}` if there are none. If the text isn't a JSON object, `arguments` is
             `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
         raw_arguments: the text that the model wrote. The next request contains this text unchanged.
-        kind: "function", or the kind of another tool that your program runs: "custom" (`arguments` is `{"input":
-            text}`), "apply_patch", "shell", "computer", "tool_search", or "approval" (a hosted MCP server's call that
-            you must approve).
+        kind: the kind of tool, which is "function", "custom" (with the text in `arguments["input"]`), "apply_patch",
+            "shell", "computer", "tool_search", or "approval" (the call of a hosted MCP server that waits for your
+            approval).
         extra: other fields of the tool call that the provider requires in later requests (Gemini's `extra_content`).
     """
 
@@ -53,7 +53,7 @@ class ToolCall(PydanticField):
 
     @property
     def error(self) -> Literal["invalid_json"] | None:
-        """`"invalid_json"` if the arguments aren't a JSON object, otherwise None."""
+        """The value `"invalid_json"` if the arguments aren't a JSON object, otherwise None."""
         # A model may write these two keys itself, but not a text that contains all of itself.
         unparsed = self.arguments == {"_raw": self.raw_arguments, "_error": "invalid_json"}
         return "invalid_json" if unparsed else None
@@ -69,8 +69,8 @@ class ToolCall(PydanticField):
     def arguments_json(self) -> str:
         """The arguments as JSON text, for APIs and frameworks that expect text.
 
-        This is the text that the model wrote, if the text is a JSON object. For a tool call without arguments it is
-        `"{}"`. Otherwise, it is `arguments` as JSON.
+        If the model wrote a JSON object, this is the model's text. For a tool call without arguments, this is `"{}"`,
+        and in all other cases `arguments` as JSON.
         """
         if self.error:
             return self.raw_arguments
@@ -84,8 +84,8 @@ class ToolCall(PydanticField):
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
         """The safety checks of a computer call. Show them to a person before your program runs the call.
 
-        If the person agrees, pass `acknowledge=True` to `tool_result`. Otherwise the provider refuses the result:
-        https://platform.openai.com/docs/guides/tools-computer-use
+        If the person agrees, pass `acknowledge=True` to `tool_result`, because the provider refuses a result without
+        it: https://platform.openai.com/docs/guides/tools-computer-use
         """
         return tuple((self.extra or {}).get("pending_safety_checks", ()))
 
@@ -143,9 +143,10 @@ class PartialUpdate(NamedTuple):
 
     Attributes:
         path: the path of the value, such as `("files", 0, "content")`.
-        delta: the next piece of a string. `""` for other types of values, which are reported only once, when complete.
+        delta: the next piece of a string, or `""` for other types of values, which are reported only once, when
+            complete.
         value: the complete value, once `done` is true.
-        tool, call: the tool's name and the position of the tool call. None for a structured answer.
+        tool, call: the tool's name and the position of the tool call, or None for a structured answer.
     """
 
     path: tuple[str | int, ...]

@@ -46,18 +46,18 @@ NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[F]):
-    """A function that the model may call. It has a name, a description, and a JSON schema for its arguments.
+    """A function that the model may call, with a name, a description, and a JSON schema for the arguments.
 
     Attributes:
         strict: True if the provider should force the model to follow the schema. Not every provider can do so.
-        kind: "function", or the kind of a hosted tool.
+        kind: the kind of tool, which is "function" or the kind of a hosted tool.
         hosted: the hosted tool, such as `WebSearch(...)`. None for a function.
-        function: a synchronous or async function that runs a tool call. It gets the arguments by name, or an instance
-            of `model`.
-        model: a pydantic model that validates the arguments. Without it, the arguments are checked against the
+        function: a synchronous or async function that runs a tool call, with the arguments by name or an instance of
+            `model`.
+        model: a pydantic model that validates the arguments. Without a model, the arguments are checked against the
             signature of `function`.
         cache: True or a lifetime to store the tools up to this one in the provider's prompt cache; see `Message`.
-        spread: True if `function` gets the fields of `model` by name. False if it gets an instance of `model`.
+        spread: True if `function` gets the fields of `model` by name, instead of an instance of `model`.
         needs_approval: True if `run_tools` must wait for approval before it runs the tool. A synchronous or async
             function can decide this for each tool call; it is called only if the arguments are valid.
         background: True if the model may continue while the tool runs (GPT-6 and later, on the Responses API). A later
@@ -130,7 +130,7 @@ class Tool(Generic[F]):
         description.
 
         Args:
-            function: a function that runs a tool call. It gets an instance of the model.
+            function: a function that runs a tool call, with an instance of the model as the argument.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
@@ -154,7 +154,7 @@ class Tool(Generic[F]):
         See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: a function that runs a tool call. It gets the arguments by name. With the MCP SDK, pass `lambda
+            function: a function that runs a tool call, with the arguments by name. With the MCP SDK, pass `lambda
                 **arguments: session.call_tool(name, arguments)`.
 
         Raises:

@@ -1,12 +1,12 @@
 """Handles thinking that Claude accepts only after the same system prompt, tools and earlier messages (its prefix).
 
-Claude 5.1 and later refuse thinking if its prefix has changed. Therefore `Message.prefix` contains a digest of the
-prefix. If the prefix has changed, streamfold leaves the thinking out of the request, with a warning that names the
+Claude 5.1 and later refuse thinking if its prefix has changed. For this reason, `Message.prefix` contains a digest of
+the prefix. If the prefix has changed, streamfold leaves the thinking out of the request, with a warning that names the
 change.
 
 The prefix doesn't include the order of tools, tools that are loaded later, cache marks and thinking. In addition, each
-thinking block requires the thinking block before it. Therefore blocks can be left out at the beginning or at the end of
-a conversation, but not in the middle.
+thinking block requires the thinking block before it, so that thinking blocks can be left out at the beginning or at the
+end of a conversation, but not in the middle.
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 

@@ -3,8 +3,8 @@
 A compaction on request is a signed block that replaces all earlier messages. The API refuses a request that contains
 both (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an automatic compaction, a
 request may still contain the earlier messages, which the API ignores
-(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). Both kinds need a beta header, also in
-later requests that contain the compaction.
+(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). Both kinds of compaction need a beta
+header, also in later requests that contain the compaction.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _message(message: dict[str, Any], out: list[Delta]) -> None:
-    """Converts a message to deltas. It is a complete message, or the message in `message_start`, which may have
+    """Converts a message to deltas, either a complete message or the message in `message_start`, which may have
     content.
 
     If the answer continues a programmatic tool call, `message_start` contains the entire content.

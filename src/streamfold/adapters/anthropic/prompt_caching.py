@@ -36,8 +36,8 @@ def _read_cache_marks(request: Request) -> Request:
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Removes the cache marks that exceed the limit, with a warning.
 
-    A later cache mark covers the text of earlier marks. Therefore the earliest marks in the conversation are removed
-    first. Marks on tools and instructions are removed last, because other conversations share this text.
+    A later cache mark covers the text of earlier marks, so the earliest marks in the conversation are removed first.
+    Marks on tools and instructions are removed last, because other conversations share this text.
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)

@@ -13,28 +13,30 @@ class AnthropicQuirks:
     """How requests differ between models and servers.
 
     Attributes:
-        platform: "anthropic" (Anthropic's API, or a compatible server), "vertex" (Google's Vertex AI) or "bedrock"
-            (Amazon Bedrock). The bodies are nearly the same, but the URLs and the format of streams differ.
+        platform: where the API runs, which is "anthropic" (Anthropic's API, or a compatible server), "vertex" (Google's
+            Vertex AI) or "bedrock" (Amazon Bedrock). The bodies are nearly the same, but the URLs and the format of
+            streams differ.
         version: the value of the header `anthropic-version`. From version 2026-10-21 on, sampling options are refused.
         betas: values for the header `anthropic-beta`.
         max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number. The
             default is the model's maximum.
-        thinking: how thinking is turned on, if this differs from the model's family: "manual" (with a token budget),
-            "adaptive" (the model decides, guided by the effort), "always" (adaptive, and can't be turned off) or
-            "never".
+        thinking: how thinking is turned on, if this differs from the model's family. The values are "manual" (with a
+            token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive, and can't be turned
+            off) or "never".
         efforts: the model's effort levels, from the lowest to the highest. If empty, thinking can only be turned on or
             off.
         sampling: True if `temperature` and `top_p` are accepted while the model thinks.
-        effort_grades: True if `output_config.effort` is sent to models that have effort levels. Otherwise thinking is
-            only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: "signed" if requests contain earlier thinking only together with its signature, which
-            Anthropic checks. "required" if the server refuses an assistant message with tool calls but without thinking
-            (DeepSeek, Kimi).
+        effort_grades: True if `output_config.effort` is sent to models that have effort levels. If it isn't, thinking
+            is only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        thinking_history: which earlier thinking requests contain. With "signed", they contain only thinking with a
+            signature, which Anthropic checks. With "required", the server refuses an assistant message with tool calls
+            but without thinking (DeepSeek, Kimi).
         inline_system: True if system messages are accepted inside the conversation (Claude Opus 4.8 and later).
         prefill: True if the model can continue an assistant message. Claude Opus 4.6 and later refuse this.
-        forced_while_thinking: True if a forced tool choice is accepted while the model thinks. It never is with manual
-            thinking.
-        response_format: how structured output is requested. "json_schema" sends `output_config.format`.
+        forced_while_thinking: True if a forced tool choice is accepted while the model thinks. Manual thinking never
+            allows this.
+        response_format: how structured output is requested. With "json_schema", the request contains
+            `output_config.format`.
         schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None for
             Claude's row.
         web_search: the version of the hosted web search tool.

@@ -46,9 +46,9 @@ def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request
 def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Turns manual thinking off if the current tool loop has lost the thinking at its beginning.
 
-    Otherwise the API refuses the request: "Expected `thinking` or `redacted_thinking`, but found `text`"
-    (pydantic/pydantic-ai#2040). For the API, a tool loop is one turn, in which Claude thinks once at the beginning:
-    https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
+    Without this change, the API refuses the request with the error "Expected `thinking` or `redacted_thinking`, but
+    found `text`" (pydantic/pydantic-ai#2040). For the API, a tool loop is one turn, in which Claude thinks once at the
+    beginning: https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
         return request, []

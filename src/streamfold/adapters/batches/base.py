@@ -21,8 +21,8 @@ class BatchSettings:
     """The settings for a provider's batch API, from the table `batches` in the provider's settings.
 
     Attributes:
-        rows: the maximum number of rows in a batch. None for the API's own limit.
-        bytes: the maximum size of all rows together, in bytes. None for the API's own limit.
+        rows: the maximum number of rows in a batch, or None for the API's own limit.
+        bytes: the maximum size of all rows together in bytes, or None for the API's own limit.
         window: the time limit for a batch. Rows that are unfinished after this time expire.
         purpose: the purpose of the uploaded file. Together requires "batch-api".
 
@@ -46,7 +46,7 @@ class EndpointRequest:
     """An HTTP request to a batch API, without the base URL and the API key, which the provider adds.
 
     Attributes:
-        path: the path below the base URL. It may have a query.
+        path: the path below the base URL, which may have a query.
     """
 
     method: Literal["GET", "POST"]
@@ -73,7 +73,8 @@ class BatchStatus:
     """The state of a batch, as the provider reports it.
 
     Attributes:
-        state: "running", "ended" (there are results, perhaps not for all rows) or "failed" (there are no results).
+        state: what the batch does, which is "running", "ended" (there are results, perhaps not for all rows) or
+            "failed" (there are no results).
         word: the provider's own name for the state.
         key: the key of the batch, or None if the API doesn't store keys.
         file: the id of the file with the rows, or None if the request that created the batch contained the rows.
@@ -117,7 +118,7 @@ class BatchResult:
 
     Attributes:
         name: the name of the row in the batch.
-        answer: the complete response, in the format of a request that isn't batched. None if the row failed.
+        answer: the complete response, in the format of a request that isn't batched, or None if the row failed.
         problem: the error object, if the row failed.
         status: the HTTP status of the error, if the provider reports one.
         request_id: the provider's id for the request.
@@ -135,8 +136,8 @@ class BaseBatchAPI(ABC):
 
     Attributes:
         max_rows, max_bytes: the maximum number of rows in a batch, and the maximum size of all rows together in bytes.
-        keyed: True if a list of batches contains their keys. Otherwise only the rows' names in the results contain
-            them.
+        keyed: True if a list of batches contains their keys. If it doesn't, only the rows' names in the results contain
+            the keys.
     """
 
     max_rows: int

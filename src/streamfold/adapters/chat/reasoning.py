@@ -54,8 +54,9 @@ def keep_only_tools(
 def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Changes the tool choice to one that the server accepts.
 
-    Otherwise, servers respond with status 400: "Thinking mode does not support this tool_choice" (DeepSeek), "The
-    tool_choice parameter does not support being set to required or object in thinking mode" (DashScope).
+    Without this change, servers respond with status 400 and an error such as "Thinking mode does not support this
+    tool_choice" (DeepSeek), "The tool_choice parameter does not support being set to required or object in thinking
+    mode" (DashScope).
     """
     if quirks.forced_while_thinking or not is_forced(request) or not may_reason(request):
         return request, []
@@ -146,7 +147,7 @@ def reasoning_members(
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
     """Joins the pieces of reasoning parts that a stream has sent separately.
 
-    The last piece of a text has the signature. Therefore a new text begins after a piece with a signature.
+    The last piece of a text has the signature, so a new text begins after a piece with a signature.
     """
     out: list[dict[str, Any]] = []
     pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())

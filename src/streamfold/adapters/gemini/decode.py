@@ -207,7 +207,7 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a tool call. It is complete in one part, unless the request asked for arguments in pieces."""
+    """Decodes a tool call, which is complete in one part, unless the request asked for arguments in pieces."""
     name, goes_on = str_or_none(call.get("name")), call.get("willContinue") is True
     values: list[PathValue] = []
     if isinstance(pieces := call.get("partialArgs"), list):

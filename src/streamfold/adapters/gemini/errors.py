@@ -1,6 +1,6 @@
 """Parses the errors of Google's APIs: https://cloud.google.com/apis/design/errors.
 
-The body contains a code such as `RESOURCE_EXHAUSTED`. Its details contain the time to wait and the exceeded quota.
+The body contains a code such as `RESOURCE_EXHAUSTED`, and its details contain the time to wait and the exceeded quota.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DEEPEST = 3  # some proxies put the JSON text of an error into the message of a
 
 
 def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses a Google error object. It may be in a list, or be text inside another error's message."""
+    """Parses a Google error object, which may be in a list, or be text inside another error's message."""
     body = _unwrapped(body)
     info = error_info(body, status=status)
     error = body.get("error") if isinstance(body, Mapping) else None

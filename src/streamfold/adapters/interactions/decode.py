@@ -228,7 +228,7 @@ def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a content of the older API version. Its texts and media become the output of the model."""
+    """Decodes a content of the older API version, whose texts and media become the output of the model."""
     content, index = _object(payload, "content"), int_or_none(payload.get("index"))
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}

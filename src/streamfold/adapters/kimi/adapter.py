@@ -30,7 +30,7 @@ class KimiQuirks(ChatQuirks):
     """How requests differ between Kimi endpoints.
 
     Attributes:
-        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling. False for other
+        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling, and False for other
             servers, such as vLLM.
         counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
         max_tokens_field: the hosted API has deprecated the old name, but inference engines accept only the old name.
@@ -194,9 +194,9 @@ def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> I
     """Gives tool calls the ids that the model itself would have written.
 
     The model imitates earlier ids in its next tool call. If they have another style, the function's name is lost
-    (vllm-project/vllm#32146, sgl-project/sglang#21377). Therefore the n-th tool call of the conversation gets the id
-    `functions.NAME:n`. A result belongs to the nearest earlier tool call with the same id. The hosted API renumbers ids
-    itself, but inference engines don't.
+    (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call of the conversation gets
+    the id `functions.NAME:n`. A result belongs to the nearest earlier tool call with the same id. The hosted API
+    renumbers ids itself, but inference engines don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id
@@ -225,8 +225,8 @@ def _mark_reasoning(messages: list[dict[str, Any]]) -> None:
     """Adds `reasoning_content` to messages with tool calls that other providers wrote, because the hosted API requires
     it.
 
-    Otherwise the API responds "thinking is enabled but reasoning_content is missing in assistant tool call message"
-    (MoonshotAI/kimi-cli#2141).
+    Without this field, the API responds "thinking is enabled but reasoning_content is missing in assistant tool call
+    message" (MoonshotAI/kimi-cli#2141).
     """
     for message in messages:
         if message.get("role") == "assistant" and message.get("tool_calls"):

@@ -167,7 +167,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns the options that the API supports. Its output limit is at least 16 tokens
+        """Returns the options that the API supports, with an output limit of at least 16 tokens
         (earendil-works/pi#6265).
         """
         return OptionRules(seed=False, stops=0, least_output_tokens=16)

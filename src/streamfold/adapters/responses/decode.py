@@ -224,7 +224,7 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """Decodes an error in a body or in an event. Its fields are at the top level, as OpenAI documents, or under
+    """Decodes an error in a body or in an event. The error's fields are at the top level, as OpenAI documents, or under
     `error`, as OpenAI sends them.
     """
     error = payload

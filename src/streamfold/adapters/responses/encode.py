@@ -233,8 +233,8 @@ def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] 
     """Returns the original items of an answer, or None if the message has been changed.
 
     The order is kept, because the API requires each reasoning item's next item after it (openai/codex#1240). The items
-    must have the same tool calls as the message. Otherwise tool calls of a truncated answer, which weren't delivered,
-    would be sent without results.
+    must have the same tool calls as the message, because tool calls of a truncated answer, which weren't delivered,
+    must not be sent without results.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
@@ -370,27 +370,29 @@ class ResponsesQuirks:
             days.
         encrypted_reasoning: True to ask for encrypted reasoning if the response isn't stored. OpenAI's models without
             reasoning refuse this.
-        system_as_instructions: True if system messages at the beginning are sent as `instructions`. Otherwise they are
-            input items, because OpenAI doesn't use the `instructions` of a stored response for the next response.
+        system_as_instructions: True if system messages at the beginning are sent as `instructions`. If they aren't,
+            they are input items, because OpenAI doesn't use the `instructions` of a stored response for the next
+            response.
         hosted_tools: the format of hosted tools.
         strict_output: True if OpenAI's strict mode is requested for a pydantic model, so that the answer is always
             valid.
         schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None chooses by
             model.
         says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure).
-        returned_items: the items of earlier answers that requests contain. "plain" sends only messages, as text, and
-            function calls (Perplexity).
+        returned_items: the items of earlier answers that requests contain. With "plain", requests contain only
+            messages, as text, and function calls (Perplexity).
         format_member: the request field that contains the response format.
         conversations: whether a request may continue a stored response by `previous_response_id`, and how it then
-            contains the system messages at the beginning. "with_instructions" sends them each time as `instructions`,
-            which may change, because the next response doesn't inherit them. "without_instructions" sends them as input
-            items, because the server refuses `instructions` together with the id (xAI). With "none", all messages are
-            sent, because the server doesn't support or doesn't document stored responses.
-        added_tools: True if the conversation may declare tools in `additional_tools` items. Otherwise the request
+            contains the system messages at the beginning. With "with_instructions", system messages are sent each time
+            as `instructions`, which may change, because the next response doesn't inherit them. With
+            "without_instructions", system messages are sent as input items, because the server refuses `instructions`
+            together with the id (xAI). With "none", all messages are sent, because the server doesn't support or
+            doesn't document stored responses.
+        added_tools: True if the conversation may declare tools in `additional_tools` items. If it may not, the request
             declares them with the other tools.
         counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't
             (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: True if `tool_choice` is sent. Otherwise the tools that it excludes are left out.
+        tool_choice: True if `tool_choice` is sent. If it isn't, the tools that it excludes are left out.
     """
 
     store: bool | None = False

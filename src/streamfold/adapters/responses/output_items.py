@@ -136,7 +136,9 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Converts a compaction to deltas. Its items aren't an answer, because they include the user's messages."""
+    """Converts a compaction to deltas. The items of a compaction aren't an answer, because they include the user's
+    messages.
+    """
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):

@@ -2,8 +2,8 @@
 
 The client sends `{"type": "response.create", ...}` with the fields of a request. Each message from the server is one
 event of the stream. A connection handles one request after the other. The server keeps each connection's newest
-response in memory, even if responses aren't stored. Therefore the next request can name that response and contain only
-new items.
+response in memory, even if responses aren't stored. For this reason, the next request can name that response and
+contain only new items.
 
 The documentation is https://developers.openai.com/api/docs/guides/websocket-mode and
 https://docs.x.ai/developers/advanced-api-usage/websocket-mode.
@@ -40,8 +40,8 @@ class NewestResponse:
 
     Attributes:
         response_id: the id of the response.
-        items: digests of all items in the conversation, including the response. None if they are unknown, because the
-            request named an earlier response.
+        items: digests of all items in the conversation, including the response, or None if the items are unknown,
+            because the request named an earlier response.
         conversation: the id of the stored conversation to which the response belongs.
     """
 

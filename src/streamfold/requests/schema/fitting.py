@@ -65,7 +65,7 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Fitted:
-    """A schema that uses only keywords that the endpoint accepts. It is cached, so don't modify it.
+    """A schema that uses only keywords that the endpoint accepts. Don't modify the schema, because it is cached.
 
     Attributes:
         changes: a description of each change, which begins with the path.

@@ -128,8 +128,8 @@ def inline_refs(
 ) -> Passed:
     """Replaces each `$ref` by its target. Keywords next to the `$ref` override the target's keywords.
 
-    A reference that is recursive, external or dangling can't be replaced. It is kept together with its definition, and
-    reported. Unused definitions are removed.
+    A reference that is recursive, external or dangling can't be replaced, so it is kept together with its definition,
+    and reported. Unused definitions are removed.
 
     Args:
         wanted: a function that selects the references to replace. By default, all references are replaced.

@@ -45,7 +45,8 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
         root: the schema to which references point.
 
     Returns:
-        False if no value matches both schemas. None if the result can't be expressed without `allOf`.
+        The combined schema, False if no value matches both schemas, or None if the result can't be expressed without
+        `allOf`.
     """
     if first is True or second is False:
         return second
@@ -126,7 +127,7 @@ def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple
     """Combines the alternatives of `anyOf` to one schema that accepts at least the same values.
 
     Returns:
-        The schema, and True if it accepts no other values. None if the alternatives can't be combined.
+        The combined schema, and True if it accepts no other values. If the alternatives can't be combined, None.
     """
     found = [_resolved(each, root) if isinstance(each, Mapping) else None for each in alternatives]
     known = [

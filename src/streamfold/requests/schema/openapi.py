@@ -1,7 +1,7 @@
 """Converts JSON Schema to the OpenAPI 3.0 subset of older Gemini endpoints: https://ai.google.dev/api/caching#Schema.
 
-These endpoints refuse unknown keywords, and one invalid schema makes the entire request fail. Therefore only known
-keywords are sent.
+Older Gemini endpoints refuse unknown keywords, and one invalid schema makes the entire request fail. streamfold
+therefore sends only known keywords.
 """
 
 from __future__ import annotations

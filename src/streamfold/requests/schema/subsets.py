@@ -25,8 +25,8 @@ class Subset:
         refused: keywords that the endpoint refuses everywhere.
         accepted: the keywords that the endpoint accepts, if it refuses all others.
         formats: the values of `format` that the endpoint accepts.
-        patterns: the regular expressions that the endpoint accepts: "plain" (without lookaround, back references and
-            word boundaries) or "whole" (anchored with ^ and $).
+        patterns: the regular expressions that the endpoint accepts, either only "plain" ones (without lookaround, back
+            references and word boundaries) or only "whole" ones (anchored with ^ and $).
         min_items: the highest value of `minItems` that the endpoint accepts.
         closed: True if every object must have `"additionalProperties": false`.
         all_required: True if every property must be required.
@@ -37,10 +37,10 @@ class Subset:
         booleans: True if the endpoint accepts `true` and `false` as schemas.
         beside_ref, beside_any_of, beside_types: the keywords that the endpoint accepts next to `$ref`, next to `anyOf`,
             and next to a list of types.
-        references: the targets that a `$ref` may have: "local" (in the same schema), "$defs" (definitions and the
-            root), "recursive" (only enclosing schemas, which can't be inlined) or "none".
+        references: the targets that a `$ref` may have, which are "local" (in the same schema), "$defs" (definitions and
+            the root), "recursive" (only enclosing schemas, which can't be inlined) or "none".
         recursion: True if a schema may contain itself.
-        values: the values that `enum` may contain: "scalars", or "one_type" (all values have the same type).
+        values: the values that `enum` may contain, which are "scalars", or "one_type" (all values have the same type).
         property_names: the pattern that property names must match.
         reserved_names: property names that the endpoint refuses.
         depth, properties, enum_values, characters: the maximum counts in one complete schema.
@@ -101,7 +101,7 @@ class SchemaRules:
 
     Attributes:
         tool: the subset for the arguments of every tool.
-        strict: an additional subset for strict tools. None if the endpoint treats strict tools like other tools.
+        strict: an additional subset for strict tools, or None if the endpoint treats strict tools like other tools.
         format: the subset for a response format that the provider enforces.
         loose: the subset for a response format without `strict`, or None if the API has no `strict` field.
     """
@@ -145,7 +145,7 @@ def schema_rules(name: str | None, vendor: str | None, default: str) -> SchemaRu
 
     Args:
         name: the name of the rules in the endpoint's configuration.
-        vendor: the company that made the model. Its rules apply if the endpoint's configuration has no name.
+        vendor: the company that made the model, whose rules apply if the endpoint's configuration has no name.
         default: the name of the rules for the API.
 
     Raises:
