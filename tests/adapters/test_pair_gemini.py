@@ -23,8 +23,8 @@ from streamfold import Reply, ReplyWarning, StreamDecoder, UpstreamError, Usage
 from streamfold.adapters.gemini import gemini_error_body, read_google_error
 from streamfold.deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from streamfold.errors import ErrorInfo
-from streamfold.serving import end_deltas
 from streamfold.serving.gemini import GeminiSerializer
+from streamfold.serving.reply_deltas import end_deltas
 from streamfold.types import ExtraPart, ToolCallDelta
 from tables import each_row
 

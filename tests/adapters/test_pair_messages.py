@@ -22,8 +22,9 @@ from sdks import anthropic
 from streamfold import Reply, ReplyWarning, StreamDecoder, ToolCall, Usage
 from streamfold.deltas import Delta, Failure, Finish, ReasoningDelta, TextDelta
 from streamfold.errors import ErrorInfo
-from streamfold.serving import DeltaOrder, ReplyWriter, end_deltas
+from streamfold.serving import DeltaOrder, ReplyWriter
 from streamfold.serving.anthropic import AnthropicSerializer, anthropic_error_body
+from streamfold.serving.reply_deltas import end_deltas
 from streamfold.types import ExtraPart, ToolCallDelta
 from tables import each_row
 

@@ -144,7 +144,7 @@ async def before(*bodies: bytes, **options: Any) -> AsyncIterator[Setting]:
         async with gateway({"main": provider}, **{"websockets": True, **options}) as app:
             yield Setting(app, upstream)
             assert app.running == 0
-            assert app._handler.bodies._held == 0
+            assert app._handler.capacity._held == 0
 
 
 # --- one connection ---------------------------------------------------------------------------------------------------

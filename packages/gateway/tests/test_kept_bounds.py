@@ -96,7 +96,7 @@ async def test_references_are_counted_before_they_are_written_out() -> None:
             answer = await client.post(RESPONSES, json=body)
             assert answer.status_code == status
             last = answer.json().get("id", last)
-        assert app._handler.bodies._held == 0
+        assert app._handler.capacity._held == 0
 
 
 @each_row("after", ["9" * 30, "-" + "9" * 30, "9" * 5000, "1e3", "", "-", "0x10"])

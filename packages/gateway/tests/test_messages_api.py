@@ -239,7 +239,7 @@ async def test_errors_of_the_gateway() -> None:
         assert answer.json()["error"]["type"] == kinds.get(status, "invalid_request_error")
     assert "max_tokens" in cases[400].json()["error"]["message"]
     async with behind(HELLO, max_requests=1) as client:
-        client._transport.app._handler.running = 1  # type: ignore[attr-defined]
+        client._transport.app._handler.capacity.running = 1  # type: ignore[attr-defined]
         answer = await ask(client)
     assert (answer.status_code, answer.json()["error"]["type"]) == (529, "overloaded_error")
 

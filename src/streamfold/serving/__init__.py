@@ -42,7 +42,7 @@ from .gemini.request import parse_gemini_request
 from .gemini.serializer import Framing as GeminiFraming
 from .gemini.serializer import GeminiSerializer
 from .replies import parse_reply, serialize_reply, serialize_stream
-from .reply_deltas import end_deltas, error_delta, has_items, keep_call_kinds, reply_deltas, without_non_finite
+from .reply_deltas import error_delta, reply_deltas
 from .reply_writer import DeltaOrder, ReplyWriter
 from .request_parsing import wants_stream
 from .responses.items import PART_KINDS as RESPONSES_PART_KINDS
@@ -62,7 +62,6 @@ from .stream_serializer import (
     openai_error_body,
     warning_comment,
 )
-from .stream_serializer import comment as sse_comment
 from .stream_serializer import event as sse_event
 
 __all__ = [
@@ -97,16 +96,13 @@ __all__ = [
     "camel_name",
     "canonical_json",
     "compaction_object",
-    "end_deltas",
     "error_delta",
     "from_base64",
     "gemini_error_body",
-    "has_items",
     "has_only_function_tools",
     "is_blank_message",
     "is_complete_object",
     "json_text",
-    "keep_call_kinds",
     "media_type_of",
     "new_response_object",
     "openai_error_body",
@@ -126,14 +122,12 @@ __all__ = [
     "serialize_messages",
     "serialize_reply",
     "serialize_stream",
-    "sse_comment",
     "sse_event",
     "to_base64",
     "tool_result_content",
     "wants_stream",
     "wants_usage",
     "warning_comment",
-    "without_non_finite",
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -191,9 +191,13 @@ class StreamSerializer(ABC):
 
     def begin(self) -> bytes:
         """Returns the events that open the answer. If `begin` isn't called, the first delta opens the answer."""
+        self.ensure_started()
+        return self.drain()
+
+    def ensure_started(self) -> None:
+        """Writes the start of the answer, unless it has been written."""
         if not self.begun:
             self.write_start()
-        return self.drain()
 
     def feed(self, delta: Delta) -> bytes:
         """Returns the events for a delta; no events after a failure.

@@ -176,7 +176,7 @@ class Gateway:
     @property
     def running(self) -> int:
         """The number of requests in flight."""
-        return self._handler.running
+        return self._handler.capacity.running
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":

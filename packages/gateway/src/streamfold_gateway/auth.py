@@ -40,11 +40,6 @@ class GatewayKey:
         """The owner of the client's stored data: a hash of the key, or "" if no key is needed."""
         return sha256(self.key).hexdigest() if self.key else ""
 
-    @property
-    def allows_any_model(self) -> bool:
-        """True if the client may use every served model."""
-        return self.options.any_model
-
     def allows_model(self, model: str) -> bool:
         """Returns whether the client may use the model of this name."""
         return any(fnmatchcase(model, pattern) for pattern in self.options.models)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
 from time import time
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
 
 from streamfold import APIError, ConfigError, NotConfiguredError, Reply, ReplyWarning
 from streamfold.client import requests_of
 from streamfold.limits import reserving_parts
-from streamfold.serving import ReplyWriter, StreamSerializer, parse_object, wants_stream
+from streamfold.serving import ReplyWriter, StreamSerializer, wants_stream
 from streamfold.stores import StoreError
 from streamfold.turn_cache import TurnCache, named_end_user
 
@@ -34,18 +33,15 @@ from .apis import (
 from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
 from .conversation import repair_conversation
-from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header
+from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header, with_warning
 from .metrics import Metrics
 from .models import ModelRouter
 from .rate_limits import KeyRateLimits, Meter
-from .request_body import AccountedBody, BodyBudget, ClientGone, Receive, parsed_size
+from .request_body import Capacity, ClientGone, Receive, RequestBody, run_sized
 from .request_log import RequestLog, log_json
 from .response_stream import ResponseStream, Send
 
-T = TypeVar("T")
-
 _LONGEST_NAME = 256  # characters, of a model
-_LARGE = 2**18  # bytes of a body above which it is parsed in a thread
 _SHUTDOWN_SECONDS = 1.0  # seconds in which clients are told that the server stops
 _PIECE_DELAY = 0.1  # seconds between two pieces that must not arrive as one: Node joins what comes at once
 _READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client has left, where its usage is charged
@@ -130,54 +126,8 @@ class APIRoute:
         await self.answer(scope, receive, send)
 
 
-class RequestBodyJSON(AccountedBody):
-    """The JSON body of a request, which is read and parsed on entering the block. Inside, the request counts as in
-    flight.
-
-    Attributes:
-        value: the parsed JSON.
-    """
-
-    __slots__ = ("_counted", "_handler", "_incoming", "value")
-
-    def __init__(self, handler: RequestHandler, incoming: IncomingRequest) -> None:
-        super().__init__(handler.bodies)
-        self.value: Any = None
-        self._handler = handler
-        self._incoming = incoming
-        self._counted = False
-
-    async def __aenter__(self) -> Self:
-        try:
-            self._handler.check_capacity()
-            raw = await self.read(Headers(scope=self._incoming.scope), self._incoming.receive)
-            self._handler.check_capacity()  # a request occupies no slot until its body has arrived
-            self._handler.count(1)
-            self._counted = True
-            self.hold_structure(await run_sized(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
-            self.value = await run_sized(len(raw), partial(_parsed, raw))
-        except BaseException:
-            self._leave()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        self.release()
-        if self._counted:
-            self._handler.count(-1)
-
-
 class RequestHandler:
-    """Handles requests of clients, within the limits of the options.
-
-    Attributes:
-        running: the number of requests in flight.
-    """
+    """Handles requests of clients, within the limits of the options."""
 
     def __init__(
         self,
@@ -189,13 +139,11 @@ class RequestHandler:
         metrics: Metrics | None,
     ) -> None:
         self.access = access
-        self.bodies = BodyBudget(options)
+        self.capacity = Capacity(options, metrics.running if metrics else None)
         self.options = options
-        self.running = 0
         self._models = models
         self._turn_cache = turn_cache
-        self._rate_limits = rate_limits
-        self._metrics = metrics
+        self.rate_limits = rate_limits
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
     async def handle(
@@ -218,21 +166,14 @@ class RequestHandler:
 
     async def answer(self, incoming: IncomingRequest) -> None:
         """Handles one request: the response comes from a provider."""
-        async with RequestBodyJSON(self, incoming) as body:
+        async with self.body(incoming) as body:
             await self.reply(incoming, body)
 
-    @contextmanager
-    def occupy_slot(self, size: int) -> Iterator[None]:
-        """Counts a response that outlives its HTTP request as a request in flight with a body of this size."""
-        self.bodies.add(size)
-        self.count(1)
-        try:
-            yield
-        finally:
-            self.count(-1)
-            self.bodies.add(-size)
+    def body(self, incoming: IncomingRequest) -> RequestBody:
+        """Returns a block that reads the body of a request."""
+        return RequestBody(self.capacity, incoming.scope, incoming.receive)
 
-    async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
+    async def reply(self, incoming: IncomingRequest, body: RequestBody) -> None:
         """Handles a request after its body has been read. The response isn't stored.
 
         Raises:
@@ -242,9 +183,10 @@ class RequestHandler:
         api, log, response = incoming.api, incoming.log, incoming.response
         request = await self.parse(incoming, body)
         if member := incoming.endpoint.count_member:
-            count = await counted_tokens(api, member, request)
-            await response.send_json(200, count.body, {**api.headers(log.id), **count.headers})
-            log.answered(count.note)
+            number, estimated = await counted_tokens(api, request)
+            headers = with_warning(api.headers(log.id), estimated)
+            await response.send_json(200, api.count_body(member, number), headers)
+            log.answered(estimated or "counted by the provider")
             return
         if request.parsed.compact and request.route.adapters != {api.adapter}:
             # as a server without this endpoint says it: clients then write a summary themselves
@@ -263,22 +205,14 @@ class RequestHandler:
         Raises:
             HTTPError, ClientGone: see `reply`.
         """
-        meter = await self.reserve(incoming, routed)
+        meter = await self.rate_limits.reserve(incoming.client, routed.request)
         if routed.request.stream:
             api = incoming.api
             headers = {**api.headers(incoming.log.id), **api.stream_headers(routed.request)}
             incoming.response.stream_events(headers, self.options.keepalive, api.keep_alive)
         await answer_request(routed, serializer, output, meter)
 
-    async def reserve(self, incoming: IncomingRequest, routed: RoutedRequest) -> Meter:
-        """Reserves the maximum usage of a request, within the limits of the client's key.
-
-        Raises:
-            HTTPError: the request exceeds a limit.
-        """
-        return await self._rate_limits.reserve(incoming.client, routed.request.route, routed.request.parsed)
-
-    async def parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> ClientRequest:
+    async def parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
         """Returns the parsed request with its provider.
 
         Raises:
@@ -286,7 +220,7 @@ class RequestHandler:
         """
         return await run_sized(body.size, partial(self._parse, incoming, body))
 
-    def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> ClientRequest:
+    def _parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
         api, scope, log, client = incoming.api, incoming.scope, incoming.log, incoming.client
         value, most = body.value, self.options.max_objects
         if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
@@ -301,7 +235,7 @@ class RequestHandler:
             log.model = model
         dropped: tuple[ReplyWarning, ...] = ()
         user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
-        any_model = client.allows_any_model and "*" in self.options.allow_models
+        any_model = client.options.any_model and "*" in self.options.allow_models
         try:
             if isinstance(value, Mapping):
                 value, dropped = permitted_members(value, api.members, client.options, any_model=any_model)
@@ -349,24 +283,12 @@ class RequestHandler:
         )
         if messages != request.parsed.messages:
             request = replace(request, parsed=replace(request.parsed, messages=messages))
-        cache = self._turn_cache
+        cache, owner = self._turn_cache, incoming.client.id
         if cache is not None and route.takes_arguments and not request.parsed.compact:
-            cache = cache.of(incoming.client.id, end_user=user, ids=api.returns_ids)
+            cache = cache.of(owner, end_user=user, ids=api.returns_ids)
             request = replace(request, turns_cached=True)
         warnings = (*request.dropped, *dropped, *replaced, *repaired)
-        return RoutedRequest(api, request, incoming.client.id, warnings, cache, self.options, incoming.log)
-
-    def check_capacity(self) -> None:
-        """Raises HTTPError if `max_requests` requests are in flight already."""
-        if self.running >= self.options.max_requests:
-            message = f"{self.running} requests are in flight already; try again later"
-            raise http_error(503, message, "overloaded", retry_after="1")
-
-    def count(self, more: int) -> None:
-        """Adds to the number of requests in flight."""
-        self.running += more
-        if self._metrics is not None:
-            self._metrics.running(self.running)
+        return RoutedRequest(api, request, owner, warnings, cache, self.options, incoming.log)
 
 
 class AppTaskGroup:
@@ -416,11 +338,6 @@ class AppTaskGroup:
             raise failed
 
 
-async def run_sized(size: int, work: Callable[[], T]) -> T:
-    """Calls a function; in a thread if the body is large, so that other clients do not wait for it."""
-    return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
-
-
 def _store_unavailable(error: StoreError) -> HTTPError:
     refusal = http_error(503, "the store of responses is unavailable; try again later", retry_after="1")
     refusal.__cause__ = error
@@ -438,13 +355,6 @@ def _objects_in(value: Any) -> int:
         elif isinstance(found, list):
             todo += found
     return count
-
-
-def _parsed(raw: bytes) -> Any:
-    try:
-        return parse_object(raw.decode("utf-8-sig"))
-    except ValueError as error:
-        raise http_error(400, f"the request body is not JSON: {error}") from None
 
 
 async def answer_request(

@@ -235,7 +235,7 @@ class ModelRouter:
                 raise ConfigError(f"{where}. {self._known()}")
 
     def _known(self, client: GatewayKey = ANONYMOUS) -> str:
-        if not client.allows_any_model:
+        if not client.options.any_model:
             return f"Allowed: {', '.join(client.options.models) or 'none'}"
         others = "; PROVIDER:MODEL for another model of a provider" if self._allowed else ""
         return f"Allowed: {', '.join(self.names)}{others}"

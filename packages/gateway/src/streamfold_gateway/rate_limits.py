@@ -27,9 +27,9 @@ from streamfold.limits import (
 )
 from streamfold.types import ErrorInfo, Request
 
+from .apis import ClientRequest
 from .auth import GatewayKey
 from .http_errors import HTTPError, http_error, misconfigured
-from .models import ModelRoute
 
 Pricer: TypeAlias = Callable[[Usage], Cost | None]
 
@@ -231,7 +231,7 @@ class KeyRateLimits:
                 )
                 store = limiter.store  # one connection for all of them
 
-    async def reserve(self, client: GatewayKey, route: ModelRoute, request: Request) -> Meter:
+    async def reserve(self, client: GatewayKey, routed: ClientRequest) -> Meter:
         """Reserves one request of a client. Returns the meter that charges it.
 
         Raises:
@@ -240,6 +240,7 @@ class KeyRateLimits:
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
             return Unmetered()
+        route, request = routed.route, routed.parsed
         bound: Cost | None = None
         expected = most_expected(request, route.max_output_tokens(request.options.max_output_tokens))
         if limiter.limits_cost and (bound := route.cost(expected)) is None and not route.priced:

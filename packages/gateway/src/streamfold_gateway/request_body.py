@@ -1,19 +1,27 @@
-"""Request bodies: size limits, memory budget, timeout."""
+"""Request bodies: size limits, memory budget, timeout, JSON parsing; and the number of requests in flight."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import anyio
+import anyio.to_thread
 from starlette.datastructures import Headers
+
+from streamfold.serving import parse_object
 
 from .config import GatewayOptions
 from .http_errors import http_error
 
+T = TypeVar("T")
 Receive = Callable[[], Awaitable[Any]]
 
+_LARGE = 2**18  # bytes of a body above which it is parsed in a thread
 _SLOWEST = 2**16  # bytes per second that a client has to send after the first seconds
 # Bytes that a list, an object and a further entry of either take once they are parsed: CPython 3.11 to 3.14, 64 bits.
 _BYTES = {b"["[0]: 64, b"{"[0]: 144, b","[0]: 40}
@@ -25,16 +33,25 @@ class ClientGone(Exception):
     """The client has disconnected."""
 
 
-class BodyBudget:
-    """The memory limit for all request bodies together."""
+class Capacity:
+    """What all requests together may occupy: the number of requests in flight, and the memory of their bodies.
 
-    def __init__(self, options: GatewayOptions) -> None:
-        self._options = options
+    Args:
+        observe: called with each new number of requests in flight.
+
+    Attributes:
+        running: the number of requests in flight.
+    """
+
+    def __init__(self, options: GatewayOptions, observe: Callable[[int], None] | None = None) -> None:
+        self.options = options
+        self.running = 0
+        self._observe = observe
         self._held = 0
 
     def take(self, size: int) -> None:
         """Adds bytes. Raises HTTPError if the limit is exceeded."""
-        if self._held + size > self._options.max_total_body_bytes:
+        if self._held + size > self.options.max_total_body_bytes:
             raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
 
@@ -42,34 +59,89 @@ class BodyBudget:
         """Adds bytes without a check; a negative number frees them."""
         self._held += size
 
+    def check(self) -> None:
+        """Raises HTTPError if `max_requests` requests are in flight already."""
+        if self.running >= self.options.max_requests:
+            message = f"{self.running} requests are in flight already; try again later"
+            raise http_error(503, message, "overloaded", retry_after="1")
 
-class AccountedBody:
-    """One body with its references, which counts towards the memory limit until `release`.
+    def count(self, more: int) -> None:
+        """Adds to the number of requests in flight."""
+        self.running += more
+        if self._observe is not None:
+            self._observe(self.running)
+
+    @contextmanager
+    def occupied(self, size: int) -> Iterator[None]:
+        """Counts a response that outlives its HTTP request as a request in flight with a body of this size."""
+        self.add(size)
+        self.count(1)
+        try:
+            yield
+        finally:
+            self.count(-1)
+            self.add(-size)
+
+
+class RequestBody:
+    """The JSON body of a request, which is read and parsed on entering the block.
+
+    Inside the block, the request counts as in flight, and the body with its references counts towards the memory
+    limit.
 
     Attributes:
-        size: the number of bytes that count towards the limit.
+        value: the parsed JSON.
+        size: the number of bytes that count towards the limit, without the parsed lists and objects.
     """
 
-    __slots__ = ("_bodies", "_options", "_structure", "size")
+    __slots__ = ("_capacity", "_counted", "_options", "_receive", "_scope", "_structure", "size", "value")
 
-    def __init__(self, bodies: BodyBudget) -> None:
-        self._bodies = bodies
-        self._options = bodies._options
-        self._structure = 0
+    def __init__(self, capacity: Capacity, scope: Any, receive: Receive) -> None:
+        self.value: Any = None
         self.size = 0
+        self._capacity = capacity
+        self._options = capacity.options
+        self._scope = scope
+        self._receive = receive
+        self._structure = 0
+        self._counted = False
 
-    def release(self) -> None:
-        """Releases the bytes of this body."""
-        self._bodies.add(-self.size - self._structure)
+    async def __aenter__(self) -> Self:
+        try:
+            self._capacity.check()
+            raw = await self._read()
+            self._capacity.check()  # a request occupies no slot until its body has arrived
+            self._capacity.count(1)
+            self._counted = True
+            most = self._options.max_body_bytes
+            structure = await run_sized(len(raw), partial(parsed_size, raw, most))
+            self._check(structure, "the parsed request body")
+            self._capacity.take(structure)
+            self._structure = structure
+            self.value = await run_sized(len(raw), partial(_parsed, raw))
+        except BaseException:
+            self._leave()
+            raise
+        return self
 
-    async def read(self, headers: Headers, receive: Receive) -> bytes:
-        """Returns the whole body.
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._capacity.add(-self.size - self._structure)
+        if self._counted:
+            self._capacity.count(-1)
+
+    async def _read(self) -> bytes:
+        """Returns the bytes of the body.
 
         Raises:
             HTTPError: the body is too large, or arrives too slowly.
             ClientGone: the client disconnected before the end of the body.
         """
-        length = headers.get("content-length", "")
+        length = Headers(scope=self._scope).get("content-length", "")
         if length.isdecimal() and len(length) < 20:
             self._check(int(length), "the request body")
         pieces: list[bytes] = []
@@ -78,7 +150,7 @@ class AccountedBody:
         # moment ends no more than that request, which is refused anyway.
         with anyio.move_on_after(seconds) as scope:
             while True:
-                message = await receive()
+                message = await self._receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 piece = message.get("body", b"")
@@ -89,23 +161,13 @@ class AccountedBody:
                     return b"".join(pieces)
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
-    def hold_structure(self, size: int) -> None:
-        """Adds the size of the parsed lists and objects, as returned by `parsed_size`.
-
-        Raises:
-            HTTPError: a limit is exceeded.
-        """
-        self._check(size, "the parsed request body")
-        self._bodies.take(size)
-        self._structure += size
-
     def grow(self, size: int) -> None:
         """Adds the size of data that will be inserted into the body. Raises HTTPError if a limit is exceeded."""
         self._hold(size, "the request with its references")
 
     def _hold(self, size: int, what: str) -> None:
         self._check(self.size + size, what)
-        self._bodies.take(size)
+        self._capacity.take(size)
         self.size += size
 
     def _check(self, size: int, what: str) -> None:
@@ -131,3 +193,15 @@ def parsed_size(raw: bytes, most: int) -> int:
         if size > most:
             break
     return size
+
+
+async def run_sized(size: int, work: Callable[[], T]) -> T:
+    """Calls a function; in a thread if the body is large, so that other clients do not wait for it."""
+    return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return parse_object(raw.decode("utf-8-sig"))
+    except ValueError as error:
+        raise http_error(400, f"the request body is not JSON: {error}") from None

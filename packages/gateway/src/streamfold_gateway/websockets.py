@@ -26,9 +26,9 @@ from streamfold.serving import json_text, new_response_object, openai_error_body
 from streamfold.turn_cache import named_end_user
 
 from .apis import RESPONSES_API
-from .handler import RequestHandler, run_sized
+from .handler import RequestHandler
 from .http_errors import HTTPError, http_error
-from .request_body import Receive, parsed_size
+from .request_body import Receive, parsed_size, run_sized
 from .response_stream import Send
 from .stored_responses.references import input_items, without_cut_calls
 
@@ -144,7 +144,7 @@ class _Connection:
     def __init__(self, endpoint: WebSocketEndpoint, scope: Any, receive: Receive, send: Send) -> None:
         self._endpoint = endpoint
         self._options = endpoint.handler.options
-        self._bodies = endpoint.handler.bodies
+        self._bodies = endpoint.handler.capacity
         self._scope = scope
         self._receive = receive
         self._send_message = send

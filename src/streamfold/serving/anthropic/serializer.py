@@ -153,7 +153,6 @@ class AnthropicSerializer(StreamSerializer):
             own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
             if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
                 self._opaque_block("call", others)
-            self.ensure_started()
             self.stop_block()
             self.open_call = call
             self.start_block("tool_use", {"id": pack_call_id(call.id), "name": call.name, "input": {}, **own})
@@ -227,13 +226,8 @@ class AnthropicSerializer(StreamSerializer):
         about = {"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": []}
         return {**about, "stop_reason": None, "stop_sequence": None, "usage": written_usage(None)}
 
-    def ensure_started(self) -> None:
-        if not self.begun:
-            self.write_start()
-
     def switch_block(self, kind: _Open) -> None:
         """Opens a block of this kind, unless it is open."""
-        self.ensure_started()
         if self.open_kind != kind or self._hidden:
             self.stop_block()
             self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
@@ -251,7 +245,6 @@ class AnthropicSerializer(StreamSerializer):
         if block["type"] == "redacted_thinking":
             self._hidden += [block] if self._thinking else []
             return
-        self.ensure_started()
         self.stop_block()
         self._write_block(block)
 
@@ -268,6 +261,7 @@ class AnthropicSerializer(StreamSerializer):
             self.write_block_delta({"type": "input_json_delta", "partial_json": piece})
 
     def start_block(self, kind: str, members: dict[str, Any]) -> None:
+        self.ensure_started()
         self.position, self.open_kind = self.position + 1, kind
         block = {"type": kind, **members}
         self.send({"type": "content_block_start", "index": self.position, "content_block": block})
@@ -281,7 +275,6 @@ class AnthropicSerializer(StreamSerializer):
             self._end_block()
         hidden, self._hidden = self._hidden, []
         for block in hidden:
-            self.ensure_started()
             self._write_block(block)
 
     def _end_block(self) -> None:

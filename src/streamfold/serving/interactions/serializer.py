@@ -57,6 +57,7 @@ class InteractionsSerializer(StreamSerializer):
         self._event("step.delta", index=index, delta=members)
 
     def _start(self, step: dict[str, Any]) -> int:
+        self.ensure_started()
         index, self._next = self._next, self._next + 1
         self._event("step.start", index=index, step=step)
         return index
@@ -78,12 +79,7 @@ class InteractionsSerializer(StreamSerializer):
         self._event("interaction.created", interaction=self._interaction("in_progress"))
         self._event("interaction.status_update", interaction_id=self.id, status="in_progress")
 
-    def _begin(self) -> None:
-        if not self.begun:
-            self.write_start()
-
     def write_text(self, delta: TextDelta) -> None:
-        self._begin()
         self._delta(self._switch("model_output"), type="text", text=delta.text)
 
     def write_refusal(self, delta: RefusalDelta) -> None:
@@ -91,13 +87,11 @@ class InteractionsSerializer(StreamSerializer):
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if delta.text:
-            self._begin()
             index = self._switch("thought")  # the API has the step without a summary, too
             if self._thinking:
                 self._delta(index, type="thought_summary", content={"type": "text", "text": delta.text})
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
-        self._begin()
         if first:
             self._stop()
             step = {"type": "function_call", "id": call.id, "name": call.name, "arguments": {}}
@@ -115,7 +109,6 @@ class InteractionsSerializer(StreamSerializer):
         if name == "steps" and not self._streams:
             self._own.append(value)
         elif name == "step":
-            self._begin()
             self._end_of_step(value)
 
     def _end_of_step(self, step: dict[str, Any]) -> None:
@@ -150,7 +143,7 @@ class InteractionsSerializer(StreamSerializer):
         return _WORDS.get(finish.reason, "requires_action" if self.has_calls else "incomplete")
 
     def write_end(self) -> None:
-        self._begin()
+        self.ensure_started()
         self._stop()
         for index in self._call_indexes.values():
             self._event("step.stop", index=index)

@@ -532,8 +532,6 @@ class ResponsesSerializer(StreamSerializer):
         """Does nothing, because `response` contains the complete answer."""
 
     def add_item(self, item: dict[str, Any]) -> int:
-        if not self.begun:
-            self.write_start()
         self.output.append(item)
         index = len(self.output) - 1
         self.write_event("response.output_item.added", output_index=index, item=item)
@@ -548,8 +546,7 @@ class ResponsesSerializer(StreamSerializer):
 
     def fill_response(self, **members: Any) -> None:
         """Completes the response."""
-        if not self.begun:
-            self.write_start()
+        self.ensure_started()
         self.response |= {"output": self.output, "usage": self.usage_object(), **members}
 
     def body(self) -> dict[str, Any]:

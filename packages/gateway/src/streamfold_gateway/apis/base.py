@@ -29,7 +29,7 @@ from streamfold.types import BackendInfo, ErrorInfo, Request
 
 from ..client_members import Known, MemberFilter
 from ..config import GatewayOptions, KeyOptions
-from ..http_errors import HTTPError, from_provider_error, with_warning
+from ..http_errors import HTTPError, from_provider_error
 from ..models import ModelRoute
 
 Warnings: TypeAlias = list[ReplyWarning]
@@ -104,25 +104,6 @@ class APIEndpoint:
     streams: bool | None = None
     count_member: str = ""
     compacts: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ImmediateAnswer:
-    """A response that needs no model, such as a token count.
-
-    Attributes:
-        note: how the response was created, for the log; also for the client if the response isn't exact.
-        exact: true if the response is exact.
-    """
-
-    body: dict[str, Any]
-    note: str
-    exact: bool = True
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that tell the client that a response isn't exact."""
-        return {} if self.exact else with_warning({}, self.note)
 
 
 class ClientAPI(ABC):
@@ -256,7 +237,7 @@ def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], W
         if value not in _ASK_NOTHING
     ]
     members = {f"tools[].{name}": value for name, value in request if name not in _GRANTED}
-    return tuple(replace(tool, extra={}) for tool in tools), not_sent(members, api)
+    return tuple(replace(tool, extra={}) if tool.extra else tool for tool in tools), not_sent(members, api)
 
 
 def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
@@ -339,24 +320,23 @@ def _not_sent(paths: list[str], why: str) -> ReplyWarning:
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
-async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest) -> ImmediateAnswer:
-    """Returns the provider's token count in a field of this name, or an estimate if the provider can't count tokens.
+async def counted_tokens(api: ClientAPI, request: ClientRequest) -> tuple[int, str]:
+    """Returns the number of tokens of a request. No model is called.
 
-    No model is called.
+    Returns:
+        The provider's count, and "". If the provider can't count tokens: an estimate, and the reason.
 
     Raises:
         HTTPError: the provider rejected the request.
     """
     route = request.route
     sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)
-    parsed = sent.parsed
     why = "the provider's API can't count tokens"
     try:
-        if (number := await route.count(parsed, {"total": _SECONDS})) is not None:
-            return ImmediateAnswer(api.count_body(member, number), "counted by the provider")
+        if (number := await route.count(sent.parsed, {"total": _SECONDS})) is not None:
+            return number, ""
     except BadRequestError as error:
         raise from_provider_error(error) from error
     except (APIError, ConfigError) as error:
         why = f"the provider could not count ({type(error).__name__})"
-    estimate = api.count_body(member, estimated_tokens(request.parsed))
-    return ImmediateAnswer(estimate, f"estimated: {why}", exact=False)
+    return estimated_tokens(request.parsed), f"estimated: {why}"

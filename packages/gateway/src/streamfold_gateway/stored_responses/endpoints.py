@@ -28,14 +28,13 @@ from ..handler import (
     AppTaskGroup,
     Handler,
     IncomingRequest,
-    RequestBodyJSON,
     RequestHandler,
     RoutedRequest,
     answer_request,
 )
 from ..http_errors import HTTPError, http_error, with_warning
 from ..rate_limits import Meter
-from ..request_body import ClientGone
+from ..request_body import ClientGone, RequestBody
 from ..response_stream import ResponseStream
 from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item, not_found
@@ -88,7 +87,7 @@ class StoredResponses:
     # --- new responses ------------------------------------------------------------------------------------------------
 
     async def _create(self, incoming: IncomingRequest) -> None:
-        async with RequestBodyJSON(self._handler, incoming) as body:
+        async with self._handler.body(incoming) as body:
             payload: dict[str, Any] = body.value if isinstance(body.value, dict) else {"store": False}
             stored, background = payload.get("store"), bool(payload.get("background"))
             if stored is False and not any(payload.get(name) for name in _OURS):
@@ -129,13 +128,13 @@ class StoredResponses:
 
     async def _compact(self, incoming: IncomingRequest) -> None:
         """Compacts a conversation, also one that is stored here. The compaction itself isn't stored."""
-        async with RequestBodyJSON(self._handler, incoming) as body:
+        async with self._handler.body(incoming) as body:
             if isinstance(payload := body.value, dict):
                 user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
                 await self._expand(body, payload, incoming.client.id, user)
             await self._handler.reply(incoming, body)
 
-    async def _expand(self, body: RequestBodyJSON, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
+    async def _expand(self, body: RequestBody, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
         """Replaces the references in a request's body by the stored items. Returns the request's own items."""
         conversation = ReferenceResolver(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
@@ -161,7 +160,9 @@ class StoredResponses:
         """Starts a task that completes the response, and serves its client meanwhile."""
         meter: Meter | None = None
         try:
-            meter = await self._handler.reserve(incoming, routed)  # a request beyond the limits is not queued
+            meter = await self._handler.rate_limits.reserve(
+                incoming.client, routed.request
+            )  # a request beyond the limits is not queued
             if not await running.begin() and running.background:
                 raise http_error(413, "background: the request is too large to be stored")
         except BaseException:
@@ -190,7 +191,7 @@ class StoredResponses:
         size: int,
     ) -> None:
         try:
-            with self._handler.occupy_slot(size):
+            with self._handler.capacity.occupied(size):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
