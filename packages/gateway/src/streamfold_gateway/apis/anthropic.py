@@ -21,7 +21,7 @@ from ..client_members import MESSAGES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import text_of, with_one_system
 from ..http_errors import HTTPError
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, listed, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, listed
 
 # Prompts that are too long for a model, as clients of the Messages API understand it.
 # Claude Code compacts a conversation when it reads `prompt is too long: 130000 tokens > 128000 maximum`. In any
@@ -62,6 +62,7 @@ class AnthropicAPI(ClientAPI):
         APIEndpoint("/v1/messages/count_tokens", "count_", count_member="input_tokens"),
     )
     adapter = "anthropic"
+    label = "the Messages API"
     continues = True
     forwards_error_type = False
     client_ids = ("metadata",)  # Claude Code names its device, account and session there
@@ -118,13 +119,9 @@ class AnthropicAPI(ClientAPI):
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:
             return replace(request, parsed=_with_anthropic_fields(request)), []
-        parsed = request.parsed
-        warnings = not_sent(parsed.options.extra_body, "the Messages API")
-        options = replace(parsed.options, extra_body={})
-        messages = with_one_system(tuple(each for each in parsed.messages if not _is_billing(each)))
-        tools, plain = functions_of(parsed.tools, "the Messages API")
-        parsed = replace(parsed, options=options, messages=messages, tools=tools)
-        return replace(request, parsed=parsed), [*warnings, *plain]
+        messages = with_one_system(tuple(each for each in request.parsed.messages if not _is_billing(each)))
+        lost = request.parsed.options.extra_body
+        return self.without_own_fields(replace(request, parsed=replace(request.parsed, messages=messages)), lost)
 
 
 def _with_anthropic_fields(request: ClientRequest) -> Request:

@@ -16,7 +16,6 @@ from streamfold import (
     IncompleteStreamError,
     Reply,
     ReplyWarning,
-    Tool,
     UpstreamError,
 )
 from streamfold.limits import estimated_tokens
@@ -112,6 +111,7 @@ class ClientAPI(ABC):
     Attributes:
         endpoints: the endpoints for requests.
         adapter: the name of the adapter for providers with the same API.
+        label: the name of the API in warnings.
         streams_partial_calls: true if streams contain tool calls in fragments.
         returns_ids: true if all clients send the ids of earlier tool calls.
         forwards_error_type: true if an error keeps the type that its provider gave it.
@@ -123,6 +123,7 @@ class ClientAPI(ABC):
 
     endpoints: ClassVar[tuple[APIEndpoint, ...]]
     adapter: ClassVar[str]
+    label: ClassVar[str]
     streams_partial_calls: ClassVar[bool] = True
     returns_ids: ClassVar[bool] = True
     forwards_error_type: ClassVar[bool] = True
@@ -215,12 +216,34 @@ class ClientAPI(ABC):
         return {"object": "list", "data": [self.model_entry(name, began) for name in names]}
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers with other APIs, and warnings about the dropped fields.
+        """Returns the request for providers with these adapters, and warnings about the dropped fields.
 
         Raises:
             ConfigError: the request can't be sent to such a provider.
         """
-        return request, []
+        if set(adapters) == {self.adapter}:
+            return request, []
+        return self.without_own_fields(request, request.parsed.options.extra_body)
+
+    def without_own_fields(
+        self, request: ClientRequest, lost: Mapping[str, Any], extra_body: Mapping[str, Any] | None = None
+    ) -> tuple[ClientRequest, Warnings]:
+        """Returns the request for providers with other APIs, and a warning about the dropped fields.
+
+        Args:
+            lost: request fields that only this API has. The warning names those that have an effect.
+            extra_body: request fields that the providers support.
+        """
+        tools = request.parsed.tools
+        in_tools = {
+            f"tools[].{name}": value
+            for tool in tools
+            for name, value in {**tool.extra, **tool.extra.get("function", {}), "function": None}.items()
+            if value not in _ASK_NOTHING and name not in _GRANTED
+        }
+        plain = tuple(replace(tool, extra={}) if tool.extra else tool for tool in tools)
+        request = replace(request, parsed=replace(request.parsed, tools=plain)).with_extra_body(extra_body or {})
+        return request, [*_not_supported(lost, self.label), *_not_supported(in_tools, self.label)]
 
     def without_client_ids(self, request: ClientRequest) -> ClientRequest:
         """Returns the request without `client_ids`."""
@@ -228,20 +251,8 @@ class ClientAPI(ABC):
         return request.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
 
 
-def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], Warnings]:
-    """Returns the tools of a request without the tools that only this API has, and a warning about these tools."""
-    request = [
-        (name, value)
-        for tool in tools
-        for name, value in {**tool.extra, **tool.extra.get("function", {}), "function": None}.items()
-        if value not in _ASK_NOTHING
-    ]
-    members = {f"tools[].{name}": value for name, value in request if name not in _GRANTED}
-    return tuple(replace(tool, extra={}) if tool.extra else tool for tool in tools), not_sent(members, api)
-
-
-def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
-    """Returns a warning about request fields that only this API has; none if the fields have no effect."""
+def _not_supported(members: Mapping[str, Any], api: str) -> Warnings:
+    """Returns a warning about request fields that only this API has; no warning if the fields have no effect."""
     lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
     detail = f"{' and '.join(lost)}: only {api} supports this; not sent to the provider"
     return [ReplyWarning("option_dropped", detail)] if lost else []

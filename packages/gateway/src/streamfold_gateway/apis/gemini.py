@@ -19,7 +19,7 @@ from streamfold.types import ErrorInfo, Request
 from ..client_members import GEMINI_MEMBERS
 from ..config import GatewayOptions
 from ..http_errors import HTTPError
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
@@ -36,6 +36,7 @@ class GeminiAPI(ClientAPI):
         APIEndpoint("/{version}/{model:path}:countTokens", "gen-", streams=False, count_member="totalTokens"),
     )
     adapter = "gemini"
+    label = "Gemini's API"
     members = GEMINI_MEMBERS
     streams_partial_calls = False  # a call is one part
     returns_ids = False
@@ -95,9 +96,7 @@ class GeminiAPI(ClientAPI):
                 config["thinkingConfig"] = {"includeThoughts": True}
             return request.with_extra_body({**extra, "generationConfig": config} if config else extra), []
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
-        tools, plain = functions_of(request.parsed.tools, "Gemini's API")
-        request = replace(request, parsed=replace(request.parsed, tools=tools))
-        return request.with_extra_body({}), [*not_sent(members, "Gemini's API"), *plain]
+        return self.without_own_fields(request, members)
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from streamfold.types import Request
 from ..client_members import INTERACTIONS_MEMBERS
 from ..config import GatewayOptions
 from ..http_errors import HTTPError
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest
 
 _PATH = re.compile(r"/\w+/interactions(?:/|$)")
 
@@ -28,6 +28,7 @@ class InteractionsAPI(ClientAPI):
 
     endpoints = (APIEndpoint("/{version}/interactions", "v1_"),)
     adapter = "interactions"
+    label = "the Interactions API"
     members = INTERACTIONS_MEMBERS
     forwards_error_type = False
     keep_alive = InteractionsSerializer.keep_alive
@@ -52,11 +53,3 @@ class InteractionsAPI(ClientAPI):
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
         return refusal.status, interactions_error_body(replace(self.info(refusal), status=refusal.status))
-
-    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        if set(adapters) == {self.adapter}:
-            return request, []
-        tools, plain = functions_of(request.parsed.tools, "the Interactions API")
-        request = replace(request, parsed=replace(request.parsed, tools=tools))
-        lost = not_sent(request.parsed.options.extra_body, "the Interactions API")
-        return request.with_extra_body({}), [*lost, *plain]

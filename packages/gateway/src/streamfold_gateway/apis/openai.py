@@ -24,7 +24,7 @@ from streamfold.types import Request
 from ..client_members import CHAT_MEMBERS, RESPONSES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import with_one_system
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, functions_of, not_sent
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -37,6 +37,7 @@ class ChatAPI(ClientAPI):
 
     endpoints = (APIEndpoint("/v1/chat/completions", "chatcmpl-"),)
     adapter = "chat"
+    label = "Chat Completions"
     client_ids = _CLIENT_IDS
     members = CHAT_MEMBERS
 
@@ -64,9 +65,7 @@ class ChatAPI(ClientAPI):
             kept = {name: extra.pop(name) for name in _SHARED if name in extra}
             if "verbosity" in extra:
                 kept["text"] = {"verbosity": extra.pop("verbosity")}  # the same option by another name
-        tools, plain = functions_of(request.parsed.tools, "Chat Completions")
-        request = replace(request, parsed=replace(request.parsed, tools=tools))
-        return request.with_extra_body(kept), [*not_sent(extra, "Chat Completions"), *plain]
+        return self.without_own_fields(request, extra, kept)
 
 
 def _with_effort(request: ClientRequest, thinking: Any) -> ClientRequest:
@@ -97,6 +96,7 @@ class ResponsesAPI(ClientAPI):
         APIEndpoint("/v1/responses/compact", "resp_", streams=False, compacts=True),
     )
     adapter = "responses"
+    label = "the Responses API"
     client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
     members = RESPONSES_MEMBERS
 
@@ -146,10 +146,9 @@ class ResponsesAPI(ClientAPI):
         names = _RESPONSES_ONLY if adapters and set(adapters) <= _CHAT else {**_RESPONSES_ONLY, **dict.fromkeys(extra)}
         left = {name: extra.pop(name) for name in names if name in extra}
         lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
-        warnings += not_sent(lost, "the Responses API")
-        tools, plain = functions_of(request.parsed.tools, "the Responses API")
-        parsed = replace(request.parsed, messages=with_one_system(request.parsed.messages), tools=tools)
-        return replace(request, parsed=parsed).with_extra_body(extra), [*warnings, *plain]
+        parsed = replace(request.parsed, messages=with_one_system(request.parsed.messages))
+        request, dropped = self.without_own_fields(replace(request, parsed=parsed), lost, extra)
+        return request, [*warnings, *dropped]
 
 
 def _without(value: Any, member: str) -> Any:

@@ -160,9 +160,8 @@ class StoredResponses:
         """Starts a task that completes the response, and serves its client meanwhile."""
         meter: Meter | None = None
         try:
-            meter = await self._handler.rate_limits.reserve(
-                incoming.client, routed.request
-            )  # a request beyond the limits is not queued
+            # A request beyond the limits isn't queued.
+            meter = await self._handler.rate_limits.reserve(incoming.client, routed.request)
             if not await running.begin() and running.background:
                 raise http_error(413, "background: the request is too large to be stored")
         except BaseException:

@@ -41,14 +41,13 @@ class Recorder:
         events: the events in memory.
         held: the size of these events in bytes.
         chars, pieces: the length of the text so far, and the number of its fragments.
-        waits: true if the response can wait for memory, because it is completed without its client.
-        stuck: true if the response waits for a subscriber that reads slowly.
+        weight: the size in memory.
+        may_wait: true if the response pauses when the memory limit is reached.
+        blocked: true if the response waits for a subscriber that reads slowly.
         resumable: true if the events are stored.
         state: the JSON of the response so far, as a part of an event.
         over: true if the final event has been written.
     """
-
-    waits = False
 
     def __init__(
         self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, serializer: ResponsesSerializer
@@ -80,7 +79,7 @@ class Recorder:
             self.chars, self.pieces = self.chars + event.chars, self.pieces + 1
         if self._holds:
             self.events.append(event)
-            self._count(len(event.data))
+            self._memory.count(self, len(event.data))
         to_come = _AT_THE_END * self.chars if event.chars else 0
         if self.resumable and self.held + to_come > self._responses.most:
             self.forget_events()
@@ -103,21 +102,15 @@ class Recorder:
 
     @property
     def weight(self) -> int:
-        """The size in memory: events and, if the response is completed without its client, the output so far."""
-        gathered = _GATHERED * (self.chars + _PIECE * self.pieces) + _WRITTEN * self.chars
-        return self.held + (gathered if self.waits else 0)
+        return self.held
 
     @property
     def may_wait(self) -> bool:
-        """True if the response pauses when the memory limit is reached."""
-        return self.waits and not self.over and self.weight > _SMALL
-
-    def _count(self, more: int) -> None:
-        self._memory.count(self, more)
+        return False
 
     def _release(self) -> None:
         self.events = []
-        self._count(-self.held)
+        self._memory.count(self, -self.held)
 
     async def _put(self, state: bytes | memoryview, events: list[SerializedEvent], **how: Any) -> bool:
         kept = replace(self.kept, resumable=self.resumable)
@@ -263,8 +256,6 @@ class BackgroundResponse(Recorder):
         storage_warning: an additional warning for subscribers at the end.
     """
 
-    waits = True
-
     def __init__(
         self,
         responses: ResponseStore,
@@ -335,19 +326,25 @@ class BackgroundResponse(Recorder):
         if event.last:
             self.warnings = self.serializer.warnings if self.serializer is not None else []
         super()._add(event)
-        if not (self.resumable or self._followers):
-            self._release()
         self._news.set()
 
     @property
     def _holds(self) -> bool:
-        return True
+        return self.resumable or bool(self._followers)
+
+    @property
+    def weight(self) -> int:
+        return self.held + _GATHERED * (self.chars + _PIECE * self.pieces) + _WRITTEN * self.chars
+
+    @property
+    def may_wait(self) -> bool:
+        return not self.over and self.weight > _SMALL
 
     def _release(self) -> None:
         """Drops the events that all subscribers have received."""
         left = self._behind(min((follower.at for follower in self._followers), default=self._last))
         freed, self.events = self.events[: len(self.events) - len(left)], left
-        self._count(-sum(len(event.data) for event in freed))
+        self._memory.count(self, -sum(len(event.data) for event in freed))
 
     def _behind(self, number: int) -> list[SerializedEvent]:
         """Returns the events after a number."""
