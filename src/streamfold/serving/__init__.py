@@ -6,9 +6,9 @@
     reply = parse_reply(body, "chat")
     async for event in serialize_stream(stream, "responses"): ...
 
-A server parses a request body with `parse_chat_request` or a similar function, which returns a `Request`. It writes the
-answer with a serializer of the client's API, which gets chunks from a `ReplyWriter`. `openai_error_body`,
-`anthropic_error_body` and `gemini_error_body` write errors.
+A server parses a request body with `parse_chat_request` or a similar function, which returns a `Request`. The server
+writes the response with a serializer for the client's API. A `ReplyWriter` passes the chunks to the serializer.
+`openai_error_body`, `anthropic_error_body` and `gemini_error_body` return the bodies of error responses.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

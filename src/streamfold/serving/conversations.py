@@ -1,4 +1,4 @@
-"""Converts a conversation to and from the list of each API: messages, input items, or contents."""
+"""Converts a conversation to and from the format of each API: messages, input items, or contents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .formats import ApiFormat, Format, Serialized, find_format
 
 
 def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
-    """Converts a conversation to fields of a request of an API.
+    """Converts a conversation to the request fields of an API.
 
-    The last turn may have tool calls without results, and the conversation may begin or end with the assistant. So a
+    The conversation may begin or end with an assistant message, and its last tool calls may have no results. So a
     single `reply.message` can be converted, too.
 
     Args:
@@ -28,8 +28,8 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
         The fields in `body`, and a warning for each part that the API doesn't support.
 
     Raises:
-        ConfigError: the API doesn't support a part without which the meaning would change. The message begins with the
-            path.
+        ConfigError: the API doesn't support a part of the conversation, and the meaning would change without this part.
+            The message begins with the path.
     """
     form, given = find_format(api), read_messages(messages)
     talk = [message for message in given if message.role not in INSTRUCTION_ROLES]
@@ -61,8 +61,8 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     """Parses a conversation in the format of an API.
 
     Args:
-        items: the list of messages, items or contents; a string if the API accepts one; or a request object with that
-            list and the instructions. Other fields of the object are ignored.
+        items: the list of messages, items or contents; a string if the API accepts a string; or a request body that
+            contains the conversation. Other fields of the body are ignored.
         api: see `serialize_messages`.
 
     Raises:
@@ -77,7 +77,8 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
 
 
 def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
-    """Removes the added message, which may have been merged with the previous message."""
+    """Removes the message that `serialize_messages` added at the end. The adapter may have merged it with the previous
+    message."""
     if content is not None and len(items[-1][content]) > 1:
         items[-1][content].pop()
     else:
@@ -85,7 +86,7 @@ def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
 
 
 def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:
-    """Returns a warning if Gemini's contents lack ids of tool calls, because only Gemini's own ids are written."""
+    """Returns a warning if Gemini's contents lack tool call ids. Only ids that Gemini created are sent to Gemini."""
     if form.content != "parts":
         return []
     parts = [part["functionCall"] for item in items for part in item["parts"] if "functionCall" in part]

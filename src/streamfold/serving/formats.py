@@ -1,4 +1,4 @@
-"""The four APIs: the request fields of a conversation, and the serializers."""
+"""Describes each API: which request fields contain the conversation, and which serializer writes responses."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "inte
 
 @dataclass(frozen=True, slots=True)
 class Serialized:
-    """JSON data of an API, and warnings about its differences from the original.
+    """A conversation or a response as JSON of an API, and warnings about differences from the original.
 
     Attributes:
-        body: fields of a request's body with the conversation, or a whole answer.
-        warnings: parts that the API doesn't support, and parts that were changed.
+        body: the request fields that contain the conversation, or the body of a response.
+        warnings: the parts that the API doesn't support, and the parts that were changed.
     """
 
     body: dict[str, Any]
@@ -51,13 +51,14 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: writes conversations, with the quirks that preserve most of a message.
-        items: the field of a request with the list of messages, items or contents.
-        instructions: the field with the instructions, if they aren't in that list.
-        content: the field of each entry of the list with its blocks or parts, if neighbours are merged into one entry.
-        parse: reads instructions and list. Raises ConfigError, with the path.
-        serializer: makes the writer of an answer.
-        id_prefix: the prefix of ids of answers.
+        adapter: encodes conversations, with quirks that preserve as much of a message as possible.
+        items: the name of the request field that has the list of messages, items or contents.
+        instructions: the name of the request field that has the instructions; None if the list contains them.
+        content: the field of a message that has its blocks or parts, for APIs that merge consecutive messages of one
+            role; else None.
+        parse: converts instructions and list to messages. Raises ConfigError with the path of an invalid field.
+        serializer: creates the serializer of a response.
+        id_prefix: the prefix of response ids.
     """
 
     adapter: Adapter

@@ -1,4 +1,4 @@
-"""Converts answers to the format of a server of each API: complete, or event by event."""
+"""Converts replies to the responses that a server of each API sends: complete, or event by event."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
     """Converts a reply to the JSON body that a server of an API sends.
 
     Args:
-        api: "chat" is a `chat.completion`, "responses" a `response`, "anthropic" a `message`, and "gemini" a
-            `GenerateContentResponse`.
+        api: "chat" for a `chat.completion`, "responses" for a `response`, "anthropic" for a `message`, and "gemini" for
+            a `GenerateContentResponse`.
         id: the id of the answer. Default: the reply's id, or a new id.
         model: the model in the answer. Default: the reply's model.
 
@@ -46,7 +46,7 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
 
 
 def parse_reply(body: Mapping[str, Any], api: ApiFormat) -> Reply:
-    """Parses a complete answer to a reply, by the same rules as for an answer from a server.
+    """Parses a complete response body to a `Reply`, by the same rules as a provider's response.
 
     Raises:
         APIError: the body is an error, or not an answer of this API.
@@ -65,10 +65,10 @@ async def serialize_stream(
     id: str | None = None,  # noqa: A002 - the word on the wire
     model: str = "",
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields the payloads of the events that a server of an API sends while an answer arrives.
+    """Yields the JSON payloads of the SSE events that a server of an API sends, while the chunks of a stream arrive.
 
-    A tool call is written in one event after the text. If the stream was requested with `partial_tool_calls=True`, a
-    tool call is written in fragments.
+    A tool call is complete in one event, after the text. If the stream was requested with `partial_tool_calls=True`,
+    the events have fragments of tool calls.
 
     Args:
         stream: the result of `chat_stream()`. The stream isn't closed at the end, so use it as a context manager.
@@ -77,7 +77,8 @@ async def serialize_stream(
         model: the model in the answer.
 
     Raises:
-        APIError: the answer failed or can't be completed. The events of the part that arrived were yielded before.
+        APIError: the answer failed or can't be completed. The events for the content that arrived before the error have
+            been yielded.
     """
     writer, events = ReplyWriter(_serializer(id, model, api)), SSEDecoder()
     try:

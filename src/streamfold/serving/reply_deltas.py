@@ -13,10 +13,10 @@ from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, ToolCall,
 
 
 def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
-    """Converts complete tool calls, and all data that isn't in chunks, to deltas.
+    """Converts the end of an answer to deltas: complete tool calls, and all data that chunks don't contain.
 
     Args:
-        has_items: whether the texts are those of the items, and haven't been written before.
+        has_items: also return the texts of the answer's items. Only for an answer whose texts haven't been written.
     """
     if reply.reasoned and not reply.reasoning:
         yield ReasoningDelta("")
@@ -36,9 +36,8 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
 
 
 def _cited_in_whole_text(reply: Reply, annotations: list[Any]) -> list[Any]:
-    """Returns citations with positions in the whole text, for serializers of APIs whose answers have one text.
-
-    A reply of the Responses API counts positions separately for each part.
+    """Returns citations with positions in the complete text of the answer. In the Responses API, positions count from
+    the start of each part, and other APIs have only one text.
     """
     found, text = [], ""
     for item in _items(reply):
@@ -70,7 +69,8 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
 
 
 def has_items(reply: Reply) -> bool:
-    """Returns whether the items of an answer have the same texts as the answer."""
+    """Returns whether the Responses API items in `reply.extras` contain the same text, refusal and reasoning as the
+    reply."""
     said = [delta for item in _items(reply) for delta in _texts(item)]
     texts = [
         "".join(one.text for one in said if isinstance(one, kind)) for kind in (TextDelta, RefusalDelta, ReasoningDelta)
@@ -80,7 +80,7 @@ def has_items(reply: Reply) -> bool:
 
 
 def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
-    """Removes tool calls of other kinds from a reply, with a warning that names them."""
+    """Removes the tool calls from a reply whose kind isn't in `kinds`. A warning names them."""
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
         return reply
@@ -92,7 +92,7 @@ def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
 def without_non_finite(reply: Reply) -> Reply:
     """Replaces every NaN and Infinity in a reply with null, and adds a warning.
 
-    Some servers write NaN or 1e400 into usage and other fields, which JSON can't express.
+    Some servers send NaN or 1e400 in usage and other fields, which valid JSON can't contain.
     """
     calls = [replace(call, extra=replace_non_finite(call.extra)) for call in reply.tool_calls]
     extras = replace_non_finite(reply.extras)
@@ -111,7 +111,7 @@ def without_non_finite(reply: Reply) -> Reply:
 
 
 def error_delta(error: APIError) -> Failure:
-    """Converts an error to a delta. The server's error object is kept."""
+    """Converts an error to a delta that ends the answer, with the provider's error object."""
     return Failure(_info(error))
 
 
@@ -154,9 +154,8 @@ def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | Reasonin
 
 
 def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
-    """Yields the items and the tool calls of an answer, in the order of the model.
-
-    A tool call of another kind than a function is always an item.
+    """Yields the Responses API items and the tool calls of an answer, in the order in which the model wrote them. A
+    tool call that isn't a function call is always an item.
     """
     items, written = _items(reply), 0
     calls = [_written_call(number, call, items) for number, call in enumerate(reply.tool_calls)]
@@ -175,7 +174,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
 
 
 def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> list[Delta]:
-    """Returns the deltas of a tool call; an empty list if the tool call is an item of the answer."""
+    """Returns the deltas of a tool call; an empty list if `_items_and_calls` yields the tool call as an item."""
     item = next((item for item in items if item.get("call_id") == call.id), None)
     if call.kind == "function":
         return [_whole(number, call, item or {})]
@@ -192,5 +191,5 @@ def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> ToolCallDelta:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Returns the arguments of a tool call as JSON text, which clients parse."""
+    """Returns the arguments of a tool call as JSON text: `{}` if the model wrote nothing."""
     return call.raw_arguments if call.raw_arguments.strip() else "{}"  # none does not parse (QwenLM/qwen-code#6249)

@@ -29,15 +29,16 @@ from .stream_serializer import StreamSerializer, is_complete_object
 class ReplyWriter:
     """Writes one answer as it arrives, without I/O.
 
-    With the option `partial_tool_calls`, tool calls are written as they grow, one after the other. The last character
-    of a tool call waits for the next content, so that a truncated tool call doesn't look complete.
+    If the stream was requested with `partial_tool_calls`, fragments of tool calls are written as they arrive, one tool
+    call after the other. The last character of a tool call waits for the next content, so that a truncated tool call
+    doesn't look complete.
 
     A subclass can override `write`, `end` and `release` to change what the serializer gets.
 
     Args:
         serializer: writes the events.
-        streams: False for a client that didn't request a stream. `body` then returns the answer, and `feed` returns no
-            events.
+        streams: False for a client that didn't request a stream. `feed` then returns no events, and `body` returns the
+            complete answer.
 
     Attributes:
         serializer: the same serializer.
@@ -59,10 +60,11 @@ class ReplyWriter:
         return b""
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for a server event's fields without a delta. Call this method before `feed`.
+        """Returns the events for a field of a provider's event that chunks don't contain. Call this method before
+        `feed`.
 
         Args:
-            preceding_calls: how many tool calls had begun before that event.
+            preceding_calls: how many tool calls had begun before the provider's event.
         """
         return self.write(self._order.note(preceding_calls, extra))
 
@@ -70,7 +72,8 @@ class ReplyWriter:
         """Returns the events that end the answer.
 
         Raises:
-            StreamError: a written tool call is missing in the reply, or differs there. End the answer with `fail`.
+            StreamError: a tool call that the client has received is missing in the reply, or has other arguments there.
+                End the answer with `fail`.
         """
         try:
             rest = self._order.end(self.writable(reply), self.serializer)
@@ -92,14 +95,13 @@ class ReplyWriter:
         return self.serializer.serialize_whole(deltas)
 
     def writable(self, reply: Reply) -> Reply:
-        """Returns the reply without values that the API of the client can't express, and with warnings about them.
-
-        These values are NaN, Infinity, and tool calls of kinds that the API doesn't have.
+        """Returns the reply without values that the client's API doesn't support: NaN, Infinity, and other kinds of
+        tool calls. Warnings in the reply name the removed values.
         """
         return keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
 
     def rest(self, partial: Reply | None) -> bytes:
-        """Returns the events for the unwritten text of a failed answer, without tool calls.
+        """Returns the events for the text of a failed answer that still waits. Waiting tool calls are dropped.
 
         Args:
             partial: the answer so far. It may have a refusal that no chunk contained.
@@ -121,15 +123,15 @@ class ReplyWriter:
         return self.rest(partial) + self.write([Failure(info)])
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Returns the events for ordered deltas."""
+        """Returns the events for deltas in their final order."""
         return self.serializer.feed_all(deltas)
 
     def end(self) -> bytes:
-        """Returns the events that end an answer whose deltas have all been written."""
+        """Returns the last events of a complete answer."""
         return self.serializer.finish()
 
     def release(self) -> bytes:
-        """Returns the events that still wait in the serializer of a failed answer."""
+        """Returns the events of a failed answer that the serializer has delayed."""
         return self.serializer.release()
 
 
@@ -137,7 +139,8 @@ _PLAIN = ChunkDetails()  # the details of a chunk that has none
 
 
 def chunk_deltas(chunk: StreamChunk) -> list[Delta]:
-    """Converts the texts of a chunk to deltas. `end_deltas` converts the rest of the last chunk."""
+    """Converts the text, reasoning and refusal of a chunk to deltas. `end_deltas` converts everything else at the
+    end."""
     details = chunk.details or _PLAIN
     deltas: list[Delta] = []
     if chunk.reasoning:
@@ -150,20 +153,21 @@ def chunk_deltas(chunk: StreamChunk) -> list[Delta]:
 
 
 class DeltaOrder:
-    """Converts the chunks of one answer to deltas and sorts them for writing, so that text after a tool call stays
+    """Converts the chunks of one answer to deltas, in an order that every client can read. Text after a tool call stays
     after the tool call.
 
-    Text, reasoning and fragments of tool calls are written as they arrive. A tool call that can't be written yet (see
-    `_CallFragments`) is written in one piece at the end, and later content waits for it. Many clients assume that a
-    tool call is complete when the next one begins, so interleaved tool calls are written one after the other. The last
-    bracket of a tool call is written together with the next content, or at the end.
+    Text, reasoning and fragments of tool calls are written as they arrive. If a tool call can't be written before the
+    answer has ended (see `_CallFragments`), the complete tool call is written at the end, and later content waits for
+    it. Many clients assume that a tool call is complete when the next one begins, so interleaved tool calls are written
+    one after the other. The closing brace of a tool call is written together with the next content, or at the end of
+    the answer.
 
     Args:
-        keeps_ends: whether the ends of tool calls wait for the end of the answer.
-        whole_calls: whether tool calls are written in one piece, because the answer isn't streamed.
+        keeps_ends: whether the closing braces of all tool calls wait for the end of the answer.
+        whole_calls: whether every tool call is written complete, because the answer isn't streamed.
 
     Attributes:
-        refused: the text of the refusal that chunks have contained so far.
+        refused: the refusal text in the chunks so far.
     """
 
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
@@ -215,20 +219,22 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Adds a field of an event that has no delta, before `feed`. Returns the deltas that can be written now."""
+        """Adds a field of a provider's event that chunks don't contain. Call this method before `feed`. Returns the
+        deltas that can be written now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
         return out
 
     def end(self, reply: Reply, serializer: StreamSerializer | None = None) -> list[Delta]:
-        """Returns the rest of the answer: unwritten tool calls, the ends of other tool calls, and waiting content.
+        """Returns the remaining deltas: complete tool calls, the ends of tool calls that have begun, and delayed
+        content.
 
         Args:
-            serializer: writes the deltas, if they are for clients of an API.
+            serializer: the serializer that writes the deltas; None if the deltas aren't for the clients of an API.
 
         Raises:
-            StreamError: a written tool call is missing in the reply or differs there, or clients would run a tool call
-                with broken arguments.
+            StreamError: a tool call whose beginning was returned before is missing in the reply or differs there, or
+                the arguments of a tool call are broken and the client couldn't detect that.
         """
         for call in reply.tool_calls:
             if call.error and not (
@@ -246,7 +252,7 @@ class DeltaOrder:
         return list(self._rest_of(reply, ends))
 
     def rest(self) -> list[Delta]:
-        """Returns the waiting text of an answer that broke off."""
+        """Returns the delayed text of an answer that broke off."""
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
     @staticmethod
@@ -259,10 +265,10 @@ class DeltaOrder:
             raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")
 
     def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
-        """Returns a complete tool call without white space that arrived after the next tool call had begun.
+        """Returns a complete tool call. White space that arrived after the next tool call had begun is removed.
 
         Raises:
-            ProtocolError: the tool call continues after its written end.
+            ProtocolError: more arguments arrived after the closing brace had been written.
         """
         text, size, closed = end.arguments, self._sizes.get(number, 0), self._closed.get(number)
         if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
@@ -290,7 +296,7 @@ class DeltaOrder:
             self._late.append((preceding_calls, delta))
 
     def _goes_on(self, delta: Delta) -> bool:
-        """Returns whether a delta is a further fragment of an open tool call."""
+        """Returns whether a delta continues a tool call that has begun."""
         return isinstance(delta, ToolCallDelta) and (delta.index or 0) < self._next
 
     def _may_go(self, preceding_calls: int, delta: Delta) -> bool:
@@ -318,7 +324,7 @@ class DeltaOrder:
         self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes content that waited for tool calls which have now begun or are complete."""
+        """Writes delayed content whose preceding tool calls have begun or are complete now."""
         released = True
         while released:
             self._freed = released = False
@@ -359,7 +365,7 @@ class DeltaOrder:
         yield from [*self._take(None), *refusals]
 
     def _take(self, preceding_calls: int | None) -> list[Delta]:
-        """Removes and returns waiting content before a tool call; all waiting content for None."""
+        """Removes and returns the delayed content that comes before a tool call; all delayed content for None."""
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
@@ -377,21 +383,21 @@ class _CallFragments:
     - A truncated tool call must not look complete. So the last non-space character is delayed, and a tool call isn't
       begun before the text after its first brace is known. A character that closes the object is a fragment with
       `ended=True`.
-    - Written fragments can't be taken back. A tool call is written in one piece at the end if its id or name is
-      missing, its id belongs to another tool call, its tool is unknown, or its text looks damaged
-      (`jsontext/tool_arguments.py`).
+    - Written fragments can't be taken back. A tool call waits for the end of the answer if its id or name is missing,
+      another tool call has the same id, the request doesn't declare its tool, or its arguments look damaged (see
+      `jsontext/tool_arguments.py`).
     - Tool calls are written in their final order. If an earlier tool call may still arrive, later ones wait for the
       end.
 
     Attributes:
-        id, name: as written to the client; empty before that.
+        id, name: the id and name that the client has received; empty before that.
         pieces: all pieces of the arguments.
-        held: the end of the text, not yet released.
-        shown: the released pieces.
-        first: the first piece; `is_only` until a different piece arrives.
-        unread: the last pieces, which have no closing brace.
-        stopped: whether no more text is released before the end.
-        closed: whether `held` closes the object.
+        held: the last pieces, which haven't been written.
+        shown: the pieces that have been written.
+        first: the first piece of the arguments. is_only: True until a different piece arrives.
+        unread: the pieces since the last closing brace, which `brackets` hasn't parsed.
+        stopped: whether the rest of the arguments waits for the end of the answer.
+        closed: whether `held` has the brace that closes the arguments.
     """
 
     id: str = ""
@@ -407,10 +413,11 @@ class _CallFragments:
     brackets: BracketTracker = field(default_factory=BracketTracker)
 
     def feed(self, call: ToolCallUpdate, ids: dict[str, int]) -> list[ToolCallDelta]:
-        """Returns the fragments that can be written now. The first fragment of a tool call has id and name.
+        """Adds a piece of the arguments. Returns the fragments that can be written now; the first fragment has id and
+        name.
 
         Args:
-            ids: the numbers of all tool calls by their ids.
+            ids: the number of each tool call by its id. A new id is added.
         """
         self.pieces.append(call.text)
         if call.text and not (call.is_certain and call.in_order):
@@ -433,8 +440,7 @@ class _CallFragments:
     def finish(self, call: ToolCall, number: int) -> ToolCallDelta:
         """Returns the complete tool call as one fragment.
 
-        `ended=False` marks a tool call that was written with other content. The writer must then end the answer with
-        an error.
+        The fragment has `ended=False` if other arguments were written before. The answer must then end with an error.
         """
         text = call.raw_arguments if call.raw_arguments.strip() else "{}"
         ended = None
@@ -447,7 +453,7 @@ class _CallFragments:
         return ToolCallDelta(number, call.id, call.name, text, whole=True, extra=call.extra, ended=ended)
 
     def _read(self, piece: str) -> None:
-        """Reads the next piece. Stops at the end of the object, and at damaged pieces."""
+        """Reads the next piece. Sets `stopped` at the end of the JSON object, and if a piece looks damaged."""
         if not self.first:
             self.first = piece
         elif self.is_only and piece.startswith(self.first):  # snapshots in place of pieces
@@ -485,7 +491,7 @@ class _CallFragments:
         return bool(inside) and not doubtful
 
     def _release(self) -> str:
-        """Removes and returns the releasable part of the delayed text."""
+        """Removes and returns the part of the delayed text that can be written now."""
         held = self.held
         if not held or (len(held) > 1 and held[-1].isspace()):
             return ""
@@ -499,7 +505,7 @@ class _CallFragments:
         return join_surrogates(text[:end])
 
     def _same_value(self, call: ToolCall) -> str | None:
-        """Returns the text of the pieces if its value equals the delivered arguments."""
+        """Returns the text of all pieces if the text is JSON with the same value as the final arguments; else None."""
         text = join_surrogates("".join(self.pieces))
         try:
             same = repr(parse_object(text)) == repr(call.arguments)  # `==` would take true for 1

@@ -1,4 +1,4 @@
-"""Parsing of parts that several request formats share: tools, tool choice, options."""
+"""Parses request fields that several APIs share: tools, tool choice, options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
-    """Returns whether the client requested a stream. Raises ConfigError for another value than a boolean."""
+    """Returns whether the client requested a stream. Raises ConfigError if `stream` isn't a boolean."""
     return bool(ObjectReader(body).flag("stream"))
 
 
@@ -25,9 +25,10 @@ def refuse_several(fields: ObjectReader) -> None:
 
 
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
-    """Returns the tools of a request. Raises ConfigError, with the position, for a tool that isn't a function.
+    """Returns the tools of a request. Raises ConfigError, with the position in the list, for a tool that isn't a
+    function.
 
-    Unknown fields are passed on unchanged to a server of the same API.
+    Unknown fields become `Tool.extra`, which is sent to providers with the same API.
 
     Args:
         nested: whether a tool's definition is under `function`, as in Chat Completions.
@@ -47,7 +48,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
 
 
 def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
-    """Returns a tool from the fields of its function. Unknown fields become `extra`.
+    """Returns the tool that a function declaration describes. Unknown fields become `extra`.
 
     Args:
         beside: the fields next to `function`, if the function is a nested object.

@@ -1,4 +1,4 @@
-"""The base class of serializers, which convert deltas to events or to one body."""
+"""Base class of the serializers, which convert deltas to SSE events, or to one JSON body."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..types import CallKind, ExtraPart, ReadToolChoice, ToolCall, ToolCallDelta
 
 
 def is_complete_object(arguments: str) -> bool:
-    """Returns whether clients can parse a text as the arguments of a tool call. An empty text becomes an empty
-    object."""
+    """Returns whether a text is a complete JSON object, or empty. An empty text means a tool call without arguments."""
     if not arguments.strip():
         return True
     try:
@@ -33,12 +32,12 @@ class SerializedCall:
 
     Attributes:
         number: the position of the tool call, from 0.
-        item: the id of the provider's item, if any.
-        pieces: the pieces of the arguments so far.
-        written: how many pieces have been written; 0 before id and name are known.
+        item: the id of the provider's output item, if the provider has sent an id.
+        pieces: the arguments so far, in pieces.
+        written: the number of pieces that have been written; 0 before id and name are known.
         opened: whether id and name have been written.
         closed: whether the tool call is complete.
-        custom: whether it is a call of a custom tool, with plain text: see `StreamSerializer.reserve_call`.
+        custom: whether the tool is a custom tool, whose input is plain text: see `StreamSerializer.reserve_call`.
     """
 
     number: int
@@ -61,7 +60,7 @@ class SerializedCall:
 
     @property
     def size(self) -> int:
-        """The characters of the arguments so far."""
+        """The number of characters in the arguments so far."""
         return sum(map(len, self.pieces))
 
 
@@ -105,12 +104,13 @@ _WARNING = "streamfold warning "  # begins a warning in a stream
 
 
 def warning_comment(text: str) -> bytes:
-    """Returns a comment that tells programs about a warning: `CODE: DETAIL`."""
+    """Returns an SSE comment with a warning, which programs can parse: `CODE: DETAIL`."""
     return comment(f"{_WARNING}{text}")
 
 
 def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the body of an error response on both of OpenAI's APIs, which is also an event of Chat Completions."""
+    """Returns the body of an error response for both of OpenAI's APIs. Chat Completions also sends this object as an
+    event."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
@@ -126,32 +126,33 @@ class SerializerArguments(TypedDict, total=False):
 
 
 class StreamSerializer(ABC):
-    """Writes the events of one answer: the inverse of an adapter's `decode`.
+    """Writes the SSE events of one response from deltas. An adapter's `decode` does the opposite.
 
-    Its input are the deltas of `reply_deltas.py` and `DeltaOrder`, in which a tool call has its number as index and its
-    name in one piece. A subclass implements the methods `write_...`, which call `send` for each payload. These methods
-    and the state of the answer are public, because patchers override them.
+    The deltas come from `DeltaOrder` or `reply_deltas.py`. In these deltas, the index of a tool call is its position in
+    the answer, and a name isn't split. A subclass implements the methods `write_...`, which call `send` with the
+    payload of each event. These methods and the attributes are public for subclasses in other packages.
 
-    A tool call is opened as soon as its id and name are known, and may grow until the end of the answer.
+    A tool call is written as soon as its id and name are known. More arguments may follow until the end of the answer.
 
     Args:
-        id, model, created: id, model and time of the answer, unless the first delta is a `Meta` with other values.
-        tool_choice: the tool choice of the request. With "none", no tool call is written.
-        fill_finish_reason: write a finish reason if the server sent none although the answer ended in order. Otherwise
-            the client gets an answer without a finish reason.
+        id, model, created: id, model and time of the response. A `Meta` delta before the start replaces them.
+        tool_choice: the tool choice of the request. If it is "none", tool calls are dropped.
+        fill_finish_reason: whether the client gets a finish reason if the provider has sent none and the stream ended
+            normally.
 
     Attributes:
-        calls_may_be_cut: whether clients of this API detect a truncated tool call. Otherwise the answer ends with an
-            error.
-        arguments_are_text: whether clients get the arguments of a tool call as text.
+        calls_may_be_cut: whether clients of this API detect a truncated tool call. If not, a response with a truncated
+            tool call ends with an error.
+        arguments_are_text: whether this API has tool call arguments as JSON text. Other APIs have an object.
         call_kinds: the kinds of tool calls that this API supports.
-        end_words: the finish reasons that clients know; other values are replaced.
-        keeps_order: whether content after an open tool call waits for its end, in `waiting`.
-        open_call: where `keeps_order`, the tool call that has begun and isn't complete.
+        end_words: the finish reasons that this API documents. Other values are replaced.
+        keeps_order: whether content after a tool call waits, in `waiting`, until the tool call is complete.
+        open_call: the tool call that has begun and isn't complete, in serializers with `keeps_order`.
         begun, ended: whether the start or the end of the answer has been written.
-        usage, finish_reason: the last values, which are written at the end.
-        calls: the tool calls so far. Calls of custom tools have negative keys.
-        said: complete texts of the answer that another object stores, so that no text is stored twice.
+        usage, finish_reason: the latest values. They are written at the end.
+        calls: the tool calls so far, by their index. Calls of custom tools have negative keys.
+        said: the complete texts of the reply. A serializer uses these strings instead of equal copies, which saves
+            memory.
     """
 
     calls_may_be_cut: ClassVar[bool] = True
@@ -190,7 +191,7 @@ class StreamSerializer(ABC):
         self.waiting: list[Delta] = []
 
     def begin(self) -> bytes:
-        """Returns the events that open the answer. If `begin` isn't called, the first delta opens the answer."""
+        """Returns the events that start the response. If `begin` isn't called, the first delta starts the response."""
         self.ensure_started()
         return self.drain()
 
@@ -200,13 +201,13 @@ class StreamSerializer(ABC):
             self.write_start()
 
     def feed(self, delta: Delta) -> bytes:
-        """Returns the events for a delta; no events after a failure.
+        """Returns the events for a delta. After a `Failure` delta, there are no more events.
 
         Usage, warnings and the finish reason are written at the end, because later values may follow.
 
         Raises:
-            TypeError: the delta comes directly from an adapter: a tool call without a number, a name in pieces, a
-                repeated text.
+            TypeError: the delta comes directly from an adapter, for example a tool call without an index, or a repeated
+                text.
         """
         return self.feed_all((delta,))
 
@@ -257,14 +258,14 @@ class StreamSerializer(ABC):
                 self.ended = True
 
     def _is_behind(self, delta: Delta) -> bool:
-        """Returns whether a delta comes after the call that is being written."""
+        """Returns whether a delta belongs after the open tool call, so that it has to wait."""
         if isinstance(delta, ToolCallDelta):
             call = self.calls.get(0 if delta.index is None else delta.index)
             return call is None or call is not self.open_call
         return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
 
     def _release(self) -> None:
-        """Writes what has waited for a call that is complete now."""
+        """Writes the content that waited for a tool call, if the tool call is complete now."""
         while self.waiting and not self.is_writing_call and not self.ended:
             waiting, self.waiting = self.waiting, []
             for delta in waiting:
@@ -272,7 +273,7 @@ class StreamSerializer(ABC):
                 self._release()  # before the next one, if it completed another call
 
     def finish(self) -> bytes:
-        """Returns the events that end the answer; no events after a failure or a second call."""
+        """Returns the events that end the response. After a failure, and on a second call, there are no more events."""
         if self.ended:
             return b""
         while self.waiting:
@@ -289,13 +290,13 @@ class StreamSerializer(ABC):
         return self.drain()
 
     def release(self) -> bytes:
-        """Returns the waiting events of an answer that breaks off. Only a failure may follow."""
+        """Returns the events for content that waits, when the answer has failed. Only a `Failure` delta may follow."""
         if not self.ended:
             self.write_waiting()
         return self.drain()
 
     def serialize_whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
-        """Converts an answer that isn't streamed to one JSON value.
+        """Returns the JSON body of a response that isn't streamed.
 
         Args:
             deltas: the complete answer, with complete tool calls.
@@ -306,7 +307,7 @@ class StreamSerializer(ABC):
         return self.body()
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """Returns whether clients detect that a tool call with broken arguments (`ToolCall.error`) can't be run."""
+        """Returns whether clients detect that the arguments of a tool call are broken, so that they don't run it."""
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
@@ -320,9 +321,9 @@ class StreamSerializer(ABC):
         return any(call.opened for call in self.calls.values())
 
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
-        """Writes one event. The payload is encoded immediately and may be changed afterwards.
+        """Writes one event. The payload is encoded immediately, so the caller may change it afterwards.
 
-        For an answer that is not streamed, the payload is collected for `body` instead.
+        If the response isn't streamed, the payload is passed to `collect` instead.
         """
         if self._streams:
             self._out.append(event(payload, event_name, end=self.line_end))
@@ -375,16 +376,16 @@ class StreamSerializer(ABC):
             self.close_call(call)
 
     def _custom_call(self, part: ToolCallDelta) -> None:
-        """Reads a piece of a call of a custom tool. The first piece reserves the position of the call."""
+        """Adds a piece of the input of a custom tool. The first piece reserves the position of the tool call."""
         number = part.index or 0
         if (call := self._customs.get(number)) is None:
             call = self._customs[number] = self.reserve_call(part.id or f"call_{number}", part.name or "", "")
         call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
 
     def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
-        """Reserves the next number for a call of a custom tool, which is written at the end.
+        """Reserves the next position for a call of a custom tool. The call is written at the end of the answer.
 
-        Such a call waits until the answer is complete, because any part of its text could be run.
+        The call waits because clients could run any part of its input, which is plain text.
         """
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
@@ -405,7 +406,7 @@ class StreamSerializer(ABC):
             self.write_extra(extra.name, value)
 
     def _write_all_but_calls(self, deltas: Iterable[object]) -> None:
-        """Writes content that waited for a tool call which won't be completed."""
+        """Writes content that waited for a tool call that stays incomplete. Waiting tool calls are dropped."""
         for delta in deltas:
             match delta:
                 case TextDelta():
@@ -419,7 +420,7 @@ class StreamSerializer(ABC):
 
     @property
     def stem(self) -> str:
-        """The common part of generated ids for parts of the answer."""
+        """The part of `id` that generated ids of items and tool calls contain."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod
@@ -440,14 +441,14 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
-        """Writes a piece of the arguments, which may be empty. The first piece has id and name."""
+        """Writes a piece of the arguments, which may be empty. If `first`, also writes id and name of the tool call."""
 
     def close_call(self, call: SerializedCall) -> None:  # noqa: B027 - not every format marks it
-        """Writes the end of a complete tool call, in formats that mark the end."""
+        """Writes the end of a complete tool call, in APIs that have an event for it."""
 
     @abstractmethod
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes an extra part, if this format supports it."""
+        """Writes data other than text and tool calls, if this API supports the data."""
 
     @abstractmethod
     def write_end(self) -> None:
@@ -455,7 +456,7 @@ class StreamSerializer(ABC):
 
     @property
     def is_writing_call(self) -> bool:
-        """True while other content waits for the end of a tool call."""
+        """True while other content has to wait for the end of a tool call."""
         return self.open_call is not None
 
     def end_open_call(self) -> None:
@@ -463,7 +464,7 @@ class StreamSerializer(ABC):
         self.open_call = None
 
     def write_waiting(self) -> None:
-        """Writes waiting content of an answer that breaks off."""
+        """Writes the content that waits, when the answer has failed."""
         self.open_call = None
         waiting, self.waiting = self.waiting, []
         self._write_all_but_calls(waiting)
@@ -474,11 +475,11 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def collect(self, payload: dict[str, Any]) -> None:
-        """Adds the payload of an event to an answer that isn't streamed."""
+        """Adds the payload of an event to the body of a response that isn't streamed."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
-        """Returns the complete answer of a response that isn't streamed."""
+        """Returns the complete JSON body of a response that isn't streamed."""
 
 
 def _unsorted(delta: Delta) -> NoReturn:

@@ -34,7 +34,7 @@ class ClientGone(Exception):
 
 
 class Capacity:
-    """What all requests together may occupy: the number of requests in flight, and the memory of their bodies.
+    """Limits the number of requests in flight, and the memory of all their bodies together.
 
     Args:
         observe: called with each new number of requests in flight.

@@ -1,7 +1,7 @@
-"""Data of other providers, in a form that clients of the Messages API send back unchanged.
+"""Encodes data from other providers so that clients of the Messages API send the data back unchanged.
 
 The Messages API allows only some characters in ids of tool calls, so other ids are encoded. Encrypted reasoning and
-signatures of other providers become hidden thinking, whose data clients don't read.
+signatures from other providers become `redacted_thinking` blocks, which clients don't parse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def pack_call_id(call_id: str) -> str:
 
 
 def unpack_call_id(call_id: str) -> str:
-    """Returns the provider's id of a tool call from a client's id."""
+    """Decodes a tool call id that `pack_call_id` encoded, to the provider's id."""
     carried = call_id.removeprefix(_CARRIED)
     if carried == call_id:
         return call_id
@@ -44,8 +44,8 @@ def unpack_call_id(call_id: str) -> str:
 
 
 def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
-    """Returns a hidden thinking block for data that only its provider can read. It precedes the block that it belongs
-    to.
+    """Returns a `redacted_thinking` block with data that only its provider can read. The data belongs to the next
+    block.
 
     Args:
         kind: "output" for an item of the Responses API; "call" for fields of the following tool call.
@@ -55,7 +55,7 @@ def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
 
 
 def unpack_opaque_block(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Returns kind and value of a block of `pack_opaque_block`; None for other blocks.
+    """Returns the kind and the value that `pack_opaque_block` stored in a block; None for other blocks.
 
     >>> unpack_opaque_block(pack_opaque_block("call", {"thoughtSignature": "c2ln"}))
     ('call', {'thoughtSignature': 'c2ln'})

@@ -1,8 +1,8 @@
-"""Parses requests of the Messages API from clients: the inverse of `encode`.
+"""Parses the requests that clients of the Messages API send.
 
 Other providers don't support everything in this API. Fields whose omission would change the meaning are refused with
-their path: server tools, MCP servers, uploaded files. A provider of this API (`native`) gets the blocks and tools
-unchanged, and further fields in `extra_body`.
+their path: server tools, MCP servers, uploaded files. A provider with the Messages API (`native`) gets the blocks and
+    tools unchanged, and other fields in `extra_body`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
     """Parses the body of a request.
 
     Args:
-        native: whether the request is for a provider of this API, so that its special blocks and tools are kept.
+        native: whether the provider has the Messages API, so that blocks and tools that only this API has stay in the
+            request.
 
     Raises:
         ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
@@ -132,7 +133,7 @@ def _message(message: Any, where: str, native: bool) -> list[Message]:
 
 
 def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
-    """Returns tool results, each as a message, and then the other content."""
+    """Returns one message for each tool result, and then the other content."""
     results, parts = list[Message](), list[Any]()
     for at, block in enumerate(blocks):
         place = f"{where}.content[{at}]"
@@ -197,7 +198,7 @@ def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:
-    """Returns a turn of the model. The original blocks are stored for a provider that supports them."""
+    """Returns an assistant message, which also contains the original blocks for providers with the Messages API."""
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call
@@ -236,7 +237,7 @@ def _assistant(blocks: list[Any], where: str) -> Message:
 
 
 def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a block without fields that answers have but requests must not, such as `citations: null`."""
+    """Returns a block without fields such as `citations: null`, which responses have but requests must not have."""
     defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
@@ -251,7 +252,7 @@ def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, 
 
 
 def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
-    """Returns the client's tools, and hosted tools unchanged."""
+    """Returns the function tools, and the hosted tools unchanged."""
     tools = list[Tool]()
     for at, entry in enumerate(entries):
         fields = ObjectReader(entry, f"tools[{at}]")

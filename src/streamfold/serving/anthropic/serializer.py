@@ -1,4 +1,4 @@
-"""Serializes messages: blocks, usage, stop reason, errors."""
+"""Writes responses of the Messages API: content blocks, usage, stop reason, errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "i
 
 
 def usage_details(usage: Usage) -> dict[str, Any]:
-    """Returns those usage fields of a complete answer that are null if unknown.
+    """Returns the usage fields that a response without streaming has as null if they are unknown.
 
     https://platform.claude.com/docs/en/api/messages
     """
@@ -38,10 +38,9 @@ def usage_details(usage: Usage) -> dict[str, Any]:
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the four token counts that clients require (0 if unknown), and further counts if known.
+    """Returns the usage object: the four token counts that clients require (0 if unknown), and other counts if known.
 
-    The counts of an answer with a compaction are those of Anthropic, because clients use the top level as the context's
-    size.
+    If the server compacted the context, the counts are Anthropic's own, because clients use them as the context's size.
     """
     usage = usage or Usage()
     if unlisted_steps(usage.raw):
@@ -59,7 +58,7 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
 
 
 def _further_counts(usage: Usage) -> dict[str, Any]:
-    """Returns the reasoning tokens, and the number of requests of hosted tools."""
+    """Returns the reasoning tokens and the number of hosted tool requests, as far as they are known."""
     found: dict[str, Any] = {}
     if usage.reasoning_tokens is not None:
         found["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
@@ -101,14 +100,16 @@ _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a k
 class AnthropicSerializer(StreamSerializer):
     """Writes the events of one streamed message.
 
-    Only one block is open at a time, and a tool call may grow until the end of the answer. So later content waits until
-    an open tool call is complete. Arguments are written as fragments, because Claude Code ignores an input in the start
-    of the block. A failed answer has no `message_delta`, by which clients recognise an incomplete message.
+    In the Messages API, only one block is open at a time. So content after a tool call waits until the tool call is
+    complete. Arguments are sent in `input_json_delta` events, because Claude Code ignores `input` in
+    `content_block_start`. A failed response ends without `message_delta`, so that clients treat the message as
+    incomplete.
 
     Args:
-        thinking: whether reasoning is written. Only clients that requested thinking expect it.
-        opaque: whether data for a provider of another API is written as hidden thinking, which the client sends back.
-            With a turn cache, such blocks aren't needed; some programs (agno) show them to users.
+        thinking: whether reasoning is sent to the client. Only clients that requested thinking expect reasoning.
+        opaque: whether data that another provider needs in the next request is sent as `redacted_thinking` blocks,
+            which the client sends back. A turn cache makes these blocks unnecessary. Some programs (agno) show them to
+            users.
         others: see `StreamSerializer`.
     """
 
@@ -237,10 +238,10 @@ class AnthropicSerializer(StreamSerializer):
             self._block(pack_opaque_block(kind, value))
 
     def _block(self, block: dict[str, Any]) -> None:
-        """Writes a complete hidden block: of a hosted tool, or hidden thinking.
+        """Writes a complete block of a hosted tool, or a `redacted_thinking` block.
 
-        Hidden thinking waits for the next block, and visible thinking before it stays open, because Claude Code 2.1
-        retries only if no block was complete when the connection broke.
+        A `redacted_thinking` block waits for the next block, and a thinking block before it stays open. The reason:
+        Claude Code 2.1 retries only if no block was complete when the connection broke.
         """
         if block["type"] == "redacted_thinking":
             self._hidden += [block] if self._thinking else []
@@ -270,7 +271,7 @@ class AnthropicSerializer(StreamSerializer):
         self.send({"type": "content_block_delta", "index": self.position, "delta": delta})
 
     def stop_block(self) -> None:
-        """Ends the open block, and writes the hidden blocks that follow it."""
+        """Ends the open block, and writes the `redacted_thinking` blocks that wait for its end."""
         if self.open_kind is not None:
             self._end_block()
         hidden, self._hidden = self._hidden, []
@@ -313,7 +314,7 @@ class AnthropicSerializer(StreamSerializer):
 
 
 def anthropic_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error object for the body of an error response, or for the event that ends a broken stream."""
+    """Returns the JSON object of an error: the body of an error response, or the `error` event of a stream."""
     return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
 
 

@@ -1,7 +1,7 @@
-"""Parses request bodies of Chat Completions on a server: the inverse of `encode.py`.
+"""Parses the Chat Completions requests that clients send to a server.
 
-Known fields are checked and converted. Unknown fields are passed on in `extra_body`, or in the `extras` of a message.
-`stream` and its options are left out.
+Known fields are checked and converted. Unknown fields become `extra_body`, or `extras` of a message. `stream` and
+`stream_options` are ignored here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..request_parsing import read_choice, read_stop, read_tools, refuse_several
 
 
 def parse_chat_request(body: Any) -> Request:
-    """Returns the request in a body.
+    """Parses the body of a request.
 
     Raises:
         ConfigError: the body isn't a valid request, or asks for several answers, log probabilities, or tools other than
@@ -48,7 +48,7 @@ def parse_chat_request(body: Any) -> Request:
 
 
 def wants_usage(body: Any) -> bool:
-    """Returns whether the client requested usage at the end of the stream. Raises ConfigError for another value than a
+    """Returns whether the client requested usage at the end of the stream. Raises ConfigError if the option isn't a
     boolean."""
     options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))

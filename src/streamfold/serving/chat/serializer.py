@@ -1,4 +1,4 @@
-"""Writes answers of Chat Completions: https://platform.openai.com/docs/api-reference/chat-streaming."""
+"""Writes Chat Completions responses: https://platform.openai.com/docs/api-reference/chat-streaming."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lis
 class ChatSerializer(StreamSerializer):
     """Writes the chunks of one streamed completion.
 
-    The first delta has the role. The first entry of a tool call has index, id, type, name and its first arguments;
-    later entries have only index and arguments. The stream ends with one finish reason, the usage if requested, and
-    `[DONE]`. After an error, none of these is sent.
+    The first chunk has the role. The first chunk with a tool call has the index, id, type, name and first arguments of
+    the tool call. Later chunks have only the index and more arguments. The stream ends with one finish reason, the
+    usage if requested, and `[DONE]`. A failed stream ends with an error object instead.
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
@@ -70,7 +70,7 @@ class ChatSerializer(StreamSerializer):
             self.write_delta({name: [_nested(value)]})
 
     def _item(self, item: Any) -> None:
-        """Writes a call of a custom tool of the Responses API. Other items can't be written in this format."""
+        """Writes a Responses API item that calls a custom tool. Chat Completions has no equivalent of other items."""
         part = item_part(item) if isinstance(item, dict) else None
         if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
             return
@@ -79,7 +79,7 @@ class ChatSerializer(StreamSerializer):
             self.reserve_call(call_id, part.name or "", str(part.input or ""))
 
     def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
-        """Writes a chunk with one choice."""
+        """Writes a chunk whose only choice has this delta."""
         if not self.begun:
             self.begun = True
             delta = {"role": "assistant", **delta}
@@ -134,9 +134,10 @@ class ChatSerializer(StreamSerializer):
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns usage with the names of this wire format, with further fields if the server used the same names.
+    """Returns the usage object of Chat Completions, with other fields of the provider's usage if the provider used the
+    same names.
 
-    The API requires the three sums; an unknown sum is 0.
+    The API requires prompt, completion and total tokens. An unknown count is 0.
     """
     raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
     raw["prompt_tokens"] = usage.input_tokens or 0
@@ -155,7 +156,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
-    """Returns the finish reason to write: the server's own value if it is unknown, None if there was none."""
+    """Returns the finish reason for the client: the raw value if streamfold doesn't know it; None if the provider sent
+    no finish reason."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:
@@ -189,7 +191,7 @@ def _tells_text(detail: Any) -> bool:
 
 
 def _nested(value: Any) -> Any:
-    """Returns a citation with its fields under its type, as this wire format has it."""
+    """Returns a citation with its fields nested under its type, as in Chat Completions."""
     match value:
         case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
             return {"type": kind, kind: rest}
@@ -197,7 +199,7 @@ def _nested(value: Any) -> Any:
 
 
 def _joined(pieces: list[Any]) -> Any:
-    """Returns a field of a message. All pieces of a text are joined in one step, because that is much faster."""
+    """Joins the pieces of a message field. The pieces of a text are joined in one step, because that is much faster."""
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
 
 

@@ -1,4 +1,4 @@
-"""Field names in Google's JSON, which are written in camel case and may be read in snake case."""
+"""Converts the field names in Google's JSON to camel case. Clients may also send them in snake case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 def camel_case(value: Any) -> Any:
-    """Converts the names of an object's fields to camel case. Nested fields and other values stay unchanged.
+    """Converts the field names of an object to camel case. Nested objects and other values stay unchanged.
 
     >>> camel_case({"inline_data": {"mime_type": "image/png"}})
     {'inlineData': {'mime_type': 'image/png'}}

@@ -1,4 +1,4 @@
-"""Parses Gemini requests: contents, tools, config, camel and snake case."""
+"""Parses requests of Gemini's API. Field names may be in camel case or snake case."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _MEDIA = {"image": ImagePart, "audio": AudioPart}
 
 
 def parse_contents(given: Any) -> list[Message]:
-    """Converts contents to messages. Consecutive contents of the model become one turn.
+    """Converts contents to messages. Consecutive contents with the role `model` become one message.
 
-    Tool calls without an id get a new id. A result without an id belongs to the first open tool call of its name.
+    Tool calls without an id get a new id. A tool result without an id belongs to the first tool call of the same name
+    that has no result yet.
 
     Raises:
         ConfigError: a content is invalid. The message begins with the path.
@@ -71,7 +72,7 @@ def parts_of(content: Any, where: str) -> list[Any]:
 
 @dataclass(slots=True)
 class _Turn:
-    """An unfinished turn of the model."""
+    """A message of the model, to which further contents may be added."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -142,7 +143,7 @@ class _Reader:
         return ToolCall.from_text(call_id, name, text)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
-        """The results of tools, each a message, and then the rest."""
+        """Returns one message for each tool result, and then the other parts as one message."""
         results, rest = list[Message](), list[TextPart | MediaPart]()
         for at, part in enumerate(parts):
             fields = ObjectReader(part, f"{where}.parts[{at}]")
@@ -171,7 +172,7 @@ class _Reader:
 
 
 def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
-    """Returns the result of a function, and whether the result is an error.
+    """Returns the text of a tool result, and whether the result is an error.
 
     "Use "output" key to specify function output and "error" key to specify error details": any other object is the
     output itself. https://ai.google.dev/api/caching#FunctionResponse
@@ -221,7 +222,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     """Parses the body of a request. The model is in the path of its URL.
 
     Args:
-        native: whether the provider speaks this API, so that hosted tools and cached content are sent unchanged.
+        native: whether the provider has Gemini's API, so that hosted tools and cached content are sent unchanged.
 
     Raises:
         ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
@@ -333,7 +334,7 @@ def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 
 
 def _effort(given: Any) -> str | None:
-    """Returns the effort for a thinking level (Gemini 3) or a token budget (Gemini 2.5)."""
+    """Converts a thinking level (Gemini 3) or a token budget (Gemini 2.5) to a reasoning effort."""
     fields = ObjectReader(camel_case(given or {}), "generationConfig.thinkingConfig")
     level, budget = (fields.text("thinkingLevel") or "").lower(), fields.count("thinkingBudget")
     if level in _LEVELS:

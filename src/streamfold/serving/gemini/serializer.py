@@ -1,4 +1,4 @@
-"""Writes answers of Gemini's API, for clients that speak it: https://ai.google.dev/api/generate-content."""
+"""Writes responses of Gemini's API: https://ai.google.dev/api/generate-content."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written 
 class GeminiSerializer(StreamSerializer):
     """Writes the chunks of one answer.
 
-    A tool call is one part, which is written when the tool call is complete; later content waits for it. Warnings are a
-    field of the last chunk instead of comments, because Google's JavaScript client stops reading at a comment.
+    In Gemini's API, a tool call isn't split into fragments. So content after a tool call waits until the tool call is
+    complete. Warnings are a field of the last chunk instead of comments, because Google's JavaScript client stops
+    reading at a comment.
 
     Args:
-        thinking: whether reasoning is written. Only clients that requested thoughts expect them.
+        thinking: whether reasoning is sent to the client. Only clients that requested thoughts expect reasoning.
         framing: "events" for server-sent events; "array" for one JSON array, the format without `alt=sse`.
         others: see `StreamSerializer`.
     """
@@ -101,7 +102,7 @@ class GeminiSerializer(StreamSerializer):
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
-        """Writes the signature of a part at the end of the answer, after its text."""
+        """Writes the signature of a part. Signatures arrive at the end of the response, after the text."""
         if "functionCall" in part:
             self._calls_passed = True
         if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
@@ -141,7 +142,7 @@ class GeminiSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def written_finish_reason(self) -> str | None:
-        """Returns the finish reason to write. The API has a value for an unknown finish reason."""
+        """Returns the finish reason for the client. Gemini's API has the value `OTHER` for an unknown finish reason."""
         reason, raw = (self.finish_reason.reason, self.finish_reason.raw) if self.finish_reason else ("unknown", "")
         if reason == "unknown":
             return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
@@ -184,7 +185,7 @@ class GeminiSerializer(StreamSerializer):
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Adds a part. Plain text is joined with a previous part of the same kind."""
+    """Adds a part. Plain text is added to the previous part if both are text, or both are thoughts."""
     if part == {"text": ""}:
         return
     before = parts[-1] if parts else {}
@@ -195,7 +196,8 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
 
 
 def _call_part(call: SerializedCall) -> dict[str, Any] | None:
-    """Returns the part for a tool call; None if its arguments are broken, because a client would run the call."""
+    """Returns the part for a tool call; None if its arguments aren't a JSON object, because a client would still run
+    the tool."""
     read = read_arguments([call.arguments], repair=False)
     if not read.valid:
         return None

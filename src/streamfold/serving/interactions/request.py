@@ -1,4 +1,4 @@
-"""Parses requests of the Interactions API: the input as text, contents or steps; tools; options.
+"""Parses requests of Google's Interactions API. The input is a text, a list of contents, or a list of steps.
 
 Fields whose omission would change the meaning are refused with their path: interactions that Google stores or runs in
 the background, and, for providers of other APIs, Google's hosted tools. Other fields that only this API has stay in
@@ -46,9 +46,10 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
     """Parses the body of a request.
 
     Args:
-        native: whether the provider speaks this API, so that hosted tools and formats other than text are sent
+        native: whether the provider has the Interactions API, so that hosted tools and formats other than text are sent
             unchanged.
-        stored: whether interactions stored at the provider belong to the client that sends the request.
+        stored: whether the client may use interactions that the provider stores. Otherwise such fields raise
+            ConfigError.
 
     Raises:
         ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
@@ -130,7 +131,8 @@ def _turns(steps: list[Any]) -> Iterator[Message]:
 
 
 def _ran_on_server(step: Mapping[str, Any], turn: list[dict[str, Any]]) -> bool:
-    """Returns whether a result belongs to a function of a managed agent, so that the turn continues after it."""
+    """Returns whether a function result comes from Google's server. The model's turn then continues after the
+    result."""
     calls = [made.get("id") for made in turn if made.get("type") == "function_call"]
     return step.get("type") == "function_result" and bool(calls) and step.get("call_id") not in calls
 

@@ -1,4 +1,4 @@
-"""Writes answers of the Interactions API: https://ai.google.dev/gemini-api/docs/interactions/streaming."""
+"""Writes responses of Google's Interactions API: https://ai.google.dev/gemini-api/docs/interactions/streaming."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _WORDS: dict[FinishReason, str] = {
 class InteractionsSerializer(StreamSerializer):
     """Writes the events of one answer.
 
-    Text after a tool call is a new step. Steps of the same API are written completely at their end, so that a signature
-    follows the content that it belongs to. Warnings are a field of the interaction at the end.
+    Text after a tool call is a new step. If the provider has the same API, the end of each step is copied from the
+    provider, so that a signature follows its content. Warnings are a field of the final interaction object.
 
     Args:
-        thinking: whether the text of reasoning is written. Its steps and their signatures always are.
+        thinking: whether the text of reasoning is sent to the client. Thought steps and their signatures are always
+            sent.
         others: see `StreamSerializer`.
     """
 
@@ -63,7 +64,7 @@ class InteractionsSerializer(StreamSerializer):
         return index
 
     def _stop(self) -> None:
-        """Ends the step with text or thoughts."""
+        """Ends the open text or thought step, if there is one."""
         if self._open is not None:
             self._event("step.stop", index=self._open[1])
             self._open = None
@@ -133,7 +134,8 @@ class InteractionsSerializer(StreamSerializer):
         self._stop()
 
     def _status(self) -> str | None:
-        """Returns the status to write; None if the server sent no finish reason and `fill_finish_reason` is off."""
+        """Returns the status for the client; None if the provider sent no finish reason and `fill_finish_reason` is
+        false."""
         finish = self.finish_reason
         if finish is None:
             filled = "requires_action" if self.has_calls else "completed"
@@ -179,7 +181,7 @@ class InteractionsSerializer(StreamSerializer):
 
 
 def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Adds a delta to a step. The arguments of a tool call stay text."""
+    """Adds a delta to a step. The arguments of a tool call stay JSON text."""
     match delta["type"]:
         case "text":
             step.setdefault("content", [{"type": "text", "text": ""}])[-1]["text"] += delta["text"]
@@ -193,8 +195,8 @@ def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns a step with its arguments as an object; None for broken arguments, because a client would run the
-    call."""
+    """Returns a step with its arguments as an object; None if they aren't a JSON object, because a client would still
+    run the tool."""
     if step["type"] != "function_call":
         return step
     read = read_arguments([step["arguments"] or "{}"], repair=False)

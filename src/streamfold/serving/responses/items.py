@@ -1,4 +1,4 @@
-"""Written output items: texts, tool calls, and items of other providers."""
+"""Describes how output items of the Responses API are written: texts, tool calls, and other items."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from .tools_as_functions import BUILT_IN, ClientTool, ClientTools, custom_input
 
 
 class PartKind(NamedTuple):
-    """How a part of an item is written: its events, its position in the item, and its empty form.
+    """Describes a kind of part in an output item: its events, its position in the item, and its value without text.
 
     Attributes:
-        events: the prefix of the names of the text's events.
-        part_events: the prefix of the names of the part's events.
-        member: the field with the text, in the part and in its final event.
-        container: the field of the item with the list of such parts; `number` is the position in the list.
+        events: the event names that begin with this prefix add text to the part.
+        part_events: the event names that begin with this prefix mark the start and the end of the part.
+        member: the name of the field that has the text, in the part and in the event that ends the text.
+        container: the name of the item's field that lists such parts. number: the event field with the position in this
+            list.
         with_logprobs: whether the events have log probabilities, which are always empty here.
     """
 
@@ -61,10 +62,11 @@ PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY,
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns usage with the names of this wire format, with further fields if the server has the same API.
+    """Returns the usage object of the Responses API, with other fields of the provider's usage if the provider has the
+    same API.
 
-    The API requires all of these numbers; an unknown number is 0. `input_tokens` of the Messages API counts other
-    tokens.
+    The API requires all of these numbers; an unknown number is 0. Usage of the Messages API also has `input_tokens`,
+    but with another meaning, so it isn't copied.
     """
     raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}
     counts = {
@@ -86,7 +88,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error of a response. The code is the server's, or this API's code for such failures."""
+    """Returns the error object of a response, with the provider's error code, or else the Responses API's code for such
+    failures."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
@@ -97,8 +100,8 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
 def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of the event `error` that comes before `response.failed`, as OpenAI sends both.
 
-    OpenAI's clients for Python and JavaScript raise an error for a field `error` alone, and only return
-    `response.failed`. The other fields are those of the documentation:
+    OpenAI's clients for Python and JavaScript raise an exception only for an event with the field `error`. They return
+    `response.failed` as a normal event. The other fields are those of the documentation:
     https://platform.openai.com/docs/api-reference/responses-streaming/error
     """
     nested = {"type": error.get("type") or error["code"], "param": None, **error}
@@ -106,7 +109,7 @@ def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a citation with its fields next to its type, rather than nested as in Chat Completions."""
+    """Returns a citation whose fields stand next to its type. In Chat Completions, they are nested under the type."""
     inner = annotation.get(str(annotation.get("type")))
     if isinstance(inner, Mapping):
         return {"type": annotation["type"], **inner}
@@ -122,8 +125,8 @@ class OpenItem:
     """An open message or reasoning item.
 
     Attributes:
-        key: the position in the item's deltas, if they have one.
-        kind, number, pieces: kind, number and text pieces of the open part.
+        key: the provider's position or id of the item; None if the provider sends neither.
+        kind, number, pieces: the kind of the open part, the provider's number of that part, and its text so far.
     """
 
     item: dict[str, Any]
@@ -142,7 +145,7 @@ class OpenItem:
 
     @property
     def text(self) -> str:
-        """The written part of a text."""
+        """The text of the item so far."""
         return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
 
     def begin_part(self, kind: PartKind, number: int | None) -> None:
@@ -151,7 +154,7 @@ class OpenItem:
         self.item.setdefault(kind.container, []).append({**kind.empty})
 
     def end_part(self, said: Collection[str]) -> dict[str, Any]:
-        """Ends the open part. Returns the part with its text.
+        """Ends the open part, and returns the part with its text.
 
         Args:
             said: see `StreamSerializer.said`.
@@ -177,7 +180,7 @@ def begun_item(kind: str, item_id: str) -> dict[str, Any]:
 
 
 def key_of(item: Mapping[str, Any]) -> str:
-    """Returns the key that identifies an item."""
+    """Returns a key that two copies of the same item share."""
     return str(item.get("id") or item.get("call_id") or item)
 
 
@@ -188,7 +191,7 @@ def is_run_by_client(item: Mapping[str, Any]) -> bool:
 
 
 def said_in(item: Mapping[str, Any]) -> str:
-    """Returns the text of a message or of reasoning."""
+    """Returns the complete text of a message or reasoning item."""
     return "".join(map(_text, _parts(item)))
 
 
@@ -206,7 +209,7 @@ def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dic
     """Returns the citations of each text of a message.
 
     Args:
-        joined: whether the parts are written as one, so that positions count from the beginning of the first part.
+        joined: whether the client gets all parts as one part, so that positions count from the start of the first part.
     """
     offset, by_part = 0, list[list[dict[str, Any]]]()
     for part in _parts(message):
@@ -245,8 +248,8 @@ class CallItem:
     Attributes:
         item: the JSON object of the item.
         index: the item's position in the output; None before the item is written.
-        waits: whether the item is written only when the tool call is complete.
-        ends_when_cut: whether a truncated tool call is written with the status `incomplete`.
+        waits: whether the client gets the item only when the tool call is complete.
+        ends_when_cut: whether the client gets a truncated tool call as an item with the status `incomplete`.
     """
 
     id_prefix = "fc"
@@ -267,7 +270,7 @@ class CallItem:
         self.carry(call)
 
     def carry(self, call: SerializedCall) -> None:
-        """Adds provider data of the tool call, which may arrive after its arguments."""
+        """Adds the provider's data for the tool call. Some providers send this data after the arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
     def piece(self, text: str) -> _Events:
@@ -275,20 +278,20 @@ class CallItem:
         return [("response.function_call_arguments.delta", {"delta": text})]
 
     def complete(self, arguments: str) -> _Events:
-        """Completes the item. Returns the events for its end."""
+        """Completes the item. Returns the events that end the tool call."""
         self.item["arguments"] = arguments
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
 
     def cut(self, arguments: str) -> None:
-        """Stores the received part of an incomplete tool call."""
+        """Sets the arguments that have arrived, for a tool call that stays incomplete."""
         self.item["arguments"] = arguments
 
 
 class _CustomItem(CallItem):
     """The item of a call of a custom tool, with plain text instead of JSON arguments.
 
-    A truncated text could be run, and Codex runs each call that is marked as done. So a truncated call is never marked
-    as done, and its text isn't written.
+    A client could run a truncated text, and Codex runs each tool call for which `response.output_item.done` arrives. So
+    a truncated call gets no such event, and its text isn't sent.
     """
 
     id_prefix = "ctc"
@@ -321,8 +324,8 @@ class _CustomItem(CallItem):
 class _BuiltInItem(CallItem):
     """The item of a call of a built-in tool, with an object instead of arguments.
 
-    A call with arguments that aren't a JSON object is written as a function call. The client refuses it and reports
-    that to the model.
+    If the arguments aren't a JSON object, the client gets a function call instead, which the client refuses and reports
+    to the model.
     """
 
     waits = True
@@ -342,7 +345,7 @@ class _BuiltInItem(CallItem):
 
 
 def call_item(call: SerializedCall, tools: ClientTools) -> CallItem:
-    """Returns the item for a call, which has its id and name."""
+    """Returns the output item for a tool call whose id and name are known."""
     tool = tools.get(call.name) or ClientTool(call.name)
     kinds = {"function": CallItem, "custom": _CustomItem}
     return kinds.get(tool.kind, _BuiltInItem)(call, tool)
@@ -362,7 +365,7 @@ def partial_output(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Unfinished items are `incomplete`, so that an unfinished tool call never looks complete.
 
     Args:
-        events: the parsed events from the beginning on, as `ResponsesSerializer` writes them.
+        events: the parsed events of the stream from its start, as `ResponsesSerializer` writes them.
     """
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()

@@ -1,9 +1,9 @@
-"""Parses request bodies of the Responses API on a server: the inverse of `encode.py`.
+"""Parses the Responses API requests that clients send to a server.
 
-References to stored objects are refused, because no objects are stored here. Unknown fields are passed on in
+A reference to a stored object raises ConfigError, because these functions have no store. Unknown fields become
 `extra_body`.
 
-For a provider of this API, `parse_responses_request` keeps tools of all kinds. For other providers,
+For a provider with the Responses API, `parse_responses_request` keeps tools of all kinds. For other providers,
 `parse_responses_as_functions` converts the client's tools to functions: see `tools_as_functions.py`.
 """
 
@@ -28,11 +28,11 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class FunctionRequest:
-    """A request for a provider that only knows functions.
+    """A request for a provider that supports only function tools.
 
     Attributes:
         tools: the client's tools, by the names of the functions that replace them.
-        warnings: parts of the request that were left out.
+        warnings: the parts of the request that were dropped.
     """
 
     request: Request
@@ -41,7 +41,7 @@ class FunctionRequest:
 
 
 def parse_responses_request(body: Any) -> Request:
-    """Returns the request in a body.
+    """Parses the body of a request.
 
     Raises:
         ConfigError: the body isn't a valid request, refers to stored objects, or asks for log probabilities. The
@@ -63,7 +63,7 @@ def parse_responses_request(body: Any) -> Request:
 
 
 def parse_responses_as_functions(body: Any) -> FunctionRequest:
-    """Parses the request in a body, and replaces other tools by functions.
+    """Parses the body of a request, and replaces tools that aren't functions by functions.
 
     Raises:
         ConfigError: see `parse_responses_request`; or the tool choice requires a hosted tool.
@@ -117,7 +117,7 @@ def _rest(fields: ObjectReader, *groups: ObjectReader | None) -> dict[str, Any]:
 
 
 def _read_input(given: Any) -> list[tuple[str, Any]]:
-    """Returns the items of the input, each with its path."""
+    """Yields the items of the input, each with its path in the request."""
     if isinstance(given, str) and given:
         return [("input", {"role": "user", "content": given})]
     if isinstance(given, list) and given:

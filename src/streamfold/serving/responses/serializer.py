@@ -1,4 +1,4 @@
-"""Serializes responses: the response object, the order of items, usage, errors, the end."""
+"""Writes responses of the Responses API: the response object, its output items, usage, errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def compaction_object(
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a new response object, without id and model."""
+    """Returns the response object of a response that hasn't begun, without id and model."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }
@@ -119,9 +119,9 @@ class SerializedEvent:
     Attributes:
         number: the `sequence_number` of the event.
         data: the bytes of the event, with the comments before it.
-        state: the part of `data` with the JSON of the response; empty if the event doesn't contain the response.
+        state: the bytes in `data` that are the JSON of the response object; empty if the event has no response object.
         last: whether the event ends the answer.
-        chars: number of characters of text or arguments that the event adds.
+        chars: the number of characters that the event adds to a text or to arguments.
     """
 
     number: int
@@ -132,7 +132,7 @@ class SerializedEvent:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The JSON object of the event."""
+        """The parsed JSON object of the event."""
         read: dict[str, Any] = json.loads(self.data[self.data.rindex(b"\ndata: ") + 7 :])
         return read
 
@@ -146,20 +146,19 @@ class SerializedEvent:
 class ResponsesSerializer(StreamSerializer):
     """Writes the events of one streamed response.
 
-    White space waits for the text that it belongs to. In an answer with tool calls and without text, white space is
-    left out, because clients show such an item as an empty message. White space after written text is kept, if
-    necessary in a separate item.
+    White space at the start of a message waits for other text. If a response has tool calls but no other text, the
+    white space is dropped, because clients would show an empty message.
 
     Args:
         request: the body of the request, whose options the response repeats.
         tools: the client's tools, by the names of the functions that replace them.
-        about: fields of the response that aren't in the request.
-        records: collect the events for `take_events`, instead of returning their bytes. This also works for an answer
-            that isn't streamed.
+        about: other fields of the response object, which replace those of the request.
+        records: `take_events` returns the events, and the other methods return no bytes. Events are also recorded if
+            the client didn't request a stream.
         others: see `StreamSerializer`.
 
     Attributes:
-        response: the current response; after the end, the complete response.
+        response: the response object, which is complete after the end.
     """
 
     call_kinds = KINDS
@@ -216,7 +215,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_piece(TEXT, text, delta.part)
 
     def _write_blank(self) -> None:
-        """Writes white space that no text has followed."""
+        """Writes delayed white space, unless it would be the only text of a response with tool calls."""
         text, self.pending_space = self.pending_space, ""
         if text and (self._has_text or self._failed or not self.has_calls):
             self.write_piece(TEXT, text, self._place_of_space)
@@ -239,7 +238,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
     def open_part(self, kind: PartKind, place: PartRef | None) -> OpenItem:
-        """Returns the open item for a piece, or a new item, with an open part."""
+        """Returns the item that a piece of text belongs to, and opens item and part if needed."""
         current = self.open_item(kind.item, place)
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
@@ -249,7 +248,7 @@ class ResponsesSerializer(StreamSerializer):
         return current
 
     def open_item(self, kind: str, place: PartRef | None) -> OpenItem:
-        """Returns the open item for a piece, or a new item."""
+        """Returns the item that a piece of text belongs to, and opens a new item if needed."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self.current_item
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
@@ -345,7 +344,7 @@ class ResponsesSerializer(StreamSerializer):
             self._complete(value)
 
     def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
-        """Writes a citation of the open part, or of the part with this number."""
+        """Writes a citation of the open part, or of the part with the index `number` in the message."""
         part = current.item["content"][number]
         at = {**current.position, "annotation_index": len(part["annotations"])}
         if number >= 0:
@@ -354,7 +353,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
     def _complete(self, item: dict[str, Any]) -> None:
-        """Adds the provider's fields of an item, and ends the item if the provider has ended it."""
+        """Adds the fields of a provider's completed item to the same open item, and ends that item."""
         if self._failed:
             return
         if item.get("type") == "message":
@@ -365,9 +364,8 @@ class ResponsesSerializer(StreamSerializer):
             self.close_item()
 
     def _complete_message(self, message: dict[str, Any]) -> None:
-        """Completes the open message with citations, phase and refusals.
-
-        Has no effect if the written text differs from the provider's, for example after a dialect has parsed it.
+        """Completes the open message with the citations, phase and refusals of the provider's message. Does nothing if
+        the client got another text than the provider's, for example because a dialect removed markup.
         """
         current = self.current_item
         written = current.item["content"] if current is not None and current.item["type"] == "message" else []
@@ -401,7 +399,7 @@ class ResponsesSerializer(StreamSerializer):
         self.close_item("incomplete" if message.get("status") == "incomplete" else "completed")
 
     def _item(self, item: dict[str, Any]) -> None:
-        """Writes an item of a provider of this API that no delta represents. The item may arrive again at the end."""
+        """Writes an item that only the Responses API has. The same item may arrive again at the end of the response."""
         key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
@@ -431,7 +429,7 @@ class ResponsesSerializer(StreamSerializer):
         self.finish_item(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
-        """Writes encrypted reasoning, unless the following text has already begun."""
+        """Writes encrypted reasoning, unless the message after the reasoning has already begun."""
         current = self.current_item
         if current is not None and current.item["type"] == "message":
             return
@@ -455,7 +453,7 @@ class ResponsesSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def cancel(self) -> bytes:
-        """Returns the events that end a cancelled answer; an empty result after its end."""
+        """Ends the response as cancelled. Returns the last events; no events if the response has already ended."""
         if self.ended:
             return b""
         self.ended = True
@@ -511,7 +509,7 @@ class ResponsesSerializer(StreamSerializer):
         self.sequence_number += 1
 
     def _record(self, kind: str, members: dict[str, Any]) -> None:
-        """Adds an event, after the comments that have been written since the last event."""
+        """Adds an event for `take_events`. SSE comments since the last event become part of the event."""
         number, comments = self.sequence_number, b"".join(self._out)
         self._out = []
         data = comments + event({"type": kind, "sequence_number": number, **members}, kind)
@@ -529,7 +527,7 @@ class ResponsesSerializer(StreamSerializer):
         return events
 
     def collect(self, payload: dict[str, Any]) -> None:
-        """Does nothing, because `response` contains the complete answer."""
+        """Does nothing, because the response object already contains everything."""
 
     def add_item(self, item: dict[str, Any]) -> int:
         self.output.append(item)

@@ -38,16 +38,18 @@ ClientTools: TypeAlias = Mapping[str, ClientTool]
 
 
 class BuiltIn(NamedTuple):
-    """A built-in tool of the API that the client runs. The item of its call has an object instead of arguments.
+    """A tool that the Responses API defines and the client runs, such as the shell. Its calls have an object instead of
+    JSON text as arguments.
 
     Attributes:
-        call: the type of the call's item.
-        result: the type of the result's item.
+        call: the type of the items that call the tool.
+        result: the type of the items that have the tool's results.
         id_prefix: the prefix of the ids of such items.
-        member: the field of the item with the arguments as an object.
-        empty: the object of a new call; its fields are defaults of the arguments.
-        more: further fields of the item.
-        description, parameters: the function's description and parameters, which a declared tool may replace.
+        member: the name of the item's field that has the arguments object.
+        empty: the arguments object of a new call, with the default of each argument.
+        more: other fields of an item that calls the tool.
+        description, parameters: the description and the JSON Schema of the function that replaces the tool. The
+            client's declaration may have others.
     """
 
     call: str
@@ -60,7 +62,7 @@ class BuiltIn(NamedTuple):
     parameters: Mapping[str, Any]
 
     def called_with(self, arguments: str) -> dict[str, Any] | None:
-        """Returns the object of a call's item; None if the arguments aren't a JSON object."""
+        """Returns the object for a call of the tool; None if the arguments aren't a JSON object."""
         try:
             said = parse_object(arguments)
         except ValueError:
@@ -118,13 +120,13 @@ CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole
 
 
 def in_container(tool: Mapping[str, Any]) -> bool:
-    """Returns whether a tool or its call runs in an environment on the provider's servers."""
+    """Returns whether the provider runs a tool on its own servers, judged by the tool or a call."""
     environment = tool.get("environment")
     return isinstance(environment, Mapping) and environment.get("type") != "local"
 
 
 def flat_name(name: str, namespace: str | None) -> str:
-    """Returns the name of the function for a tool in a namespace."""
+    """Returns the name of the function that replaces a tool in a namespace."""
     # "functions" is where OpenAI's models have the tools without a namespace; Codex declares it by name.
     if namespace in (None, "", "functions"):
         return name
@@ -132,7 +134,7 @@ def flat_name(name: str, namespace: str | None) -> str:
 
 
 def custom_input(arguments: str) -> str:
-    """Returns the input of a custom tool from the arguments of its function.
+    """Returns the plain text input of a custom tool, given the arguments of the function that replaced it.
 
     If the model wrote plain text or a JSON string instead of an object, that text is the input.
 
@@ -175,7 +177,8 @@ class _Entry(NamedTuple):
 
 
 def has_only_function_tools(body: Mapping[str, Any]) -> bool:
-    """Returns whether a request has only functions without a namespace, and no items of other tools."""
+    """Returns whether the request needs no conversion: all its tools are functions without a namespace, and its items
+    belong to such tools."""
     tools, items = body.get("tools"), body.get("input")
     if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
         return False
@@ -188,12 +191,12 @@ class ToolsAsFunctions:
 
     Args:
         tools: the tools of the request.
-        items: the request's input, as pairs of path and item, because items can declare further tools.
+        items: the input of the request, as pairs of path and item. Items can declare more tools.
 
     Attributes:
-        tools: the functions for the provider.
+        tools: the function tools for the provider.
         declared: the client's tools, by function name.
-        warnings: parts of the request that were left out.
+        warnings: the parts of the request that were dropped.
 
     Raises:
         ConfigError: a tool can't be read; the message begins with its path.
@@ -259,7 +262,8 @@ class ToolsAsFunctions:
         return name
 
     def _name_of(self, own: ClientTool) -> str:
-        """Returns the function name of a previously called tool, which may not be declared any more."""
+        """Returns the function name for a tool that was called earlier. The request may not declare the tool any
+        more."""
         return self._names.get(own) or flat_name(own.name, own.namespace)
 
     # --- the conversation and the choice ------------------------------------------------------------------------------
@@ -361,7 +365,7 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
 
 
 def _custom_description(fields: ObjectReader) -> str:
-    """Returns the description for a model that doesn't enforce the tool's format."""
+    """Returns the tool's description with its format in words, because the model doesn't enforce the format."""
     about = fields.text("description") or ""
     format_ = fields.object("format")
     parts = [about, "The input is plain text, given as the string `input`."]
