@@ -1,6 +1,6 @@
 """An HTTP server that speaks the APIs of OpenAI, Anthropic and Gemini, in front of the configured providers.
 
-Every client gets text as it arrives, and each tool call once and complete at the end of the stream, with any provider.
+With every provider, clients get text as it arrives, and each tool call exactly once.
 
     gateway(...)              returns an ASGI app, which can be served or mounted
     create_app()              returns the app that `streamfold.toml` describes, for servers with app factories

@@ -58,17 +58,18 @@ def gateway(
     `aclose()`.
 
     Args:
-        providers: the providers by the names that clients use as models; each is a provider or an argument of
-            `Provider.from_config`. A single model is served under its own name; None: all providers of
-            `streamfold.toml`. Clients use `"NAME:MODEL"` for another model of a provider.
-        config: the configuration file, or a configuration that was read; None: the file that is found.
-        keys: the keys of clients, who send a key as a bearer token, in `x-api-key` or in `x-goog-api-key`. Without
-            keys, every client that reaches the server may use it, except web pages of other hosts. A mapping names the
-            keys and sets their rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see `KeyOptions`.
+        providers: the providers, by the names that clients send as the model. Each is a provider, or an argument of
+            `Provider.from_config`. A single provider is served under its own name. None: all providers in
+            `streamfold.toml`. To request another model of a provider, clients send `"NAME:MODEL"`.
+        config: the path of the configuration file, or a loaded configuration. None: streamfold searches for the file.
+        keys: the API keys of clients. Clients send a key as a bearer token, in `x-api-key`, or in `x-goog-api-key`.
+            Without keys, everybody who can connect may use the gateway, except web pages of other hosts. A mapping
+            names the keys and sets their rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
+            `KeyOptions`.
         rate_limits: where the limits of keys are counted: the URL of a store, see `RateLimiter`, or the settings of
             the table `[rate_limits]`. Default: in memory.
-        turn_cache: where the turns of models are stored to restore reasoning: see `GatewayOptions`. A cache or a store
-            is closed with the app.
+        turn_cache: where the turns of models are stored to restore reasoning: see `GatewayOptions`. The app closes the
+            cache or store.
         hooks: hooks that observe the responses of the created providers; see `Hooks`.
         options: see `GatewayOptions`.
 
@@ -144,10 +145,10 @@ class Gateway:
         hooks: Hooks | Iterable[Hooks] = (),
         loopback_only: bool = False,
     ) -> Gateway:
-        """Returns the app for validated options and keys; see `gateway`.
+        """Returns the app for options and keys that have been validated; see `gateway`.
 
         Args:
-            turn_cache: replaces the turn cache of the options.
+            turn_cache: a turn cache that replaces the one in the options.
             loopback_only: accept only requests to a loopback address.
         """
         if providers is not None and not isinstance(providers, Mapping):
@@ -164,7 +165,7 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """True if the server is going to stop. Set it: `/readyz` answers 503 then, and idle WebSockets are closed."""
+        """True if the server is about to stop. Set it: `/readyz` answers 503 then, and idle WebSockets are closed."""
         return self._draining
 
     @draining.setter
@@ -267,7 +268,7 @@ def _path(scope: Any) -> str:
 
 
 def _api_of(request: HTTPRequest) -> ClientAPI:
-    """The API of a request whose path belongs to several APIs."""
+    """Returns the API of the client, for a request to a path that several APIs share."""
     path = _path(request.scope)
     return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), CHAT_API)
 

@@ -1,4 +1,4 @@
-"""Authentication: the keys and rights of clients, and the hosts and web pages that may send requests."""
+"""Authentication: which clients, hosts and web pages may send requests, and what each gateway key allows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .http_errors import http_error
 
 @dataclass(frozen=True, slots=True)
 class GatewayKey:
-    """A key of a client, and its rights.
+    """A gateway key: the API key of a client, and what it allows.
 
     Attributes:
-        name: the configured name of the key; None if it has no name.
+        name: the configured name of the key; None for a key without a name.
         key: the secret that the client sends; empty if no key is needed.
-        options: the rights of the key.
+        options: what the key allows.
     """
 
     name: str | None = None
@@ -37,7 +37,7 @@ class GatewayKey:
 
     @property
     def id(self) -> str:
-        """The owner of the client's stored data: a hash of the key, or "" if no key is needed."""
+        """The owner of the data that is stored for the client: a hash of the key; "" if clients need no key."""
         return sha256(self.key).hexdigest() if self.key else ""
 
     def allows_model(self, model: str) -> bool:
@@ -49,7 +49,7 @@ ANONYMOUS = GatewayKey()
 
 
 def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
-    """Returns the keys for an argument of `gateway`.
+    """Returns the gateway keys that the argument `keys` of `gateway` describes.
 
     Args:
         keys: a list of keys, or a mapping from names to keys or to mappings with the field `key` and the options of
@@ -100,9 +100,9 @@ class Authenticator:
     Google's clients may send their key as `?key=` in the URL, which the gateway doesn't log.
 
     Args:
-        clients: the clients with a key. Without clients, no key is needed, and requests of web pages from other hosts
+        clients: the gateway keys. If there are none, clients need no key, and requests from web pages of other hosts
             are rejected.
-        hosts: the allowed values of the `Host` header; empty: see `GatewayOptions.hosts`.
+        hosts: the allowed values of the `Host` header: see `GatewayOptions.hosts`.
         loopback_only: accept only requests to a loopback address if no key is needed.
     """
 
@@ -159,7 +159,7 @@ class Authenticator:
 
 @lru_cache(maxsize=64)
 def _name(host: str) -> str:
-    """The name in a `Host` header, without port and brackets; empty for an invalid header."""
+    """Returns the host in a `Host` header, without port and brackets; "" for an invalid header."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -167,12 +167,13 @@ def _name(host: str) -> str:
 
 
 def _arrived_here(server: Any) -> bool:
-    """True if a request arrived at a loopback address or a Unix socket."""
+    """Returns whether a request arrived at a loopback address or a Unix socket."""
     return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 
 def is_foreign_page(origin: str | None) -> bool:
-    """Returns whether an `Origin` header names a web page of another machine. Browsers send the header with every POST.
+    """Returns whether an `Origin` header names a web page from another machine. Browsers send this header with every
+    POST request.
 
     >>> is_foreign_page("https://example.com"), is_foreign_page("http://localhost:3000"), is_foreign_page(None)
     (True, False, False)

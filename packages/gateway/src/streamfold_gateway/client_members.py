@@ -1,11 +1,11 @@
-"""Filters fields of a client's request: documented fields may reach a provider, fields that choose a destination may
-not.
+"""Filters the fields of a client's request. Documented fields are sent to the provider, and fields that choose a model,
+an address or an API key are not.
 
-A gateway chooses model, address and API key. Providers have further, mostly undocumented fields for these choices:
-`models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config` (LiteLLM), `providerOptions.gateway.models`
-(Vercel), `lora_path` and `bootstrap_host` (SGLang), `kv_transfer_params.remote_host` (vLLM),
-`generationConfig.routingConfig` (Vertex AI). Such fields are recognized by the words in their names, so that new
-fields are recognized, too.
+The gateway's operator chooses model, address and API key. Many servers have other, mostly undocumented fields for these
+choices: `models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config` (LiteLLM),
+`providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host` (SGLang), `kv_transfer_params.remote_host`
+(vLLM), `generationConfig.routingConfig` (Vertex AI). The filter recognizes such fields by words in their names, so that
+it also removes unknown fields of this kind.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ _FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools 
 
 
 def chooses_model(name: str) -> bool:
-    """Returns whether a field chooses another model, judged by the words in its name.
+    """Returns whether the words in a field's name show that the field chooses another model.
 
     >>> [chooses_model(name) for name in ("models", "fallbackModels", "model_list", "lora_path", "modalities")]
     [True, True, True, True, False]
@@ -162,7 +162,7 @@ def chooses_model(name: str) -> bool:
 
 
 def chooses_destination(name: str) -> bool:
-    """Returns whether a field chooses a model, an address or an API key, judged by the words in its name.
+    """Returns whether the words in a field's name show that the field chooses a model, an address or an API key.
 
     >>> [chooses_destination(name) for name in ("apiBase", "aws_region_name", "user_config", "provider", "top_k")]
     [True, True, True, False, False]
@@ -178,7 +178,8 @@ def chooses_destination(name: str) -> bool:
 
 
 def _readings(name: str) -> tuple[list[str], list[str]]:
-    """Returns the words of a name, both as camel case and with its case ignored, as Go servers do."""
+    """Returns the words of a name twice: split as camel case, and with its case ignored, because Go servers ignore the
+    case."""
     return [word.lower() for word in _WORD.findall(name)], _LETTERS.findall(name.lower())
 
 

@@ -1,4 +1,4 @@
-"""Repairs conversations of clients that most providers would reject."""
+"""Changes conversations that most providers would reject, so that providers accept them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer 
 def repair_conversation(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Returns a conversation without parts that most providers reject, and warnings about the changes.
+    """Removes the parts of a conversation that most providers reject. Returns the conversation, and warnings about the
+    changes.
 
     After a broken stream, agents send a turn with only reasoning (Codex 0.169; Claude Code 2.1 after a summary), an
     empty turn, or a last turn with partial text (opencode 1.18).
 
     Args:
-        own: the adapter of the client's API. Only its providers can read a turn with only reasoning.
-        continues: true if a final assistant message is the beginning of the response in the client's API.
+        own: the adapter of the client's API. Only providers with the same API accept a turn with only reasoning.
+        continues: true if the client's API lets the model continue a final assistant message (prefill).
     """
     warnings: list[ReplyWarning] = []
     kept = messages
@@ -47,9 +48,7 @@ def repair_conversation(
 
 
 def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Returns the conversation with its first instructions joined into one message, and the role `system` for all
-    instructions.
-    """
+    """Joins the first instructions of a conversation into one message. All instructions get the role `system`."""
     first = [text_of(message) for message in takewhile(_is_instruction, messages)]
     rest = tuple(replace(each, role="system") if each.role in _ROLES else each for each in messages[len(first) :])
     text = "\n\n".join(filter(None, first))

@@ -17,7 +17,7 @@ from .config import GatewaySettings
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the settings of a file, with the overrides that aren't None on top.
+    """Returns the settings in a file. Overrides that aren't None replace them.
 
     Raises:
         ConfigError: a setting is invalid, or other machines could use the server without a key.
@@ -36,7 +36,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
 
 
 def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
-    """Returns settings that let several processes share files instead of separate memory."""
+    """Returns settings for several worker processes: stores in memory become files that the processes share."""
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
     if chosen.turn_cache in in_process:
@@ -87,12 +87,13 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
     """Returns the ASGI app of a configuration file, for servers with app factories.
 
-    Example: `granian --interface asgi --factory streamfold_gateway:create_app`. The file is named by the variable
-    `STREAMFOLD_CONFIG`, or searched for. Server settings of `[gateway]` (`host`, `port`, `drain`, ...) have no effect.
+    Example: `granian --interface asgi --factory streamfold_gateway:create_app`. The environment variable
+        `STREAMFOLD_CONFIG` names the file. Without it, streamfold searches for the file. Server settings of `[gateway]`
+        (`host`, `port`, `drain`, ...) have no effect.
     Without keys and without `open = true`, only requests to loopback addresses are accepted.
 
     Args:
-        path: the configuration file; None: the file that is found.
+        path: the path of the configuration file; None: streamfold searches for the file.
 
     Raises:
         ConfigError: there are no providers, or a setting is invalid.

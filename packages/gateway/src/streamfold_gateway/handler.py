@@ -49,7 +49,7 @@ _READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client 
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request with the client that sent it."""
+    """An HTTP request whose client has been authenticated, and the objects that handle it."""
 
     api: ClientAPI
     endpoint: APIEndpoint
@@ -62,7 +62,7 @@ class IncomingRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A client's request in the form for its provider.
+    """A client's request, changed so that its provider accepts it.
 
     Attributes:
         owner: the client, as in `GatewayKey.id`.
@@ -84,11 +84,11 @@ class RoutedRequest:
 
 
 class AnswerOutput(Protocol):
-    """The output of a response: its client (`ResponseStream`), or an object that stores the response."""
+    """Receives the events of a response: a `ResponseStream` sends them to the client, other classes also store them."""
 
     @property
     def gone(self) -> bool:
-        """True if the client has disconnected, or the response was canceled."""
+        """True if the client has disconnected, or the response has been cancelled."""
         ...
 
     @property
@@ -101,7 +101,7 @@ class AnswerOutput(Protocol):
         ...
 
     def leave(self) -> None:
-        """Ends the block, immediately or in `grace` seconds."""
+        """Ends the block of `while_connected`, immediately or after `grace` seconds."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
@@ -109,7 +109,7 @@ class AnswerOutput(Protocol):
         ...
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Sends a response without streaming."""
+        """Sends a complete response, which isn't streamed."""
         ...
 
 
@@ -117,7 +117,7 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app of one path. (Starlette would call a function with its own `Request`.)"""
+    """The ASGI app of one path. Starlette would call a plain function with its own `Request` object."""
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
         self.answer = answer
@@ -149,7 +149,8 @@ class RequestHandler:
     async def handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
-        """Calls `handle` with the request of an authorized client. Errors of `handle` become the response."""
+        """Authenticates the client and calls `handle` with the request. Errors that `handle` raises become error
+        responses."""
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         response = ResponseStream(receive, send, self.options.send_timeout)
         try:
@@ -165,12 +166,12 @@ class RequestHandler:
             log.disconnected()
 
     async def answer(self, incoming: IncomingRequest) -> None:
-        """Handles one request: the response comes from a provider."""
+        """Handles a request whose response isn't stored."""
         async with self.body(incoming) as body:
             await self.reply(incoming, body)
 
     def body(self, incoming: IncomingRequest) -> RequestBody:
-        """Returns a block that reads the body of a request."""
+        """Returns a context manager that reads the body of a request."""
         return RequestBody(self.capacity, incoming.scope, incoming.receive)
 
     async def reply(self, incoming: IncomingRequest, body: RequestBody) -> None:
@@ -200,7 +201,7 @@ class RequestHandler:
         """Sends a request to its provider, and the response to the client.
 
         Args:
-            output: the client, or an object that also stores the response.
+            output: receives the response: the client, or an object that also stores the response.
 
         Raises:
             HTTPError, ClientGone: see `reply`.
@@ -213,7 +214,7 @@ class RequestHandler:
         await answer_request(routed, serializer, output, meter)
 
     async def parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
-        """Returns the parsed request with its provider.
+        """Parses a request, and finds its provider.
 
         Raises:
             HTTPError: the request is invalid, or its model is unknown.
@@ -265,7 +266,7 @@ class RequestHandler:
         )
 
     def route(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
-        """Returns a request in the form for its provider.
+        """Changes a request so that its provider accepts it.
 
         Raises:
             HTTPError: the request can't be sent to this provider.
@@ -323,7 +324,7 @@ class AppTaskGroup:
     async def tasks(self) -> AsyncIterator[TaskGroup]:
         """Yields a task group for work that continues after the client has disconnected.
 
-        A mounted app whose lifespan wasn't entered has no long-lived task group: its request waits for the tasks.
+        If the ASGI server hasn't started the app's lifespan, as with mounted apps, the request waits for the tasks.
         """
         if self._tasks is not None:
             yield self._tasks
@@ -364,8 +365,8 @@ async def answer_request(
 
     Args:
         serializer: writes the response in the format of the client's API.
-        meter: charges the usage of the request. If `meter.reads_on` is set and the client disconnects, the stream is
-            read for some seconds more, because the usage arrives at the end.
+        meter: charges the usage of the request. If `meter.reads_on` is true and the client disconnects, the provider's
+            stream is read for up to 10 more seconds, because the usage arrives at the end.
 
     Raises:
         HTTPError: the request failed before any part of the response was sent.
@@ -388,7 +389,7 @@ async def answer_request(
 
 
 class _Answer:
-    """A response while it is read and written."""
+    """Reads one response from the provider, and writes it for the client."""
 
     def __init__(self, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter) -> None:
         self._routed = routed
@@ -414,7 +415,7 @@ class _Answer:
             await self._end_failed(self._unsent + self._writer.fail(self._api.stream_info(refusal), partial))
 
     async def _read(self) -> Reply:
-        """Writes the chunks and returns the reply.
+        """Reads and writes the chunks, and returns the reply.
 
         Raises:
             HTTPError: the request can't be sent to the provider.

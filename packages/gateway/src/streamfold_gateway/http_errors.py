@@ -30,14 +30,14 @@ class HTTPError(Exception):
 
 
 def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
-    """Returns an error that the gateway itself caused. Headers are keyword arguments: `retry_after="1"`."""
+    """Returns an error response that doesn't come from a provider. Headers are keyword arguments: `retry_after="1"`."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTPError(status, ErrorInfo(message, kind, code), written)
 
 
 def misconfigured() -> HTTPError:
-    """Returns the error for a request that the operator's configuration makes impossible. The log contains the
+    """Returns the error response for a request that fails because of the operator's configuration. The log contains the
     reason.
     """
     return http_error(500, "the server is misconfigured for this model; see its log", x_should_retry="false")
@@ -50,7 +50,7 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 
 def from_provider_error(error: APIError) -> HTTPError:
-    """Returns the response for a provider's error.
+    """Returns the error response for an error that a provider has sent or caused.
 
     The provider's status and error object are passed on unchanged, without secrets, so that clients of the provider
     understand them. The statuses 401 and 403 become 502, because they concern the gateway's API key and not the
@@ -79,6 +79,6 @@ def warning_header(warnings: Iterable[ReplyWarning]) -> dict[str, str]:
 
 
 def with_warning(headers: Mapping[str, str], text: str) -> dict[str, str]:
-    """Returns the headers with another warning in the list of warnings, unless `text` is empty."""
+    """Adds a warning to the header that lists the warnings. An empty `text` adds nothing."""
     listed = "; ".join(filter(None, [headers.get(_WARNINGS, ""), text]))[:_LONGEST_HEADER]
     return {**headers, _WARNINGS: listed} if listed else dict(headers)

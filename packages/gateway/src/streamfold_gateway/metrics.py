@@ -26,7 +26,7 @@ _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
 class Metrics:
-    """Counts the outcomes of requests, in its own registry or in a folder that several processes share.
+    """Counts the outcomes of requests, in memory or in a folder that several processes share.
 
     Only configured model names become labels; all other names become "other", because clients may send any name.
 
@@ -150,7 +150,7 @@ class Metrics:
 
 
 def forget_dead_processes(folder: Path) -> None:
-    """Drops the gauges of killed processes; their counters remain."""
+    """Removes the gauges of processes that were killed. Their counters stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     for file in folder.glob("gauge_live*.db"):

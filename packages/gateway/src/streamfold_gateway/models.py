@@ -1,4 +1,4 @@
-"""The models that clients may use, and their providers."""
+"""Finds the provider and the model for the model name in a client's request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 @dataclass(frozen=True)
 class ModelRoute:
-    """The provider and the model for a name.
+    """The provider and the model that a model name stands for.
 
     Attributes:
         model: the provider.
@@ -54,7 +54,7 @@ class ModelRoute:
         return self._facts.is_priced(self.other)
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns the highest cost of a usage at any endpoint that may handle the request; None if no price is
+        """Returns what a usage costs at the most expensive endpoint that may handle the request; None if no price is
         known.
         """
         models = self._facts.endpoint_models(self.other)
@@ -77,7 +77,8 @@ class ModelRoute:
 
     @property
     def takes_arguments(self) -> bool:
-        """True if the model accepts a prepared request, as `Provider` does; models of other programs may not."""
+        """True if `model` accepts a prepared request, as `Provider` does. Other implementations of `ChatModel` may
+        not."""
         return not self._facts.changed and isinstance(self.model, BaseChatModel)
 
     def stream(
@@ -86,9 +87,10 @@ class ModelRoute:
         """Returns the streamed response to a client's request. Raises ConfigError if the request can't be sent.
 
         Args:
-            repair_history, partial_tool_calls: see `ChatOptions`. Models of other programs don't provide partial tool
-                calls.
-            turn_cache: restores earlier turns. Models of other programs get the turns that the client sent.
+            repair_history, partial_tool_calls: see `ChatOptions`. Other implementations of `ChatModel` don't send
+                partial tool calls.
+            turn_cache: restores earlier turns. Other implementations of `ChatModel` get the turns as the client sent
+                them.
         """
         arguments = ChatParams(
             replace(request, model=self.other or ""),
@@ -115,16 +117,16 @@ class ModelRoute:
 
 
 class ModelRouter:
-    """Finds the provider for the model's name in a client's request.
+    """Finds the provider and the model for a model name.
 
-    `"main"` is the provider of that name with its own model; `"main:other-model"` is the same provider with another
-    model.
+    `"main"` means the provider of that name with its configured model. `"main:other-model"` means the same provider
+    with another model.
 
     Args:
         providers: the providers by name; a string or a mapping is passed to `Provider.from_config`. None: all providers
             of `streamfold.toml`.
         options: the aliases, and the additional models that clients may use.
-        config: the configuration file, or a configuration that was read; None: the file that is found.
+        config: the path of the configuration file, or a loaded configuration. None: streamfold searches for the file.
         hooks: hooks for the created providers.
 
     Raises:
@@ -167,7 +169,7 @@ class ModelRouter:
         return [name for name in self.names if client.allows_model(name)]
 
     def resolve(self, name: str, client: GatewayKey = ANONYMOUS) -> ModelRoute:
-        """Returns the route for a name. Raises HTTPError if the name is unknown or not allowed."""
+        """Returns the provider and the model for a name. Raises HTTPError if the name is unknown or not allowed."""
         requested, name = name, self._resolve_alias(name)
         found = self._find(self._aliases.get(name, name))
         if found is None or not (client.allows_model(requested) or client.allows_model(name)):
@@ -215,7 +217,8 @@ class ModelRouter:
                 stack.push_async_callback(provider.aclose)
 
     def _resolve_alias(self, name: str) -> str:
-        """Returns the provider or alias for a name, by its name without a date, or by a pattern."""
+        """Returns the provider or alias that a name means: the same name, the name without its date, or a matching
+        pattern."""
         for known in (name, _DATE.sub("", name)):
             if known in self._aliases or self._find(known) is not None:
                 return known

@@ -38,7 +38,7 @@ _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing
 
 
 class Unmetered:
-    """Counts and charges nothing: the meter of a request whose key has no limits. See `UsageMeter`."""
+    """Counts and charges nothing, for a request whose key has no limits. See `UsageMeter`."""
 
     reads_on = False
 
@@ -70,13 +70,13 @@ class UsageMeter:
     A response that needs several requests to the provider has one reservation for each request.
 
     Args:
-        again: returns the reservation of the next request.
-        cost: returns the cost of a usage; None if unknown.
-        reads_on: true if tokens or cost are limited.
+        again: reserves the next request to the provider.
+        cost: returns the cost of a usage; None if the price is unknown.
+        reads_on: true if the key has a limit on tokens or cost.
 
     Attributes:
-        reads_on: true if the stream is read to its end after its client has disconnected, because the usage arrives at
-            the end.
+        reads_on: true if tokens are counted, and the stream is read to its end even if the client disconnects, because
+            the usage arrives at the end.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class UsageMeter:
         self._reservation = await self._again()
 
     def take(self, chunk: StreamChunk) -> None:
-        """Counts a part of the response."""
+        """Counts the tokens of a chunk."""
         self._written += text_tokens(chunk.delta) + text_tokens(chunk.reasoning)
 
     def answered(self, reply: Reply) -> None:
@@ -180,7 +180,7 @@ class UsageMeter:
 
 
 def _most_output(request: Request) -> int:
-    """Returns the output token limit of a request, or a default if the request has none."""
+    """Returns the output token limit of a request; 16,384 tokens if the request has no limit."""
     return request.options.max_output_tokens or _ASSUMED
 
 
@@ -188,7 +188,7 @@ def most_expected(request: Request, most_output: int | None) -> Usage:
     """Returns the maximum usage of a request.
 
     Args:
-        most_output: the output limit; None: the request's limit, or a default.
+        most_output: the output token limit; None: the request's limit.
     """
     read, written = estimated_tokens(request), most_output or _most_output(request)
     return Usage(read, written, read + written)
@@ -205,7 +205,7 @@ class KeyRateLimits:
     """Enforces the limits of keys: reserves usage before a request is sent, and charges the actual usage afterwards.
 
     Args:
-        where: the store of the counts; None: in memory.
+        where: the store that has the counts; None: in memory.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class KeyRateLimits:
                 store = limiter.store  # one connection for all of them
 
     async def reserve(self, client: GatewayKey, routed: ClientRequest) -> Meter:
-        """Reserves one request of a client. Returns the meter that charges it.
+        """Reserves one request of a client. Returns the meter that charges the request.
 
         Raises:
             HTTPError: a limit of the key is reached, its budget is spent, or the model's price is unknown.
@@ -261,7 +261,7 @@ class KeyRateLimits:
 
 
 def _burst(rpm: float | None) -> float:
-    """Returns the burst allowance in seconds: the requests of one minute may arrive together."""
+    """Returns how many seconds' worth of requests may arrive at once: one minute."""
     return max(0.0, _MINUTE - 0.999 * _MINUTE / rpm) if rpm else _MINUTE  # the first needs none; sums of floats drift
 
 

@@ -1,4 +1,4 @@
-"""Request bodies: size limits, memory budget, timeout, JSON parsing; and the number of requests in flight."""
+"""Reads and parses request bodies, within limits of size, memory, time and requests in flight."""
 
 from __future__ import annotations
 
@@ -84,10 +84,9 @@ class Capacity:
 
 
 class RequestBody:
-    """The JSON body of a request, which is read and parsed on entering the block.
+    """A context manager that reads and parses the JSON body of a request.
 
-    Inside the block, the request counts as in flight, and the body with its references counts towards the memory
-    limit.
+    Inside the block, the request counts as in flight, and its body counts towards the memory limit.
 
     Attributes:
         value: the parsed JSON.
@@ -162,7 +161,8 @@ class RequestBody:
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def grow(self, size: int) -> None:
-        """Adds the size of data that will be inserted into the body. Raises HTTPError if a limit is exceeded."""
+        """Adds the size of stored items that will be inserted into the body. Raises HTTPError if a limit is
+        exceeded."""
         self._hold(size, "the request with its references")
 
     def _hold(self, size: int, what: str) -> None:
@@ -178,8 +178,8 @@ class RequestBody:
 def parsed_size(raw: bytes, most: int) -> int:
     """Estimates the size in bytes of the parsed lists and objects of a JSON text, without strings.
 
-    A text such as `[],[],[]` becomes thirty times as large, so the size is estimated before parsing, from the brackets
-    and commas outside of strings. Counting stops above `most`.
+    Parsing makes a text such as `[],[],[]` thirty times as large. So the size is estimated before parsing, from the
+    brackets and commas outside of strings. Counting stops above `most`.
 
     >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
     288
@@ -196,7 +196,7 @@ def parsed_size(raw: bytes, most: int) -> int:
 
 
 async def run_sized(size: int, work: Callable[[], T]) -> T:
-    """Calls a function; in a thread if the body is large, so that other clients do not wait for it."""
+    """Calls a function, in a thread if the body is large, so that other requests don't wait."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
 
 

@@ -35,14 +35,14 @@ class RequestOutcome:
             server stopped.
         status: the HTTP status; 499 if the client disconnected.
         seconds: the duration of the request.
-        first: seconds until the first part of the response.
+        first: seconds until the first chunk of the response.
         provider: the provider that sent the response or failed.
         finish_reason: the finish reason of the response.
-        usage, cost: usage and cost of the response, also of a partial one; None if unknown.
+        usage, cost: usage and cost of the response, even if the response is incomplete; None if unknown.
         key: the name of the client's key.
         error: the class name of the error.
         warnings: the warning codes without duplicates.
-        attempts: the providers of earlier failed attempts.
+        attempts: the providers whose attempts failed before.
     """
 
     id: str
@@ -147,12 +147,12 @@ class RequestLog:
         self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}{money}")
 
     def answered(self, note: str) -> None:
-        """Logs a response that needed no model."""
+        """Logs a response for which no model was called."""
         self._ended("answered", 200)
         self._line(logging.INFO, f"answered {self._after}: {note}")
 
     def failed(self, refusal: HTTPError) -> None:
-        """Logs an error response, or an error at the end of a stream. The cause of a refusal contains the reason."""
+        """Logs an error response, or an error at the end of a stream. The log line contains the cause of the error."""
         cause = refusal.__cause__
         how = f"{self._after} (HTTP {refusal.status})"
         self._ended_with(refusal)

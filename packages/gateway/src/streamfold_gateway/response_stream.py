@@ -28,7 +28,7 @@ class ResponseStream:
     detects a client that reads nothing.
 
     Args:
-        receive, send: the functions of the ASGI server.
+        receive, send: the two functions that the ASGI server passes to the app.
         send_timeout: seconds without progress after which a client that reads nothing counts as disconnected.
 
     Attributes:
@@ -64,8 +64,8 @@ class ResponseStream:
         await self._send_timed({"type": "http.response.body", "body": data, "more_body": False})
 
     def stream_events(self, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
-        """Starts a stream of events. The status is sent with the first events, so that until then it can still become
-        an error.
+        """Starts a stream of events. The HTTP status is sent with the first events. Until then, the response can still
+        become an error response.
 
         Args:
             headers: additional headers.
@@ -91,7 +91,7 @@ class ResponseStream:
             self._since = None
 
     def while_connected(self, grace: float = 0.0) -> Self:
-        """Returns a block that is cancelled when the client disconnects; it then raises ClientGone.
+        """Returns a context manager whose block is cancelled, and raises ClientGone, when the client disconnects.
 
         Args:
             grace: seconds for which the block continues after the disconnect.
@@ -116,7 +116,7 @@ class ResponseStream:
             raise ClientGone
 
     def leave(self) -> None:
-        """Records that the client has disconnected, and ends the block, immediately or in some seconds."""
+        """Records that the client has disconnected, and cancels the block, immediately or after `grace` seconds."""
         if not self.gone:
             self.gone = True
             if self._grace:
@@ -140,9 +140,8 @@ class ResponseStream:
         self.leave()
 
     def _rest(self) -> float:
-        """Returns the seconds until the send timeout or the next keep-alive.
-
-        The result is at most the send timeout, because a write may begin at any time.
+        """Returns the seconds until the next keep-alive, or until the write in progress exceeds the send timeout; at
+        most the send timeout.
         """
         if self._headers is None:
             return inf

@@ -1,7 +1,8 @@
 """The Responses API over WebSockets: each `response.create` message is handled like a POST request with the same body.
 
 Keys, limits, budgets, stored responses and logs are therefore the same as over HTTP. In addition, a connection
-remembers the newest response of each lane, so that the next message can refer to it even with `store: false`.
+remembers the newest response for each `stream_id` (lane). So the next message can continue that response, even with
+`store: false`.
 
 https://developers.openai.com/api/docs/guides/websocket-mode
 """
@@ -108,7 +109,7 @@ class WebSocketEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _NewestResponse:
-    """The last response of a lane.
+    """The newest response of a lane, which is a series of messages with the same `stream_id`.
 
     Attributes:
         items: the JSON of the conversation including the response.
@@ -139,7 +140,7 @@ class _Turn:
 
 
 class _Connection:
-    """One WebSocket of a client. Its requests are handled one after the other, even in different lanes."""
+    """One WebSocket of a client. Requests are handled one after the other, even if their `stream_id` differs."""
 
     def __init__(self, endpoint: WebSocketEndpoint, scope: Any, receive: Receive, send: Send) -> None:
         self._endpoint = endpoint
@@ -372,7 +373,7 @@ class _Connection:
 
 
 class _EventWriter:
-    """The `send` of a POST: passes on each event of a stream, or the error response.
+    """The ASGI function `send` of an emulated POST request. Passes on each SSE event, or the error response.
 
     Args:
         event: called with the type and the JSON of each event.

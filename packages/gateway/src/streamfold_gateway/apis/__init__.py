@@ -1,4 +1,4 @@
-"""The APIs of clients: one module for each API, and a common base (`base`)."""
+"""The APIs that clients can use: one module for each API, and their base class in `base`."""
 
 from .anthropic import AnthropicAPI
 from .base import (

@@ -31,9 +31,10 @@ _PHRASE = "prompt is too long"
 
 
 def prompt_too_long(info: ErrorInfo) -> str | None:
-    """Returns the Messages API's message for a prompt that is too long, or None for any other error.
+    """Returns the error message with which the Messages API rejects a prompt that is too long; None for other errors.
 
-    The numbers come from the provider's message. If a number is missing, the result is the provider's own message.
+    The numbers come from the provider's message. If a number is missing there, the provider's message is returned
+    unchanged.
 
     >>> prompt_too_long(ErrorInfo("Your request exceeded model token limit: 262144 (requested: 300000)"))
     'prompt is too long: 300000 tokens > 262144 maximum'
@@ -125,7 +126,7 @@ class AnthropicAPI(ClientAPI):
 
 
 def _with_anthropic_fields(request: ClientRequest) -> Request:
-    """Returns the request with the fields that only the Messages API has, for a provider with the Messages API."""
+    """Adds the fields that only the Messages API has, for a request to a provider with the Messages API."""
     parsed = request.parsed
     options, extra = parsed.options, dict(parsed.options.extra_body)
     betas = [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",")]

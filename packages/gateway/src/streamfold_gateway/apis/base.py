@@ -1,4 +1,4 @@
-"""The facts about a client API that the gateway needs: supported fields and token counts."""
+"""Base class of the APIs that clients can use, and functions that all of them need."""
 
 from __future__ import annotations
 
@@ -44,22 +44,24 @@ _GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as t
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A request of a client.
+    """A parsed request of a client.
 
     Attributes:
         body: the JSON body.
         parsed: the parsed body.
-        route: the provider and the model for the model's name in the request.
+        route: the provider and the model for the requested model name.
         stream: true if the client requested a stream.
         id: the id of the response.
         created: the time of the request, in seconds since 1970.
         headers: the HTTP headers, with names in lower case.
         params: the parameters in the URL's path and query.
-        dropped: warnings about fields of the request that were removed before parsing.
+        dropped: warnings about request fields that were removed because the client may not send them.
         end_user: the end user that the request names, as returned by `named_end_user`.
-        turns_cached: true if a turn cache stores the parts of the response that only the provider can read.
-        tools: tools of the Responses API, by the names of the functions that replace them for other providers.
-        stored: the fields of the response object that describe how the response is stored; None if it isn't stored.
+        turns_cached: true if the turn cache stores this response, so that the client needn't send back data that only
+            the provider can read.
+        tools: the tools of a Responses API request that were replaced by functions, by the names of these functions.
+        stored: the fields of the response object that describe how the response is stored; None if the response isn't
+            stored.
     """
 
     body: Mapping[str, Any]
@@ -78,24 +80,25 @@ class ClientRequest:
 
     @property
     def model(self) -> str:
-        """The name that the client used for the model."""
+        """The model name in the client's request."""
         return self.parsed.model
 
     def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
-        """Returns the request with additional fields that only some providers support."""
+        """Returns the request with another `extra_body`."""
         return replace(self, parsed=replace(self.parsed, options=replace(self.parsed.options, extra_body=extra)))
 
 
 @dataclass(frozen=True, slots=True)
 class APIEndpoint:
-    """An endpoint of an API.
+    """An endpoint for requests of one API.
 
     Attributes:
-        path: the URL path, with the names of parameters in braces.
+        path: the URL path, with parameters in braces.
         id_prefix: the prefix of response ids.
-        streams: true or false if all responses are streamed or not; None: the request decides.
-        count_member: the response field with the token count of the request; "": the endpoint calls a model.
-        compacts: true if the response is a compaction of the conversation.
+        streams: true if responses are always streamed, false if they never are; None: the request decides.
+        count_member: the name of the response field that has the token count, for endpoints that only count tokens;
+            else "".
+        compacts: true if the endpoint compacts a conversation.
     """
 
     path: str
@@ -110,15 +113,15 @@ class ClientAPI(ABC):
 
     Attributes:
         endpoints: the endpoints for requests.
-        adapter: the name of the adapter for providers with the same API.
+        adapter: the name of the adapter that sends requests to providers with the same API.
         label: the name of the API in warnings.
-        streams_partial_calls: true if streams contain tool calls in fragments.
-        returns_ids: true if all clients send the ids of earlier tool calls.
-        forwards_error_type: true if an error keeps the type that its provider gave it.
-        continues: true if a final assistant message is the beginning of the response.
+        streams_partial_calls: true if a stream can have a tool call in several events.
+        returns_ids: true if all clients send back the ids of earlier tool calls.
+        forwards_error_type: true if the client gets the provider's `type` of an error.
+        continues: true if the model continues a final assistant message (prefill).
         client_ids: request fields that identify an installation, a session or a user.
         members: request fields that may be sent to a provider.
-        keep_alive: the bytes that keep a silent stream open.
+        keep_alive: the bytes that are sent when a stream has been silent for a while.
     """
 
     endpoints: ClassVar[tuple[APIEndpoint, ...]]
@@ -134,11 +137,11 @@ class ClientAPI(ABC):
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
-        """Returns whether a request to another path, such as the list of models, belongs to this API."""
+        """Returns whether a request to a shared path, such as the list of models, comes from a client of this API."""
         return False
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
-        """Returns the name of the model in an unvalidated request."""
+        """Returns the model name in a request body that hasn't been validated."""
         return body.get("model")
 
     @abstractmethod
@@ -155,11 +158,11 @@ class ClientAPI(ABC):
         return {member: number}
 
     def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
-        """Returns the body of the response to a request for a compaction, of an API with such an endpoint."""
+        """Returns the response body of an endpoint that compacts a conversation."""
         raise NotImplementedError  # called only for an endpoint with `compacts`, whose API has its own method
 
     def counted_body(self, body: Any) -> Any:
-        """Converts the body of a request for a token count into the body of a normal request."""
+        """Converts the body of a token count request to the body of a model request."""
         return body
 
     @abstractmethod
@@ -167,7 +170,7 @@ class ClientAPI(ABC):
         """Returns the serializer of the response."""
 
     def headers(self, answer_id: str) -> dict[str, str]:
-        """Returns the headers of every response, for the id of the response."""
+        """Returns the headers that every response has."""
         return {"x-request-id": answer_id}
 
     def stream_headers(self, request: ClientRequest) -> dict[str, str]:
@@ -175,18 +178,17 @@ class ClientAPI(ABC):
         return {}
 
     def info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error in the format of this API."""
+        """Returns an error with the values that clients of this API expect."""
         meaning = refusal.info.meaning()
         if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
             return replace(refusal.info, code="context_length_exceeded")
         return refusal.info
 
     def stream_info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error for a stream that has begun. Some clients decide by the words of the message whether to
-        retry.
+        """Returns an error for the end of a stream. Some clients decide by words in the message whether to retry.
 
-        The words "server error" make agents retry (pi 0.73, opencode 1.18). The provider's message is unchanged if the
-        error also has a type.
+        The words "server error" make agents retry (pi 0.73, opencode 1.18). If clients also get the provider's error
+        type, the message stays unchanged.
         """
         info, cause = self.info(refusal), refusal.__cause__
         kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))
@@ -195,7 +197,7 @@ class ClientAPI(ABC):
         return replace(info, message=f"{info.message} (server error)")
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Returns the end of a failed stream, in pieces that clients must receive one by one."""
+        """Splits the last events of a failed stream into pieces that the client must receive separately."""
         return [failure]
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
@@ -208,7 +210,7 @@ class ClientAPI(ABC):
         return status, body, {**self.headers(answer_id), **refusal.headers}
 
     def model_entry(self, name: str, began: int) -> dict[str, Any]:
-        """Returns a model's entry in the list of models. `began` is the start of the server, in seconds since 1970."""
+        """Returns a model's entry in the list of models. `began` is when the server started, in seconds since 1970."""
         return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
 
     def model_list(self, names: Sequence[str], began: int) -> dict[str, Any]:
@@ -231,8 +233,8 @@ class ClientAPI(ABC):
         """Returns the request for providers with other APIs, and a warning about the dropped fields.
 
         Args:
-            lost: request fields that only this API has. The warning names those that have an effect.
-            extra_body: request fields that the providers support.
+            lost: the request fields that only this API has. The warning names the fields with an effect.
+            extra_body: the other request fields, which the providers support.
         """
         tools = request.parsed.tools
         in_tools = {
@@ -246,7 +248,7 @@ class ClientAPI(ABC):
         return request, [*_not_supported(lost, self.label), *_not_supported(in_tools, self.label)]
 
     def without_client_ids(self, request: ClientRequest) -> ClientRequest:
-        """Returns the request without `client_ids`."""
+        """Returns the request without the fields in `client_ids`."""
         extra = request.parsed.options.extra_body
         return request.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
 
@@ -259,7 +261,7 @@ def _not_supported(members: Mapping[str, Any], api: str) -> Warnings:
 
 
 def listed(value: Mapping[str, Any], name: str) -> list[Any]:
-    """Returns a field that should be a list; an empty list if the field has another type."""
+    """Returns a field if its value is a list; else an empty list."""
     found = value.get(name)
     return found if isinstance(found, list) else []
 
@@ -267,12 +269,13 @@ def listed(value: Mapping[str, Any], name: str) -> list[Any]:
 def permitted_members(
     body: Mapping[str, Any], known: Known, key: KeyOptions, *, any_model: bool
 ) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
-    """Returns a request body without the fields that its client may not send, and the warnings about them.
+    """Removes the fields that a client may not send from a request body. Returns the new body, and warnings about the
+    removed fields.
 
     Args:
         known: the fields that the client's API documents.
         key: the rights of the client's key.
-        any_model: true if the client may use every model of the provider.
+        any_model: true if the client may use every model of the configured providers.
     """
     members = MemberFilter(
         known, only_known=key.only_known_members, passthrough=key.passthrough_members, any_model=any_model
@@ -288,11 +291,12 @@ def permitted_members(
 
 
 def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
-    """Returns a request that doesn't override the operator's `extra_body`, and warnings about dropped values.
+    """Prevents a request from overriding the operator's `extra_body`. Returns the request, and warnings about dropped
+    values.
 
-    A provider merges its own `extra_body` by field, and a value of the request replaces a configured one. So a field in
-    both is sent with the operator's values on top of the client's. If the endpoints that may handle the request are
-    configured differently, the field isn't sent.
+    In `Provider`, a request's `extra_body` has priority over the configured one. So here the operator's values replace
+    the client's values in each field that both set. If the endpoints that may handle the request have different values,
+    the field isn't sent.
     """
     extra = dict(request.parsed.options.extra_body)
     lost: list[str] = []
@@ -313,7 +317,8 @@ def with_operator_members(request: ClientRequest, endpoints: Collection[BackendI
 
 
 def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:
-    """Returns a client's value with an operator's value on top, and adds the paths of the replaced values."""
+    """Returns a client's value, with the operator's values replacing those of the client. Adds the paths of the
+    replaced values to `lost`."""
     if isinstance(mine, Mapping) and isinstance(operators, Mapping):
         both = {name: _merged(mine[name], value, f"{where}.{name}", lost) if name in mine else value
                 for name, value in operators.items()}  # fmt: skip

@@ -28,7 +28,7 @@ _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
 class GeminiAPI(ClientAPI):
-    """Gemini's API. A response is streamed as SSE events with `alt=sse`, otherwise as one JSON array."""
+    """Gemini's API. With `alt=sse`, a stream has SSE events; otherwise, it is one JSON array."""
 
     endpoints = (  # v1beta, and newer clients say v1
         APIEndpoint("/{version}/{model:path}:streamGenerateContent", "gen-", streams=True),
@@ -100,7 +100,7 @@ class GeminiAPI(ClientAPI):
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Returns whether the client requested thoughts, because other clients don't expect them."""
+    """Returns whether the client requested thoughts. Other clients don't expect them."""
     config = camel_case(camel_case(body).get("generationConfig") or {})
     thinking = camel_case(config.get("thinkingConfig") or {})
     return bool(thinking.get("includeThoughts"))

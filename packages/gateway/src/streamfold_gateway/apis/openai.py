@@ -69,7 +69,7 @@ class ChatAPI(ClientAPI):
 
 
 def _with_effort(request: ClientRequest, thinking: Any) -> ClientRequest:
-    """Returns the request with Kimi's thinking switch converted to an effort, which other providers support."""
+    """Converts Kimi's field `thinking` to a reasoning effort, which other providers support."""
     options = request.parsed.options
     kind = thinking.get("type") if isinstance(thinking, Mapping) else None
     if kind not in ("enabled", "disabled") or options.reasoning_effort is not None:

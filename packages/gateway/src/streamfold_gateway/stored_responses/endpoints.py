@@ -1,7 +1,7 @@
 """Endpoints of stored responses: https://platform.openai.com/docs/api-reference/responses.
 
-A request's references are replaced by the stored items, and its storage options are removed. Then the request is
-handled like any other request.
+References in a request are replaced by the stored items that they name. Then the request is handled like other
+requests.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class StoredResponses:
         await self._detached(incoming, routed, serializer, running, body.size)
 
     async def _attached(self, incoming: IncomingRequest, routed: RoutedRequest, kept: StoredResponse) -> None:
-        """Sends a response that is stored, and cancelled when its client disconnects."""
+        """Sends a response to its client, and stores the complete response. If the client disconnects, the response is
+        cancelled."""
         serializer = RESPONSES_API.serializer(routed.request, routed.options)
         recorder = AttachedRecorder(self._responses, self._memory, kept, serializer, incoming.response)
         try:
@@ -127,7 +128,7 @@ class StoredResponses:
             recorder.close()
 
     async def _compact(self, incoming: IncomingRequest) -> None:
-        """Compacts a conversation, also one that is stored here. The compaction itself isn't stored."""
+        """Compacts a conversation, which may be stored here. The compaction itself isn't stored."""
         async with self._handler.body(incoming) as body:
             if isinstance(payload := body.value, dict):
                 user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
@@ -135,7 +136,8 @@ class StoredResponses:
             await self._handler.reply(incoming, body)
 
     async def _expand(self, body: RequestBody, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
-        """Replaces the references in a request's body by the stored items. Returns the request's own items."""
+        """Replaces the references in a request body by stored items. Returns the input items that the request itself
+        contains."""
         conversation = ReferenceResolver(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(payload.get("input")))
@@ -157,7 +159,8 @@ class StoredResponses:
         running: BackgroundResponse,
         size: int,
     ) -> None:
-        """Starts a task that completes the response, and serves its client meanwhile."""
+        """Starts a task that completes the response even if the client disconnects. Sends the response to the client as
+        it arrives."""
         meter: Meter | None = None
         try:
             # A request beyond the limits isn't queued.
@@ -357,6 +360,6 @@ class StoredResponses:
 
 
 def _number(value: object) -> int | None:
-    """Returns a non-negative integer, also from its digits; None for other values."""
+    """Converts a value, such as a query parameter, to a non-negative integer; None if that isn't possible."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,4 +1,4 @@
-"""Records responses while they are written, with a memory limit and any number of subscribers."""
+"""Records responses while they are written, within a memory limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Recorder:
     """Records a response while it is written.
 
     Args:
-        kept: the response before its first event.
+        kept: the stored response, before its first event.
         serializer: serializes the response, with the option `records`.
 
     Attributes:
@@ -41,11 +41,11 @@ class Recorder:
         events: the events in memory.
         held: the size of these events in bytes.
         chars, pieces: the length of the text so far, and the number of its fragments.
-        weight: the size in memory.
+        weight: the number of bytes that count towards the memory limit.
         may_wait: true if the response pauses when the memory limit is reached.
         blocked: true if the response waits for a subscriber that reads slowly.
         resumable: true if the events are stored.
-        state: the JSON of the response so far, as a part of an event.
+        state: the JSON of the response object, as of the last event that contained it.
         over: true if the final event has been written.
     """
 
@@ -118,10 +118,10 @@ class Recorder:
 
 
 class AttachedRecorder(Recorder):
-    """Records a response that is stored when complete, and cancelled when its client disconnects.
+    """Stores a response when it is complete. The response is cancelled if its client disconnects.
 
-    This object is the `AnswerOutput` of its response: it stores the response before the client gets the end, so that
-    the client can refer to the response.
+    This class is an `AnswerOutput`, which also sends the response to the client. It stores the response before the
+        client gets the last event, so that the client's next request can refer to it.
     """
 
     def __init__(
@@ -169,11 +169,8 @@ class AttachedRecorder(Recorder):
 
 
 class RecorderMemory:
-    """The memory limit for all responses in progress together.
-
-    When the limit is reached, the largest responses drop their events first. Then responses without a client pause,
-    except the oldest, until memory is free. The total is thus bounded by the limit, plus one response, plus a small
-    amount for each other response.
+    """Limits the memory of all responses in progress together. When the limit is reached, the largest responses drop
+    their events first. Then responses that no client waits for pause, except the oldest one, until memory is free.
 
     Args:
         size: the limit in bytes.
@@ -239,21 +236,22 @@ class Subscriber:
 
 
 class BackgroundResponse(Recorder):
-    """A response that is completed without its client. Any number of subscribers may read its events or cancel it.
+    """Records a response that continues even if its client disconnects. Any number of subscribers may read its events.
 
-    Subscribers receive events after they are stored. The store doesn't delay the provider: new events are collected
-    during a write. This object is the `AnswerOutput` of its response.
+    Subscribers receive events after they are stored. Writing to the store doesn't delay reading from the provider. This
+    class is an `AnswerOutput`.
 
     Args:
         background: the client has requested `background: true`.
 
     Attributes:
-        gone: true if the response was cancelled.
+        gone: true if the response has been cancelled.
         forgotten: true if the response was deleted, so that nothing is stored.
-        refused: the error before the first event, if a client waits for it.
+        refused: the error response, if the request failed before the first event and a client waits for the response.
         done: true if there will be no further event.
         warnings: the warnings of the complete response.
-        storage_warning: an additional warning for subscribers at the end.
+        storage_warning: a warning for subscribers that the response or its events couldn't be stored; "" if they were
+            stored.
     """
 
     def __init__(
@@ -352,9 +350,7 @@ class BackgroundResponse(Recorder):
 
     @asynccontextmanager
     async def while_connected(self, grace: float) -> AsyncIterator[None]:
-        """Runs a block that ends when the response is cancelled, or some seconds later; the block then raises
-        ClientGone.
-        """
+        """Runs a block that is cancelled, and raises ClientGone, `grace` seconds after the response was cancelled."""
         self._grace = grace
         with self._making:
             yield
@@ -385,7 +381,7 @@ class BackgroundResponse(Recorder):
                 await self._changed.wait()
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Does nothing, because `done` tells waiting tasks about the end."""
+        """Does nothing: clients get the response from `response`, after `until_done`."""
 
     async def save_continuously(self) -> None:
         """Stores events as they arrive, until it is cancelled."""
@@ -457,7 +453,8 @@ class BackgroundResponse(Recorder):
             self.storage_warning = NO_EVENTS
 
     async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
-        """Stores the response without its events, or the fact that it is too long to be stored."""
+        """Stores the response without its events. If even that is too long, a background response is stored as
+        failed."""
         self.forget_events()
         await self._delete()
         if fits and await self._put(state, [], ended=True):
@@ -481,7 +478,7 @@ class BackgroundResponse(Recorder):
 
     @contextmanager
     def followed(self, after: int) -> Iterator[Subscriber]:
-        """Yields a subscriber to the events after a number."""
+        """Yields a subscriber that gets the events after this `sequence_number`."""
         follower = Subscriber(after)
         self._followers.add(follower)
         try:

@@ -1,4 +1,4 @@
-"""Replaces the references in a request by stored items: the conversation that it continues, and items by id."""
+"""Replaces references in a request by stored items: `previous_response_id`, and item references."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def not_found(response_id: str) -> HTTPError:
 
 
 def input_items(given: Any) -> list[Any]:
-    """Returns the input of a request as items."""
+    """Returns the input of a request as a list of items."""
     if isinstance(given, str) and given:
         return [{"type": "message", "role": "user", "content": given}]
     return list(given) if isinstance(given, list) else []
@@ -127,6 +127,6 @@ def _size(value: Any) -> int:
 
 
 def without_cut_calls(output: list[Any]) -> list[Any]:
-    """Returns the output of a response without calls that were cut off: they can't be answered."""
+    """Returns the output of a response without incomplete tool calls, because no client can send results for them."""
     calls = ("function_call", "custom_tool_call")
     return [item for item in output if not (item["type"] in calls and item.get("status") == "incomplete")]

@@ -18,7 +18,7 @@ FINAL = ("completed", "incomplete", "failed", "cancelled")
 
 
 def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
-    """Yields the single events of joined event data whose last event has the given number."""
+    """Splits joined SSE events. `last` is the number of the last event."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
         if block.startswith(b"event: "):
@@ -66,16 +66,16 @@ _STOPPED = {
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response with the items of its request.
+    """A response, and the input items of its request.
 
     Attributes:
         owner: the key that owns the response.
         user: the end user that owns the response, as returned by `named_end_user`.
         items: the input items of its request.
         previous: the response whose conversation it continues.
-        response: the API's response object so far.
+        response: the response object of the Responses API so far.
         resumable: true if its events are stored too.
-        last: the final event, if the process that ran the response is gone.
+        last: the final event, if the process that ran the response has stopped before the end.
     """
 
     id: str
@@ -216,7 +216,7 @@ class ResponseStore:
 
 
 async def _parsed(data: bytes) -> Any:
-    """Returns a parsed stored value. Raises ValueError for invalid or too deeply nested JSON.
+    """Parses a stored value. Raises ValueError if the JSON is invalid or nested too deeply.
 
     `from_json` limits the nesting. `json` would recurse until Python stops it, and a finalizer that the garbage
     collector runs at that depth fails.
