@@ -1,7 +1,7 @@
-"""Deltas, the interface between adapters and engine: each delta is one fact of an SSE event.
+"""Deltas: the values that adapters decode from SSE events, and from which the engine makes chunks.
 
-The deltas of an event are in the order reasoning, text, tool calls, usage, finish. A delta is never changed. A test
-checks this, because a frozen dataclass would take three times as long to create.
+An adapter returns the deltas of an event in the order reasoning, text, tool calls, usage, finish reason. A delta is
+never changed. A test checks this, because a frozen dataclass would take three times as long to create.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .types import (
 
 @dataclass(slots=True)
 class TextDelta:
-    """Visible text: the next piece, or (`whole`) the complete text of its part or of the response."""
+    """Visible text: the next piece, or if `whole` is true, the complete text of its part or of the response."""
 
     text: str
     part: PartRef | None = None
@@ -44,7 +44,7 @@ class ReasoningDelta:
 
 @dataclass(slots=True)
 class RefusalDelta:
-    """A refusal, on APIs that separate it from text."""
+    """Text with which the model refuses, on APIs that separate it from other text."""
 
     text: str
     part: PartRef | None = None
@@ -60,7 +60,7 @@ class CallSummary:
 
 @dataclass(slots=True)
 class ItemSummary:
-    """The final list of items, each as its deltas."""
+    """The final list of output items. Each item is a list of deltas."""
 
     items: list[list[Delta]]
 
@@ -70,7 +70,8 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 @dataclass(slots=True)
 class BlockSummary:
-    """The final list of blocks, each as its deltas. Blocks that have already arrived are skipped."""
+    """The final list of content blocks. Each block is its index and a list of deltas. The engine skips blocks that have
+    already arrived."""
 
     blocks: list[tuple[int, list[Delta]]]
 
@@ -80,14 +81,15 @@ class Block:
     """The start of a content block.
 
     Attributes:
-        index: the server's key for the block, if usable.
+        index: the server's number of the block; None if it sends no usable number.
         value: the block as the server sent it.
-        member: the member with the visible text.
-        call: the tool call of the block; its arguments count only if no `BlockPiece` has arguments.
-        write: writes a delivered tool call into a copy of the block, for the history.
-        held: true if only the end of the response shows who runs the tool call: see `RanOnServer`.
+        member: the name of the field with the visible text.
+        call: the tool call of the block. Its arguments are used only if no `BlockPiece` has arguments.
+        write: returns the block with the delivered tool call, which the next request sends back.
+        held: true if the server may still run the tool call itself (see `RanOnServer`), so that it counts only at the
+            end.
         whole: true if the block is complete and no `BlockEnd` follows.
-        join: creates the block for the history from its members, including lists that grew.
+        join: creates the block that the next request sends back, from its fields and the lists that arrived in pieces.
     """
 
     index: int | None
@@ -106,11 +108,11 @@ class BlockPiece:
     """More content for a block.
 
     Attributes:
-        index: the key of the block; None: the newest block.
+        index: the server's number of the block. None stands for the newest block.
         kind: the kind of the block. The piece is ignored if the block has another kind.
-        how: "append" to its text, "json" to the JSON text of its value, "path" for a `PathValue`, "add" to a
-            list (text is shown), "call" for a `ToolCallDelta` with more of the tool call, or "set".
-        opens: the block to start if no open block fits.
+        how: "append" adds to a text, "json" to the JSON text of a value, and "add" to a list. "path" adds a `PathValue`
+            to the arguments. "call" has a `ToolCallDelta`. "set" replaces the field.
+        opens: the block to start if the start of its block is missing.
     """
 
     index: int | None
@@ -123,7 +125,7 @@ class BlockPiece:
 
 @dataclass(slots=True)
 class BlockEnd:
-    """The end of a block; without an index, of the newest block, or of the open tool call (`call`)."""
+    """The end of a block. Without an index, it ends the newest block, or the open tool call if `call` is true."""
 
     index: int | None
     call: bool = False
@@ -131,7 +133,7 @@ class BlockEnd:
 
 @dataclass(slots=True)
 class RanOnServer:
-    """The server ran a tool call itself: the newest one with this id, or with this name if the id is empty."""
+    """The server ran a tool call itself: the newest call with this id. If the id is empty, the name decides."""
 
     id: str | None
     name: str | None
@@ -139,18 +141,18 @@ class RanOnServer:
 
 @dataclass(slots=True)
 class MessageStart:
-    """The start of a message: the first delta of its event, and allowed only once."""
+    """The start of a message. It is the first delta of its event. A second message in one response is an error."""
 
     id: str | None
 
 
 @dataclass(slots=True)
 class UsageUpdate:
-    """Members of the usage object, which replace earlier values. Null doesn't replace a value.
+    """Fields of the usage object. They replace earlier values, but null doesn't replace a value.
 
     Attributes:
-        read: creates a `Usage` from all members when it is needed.
-        whole: true if this object replaces all earlier members.
+        read: creates a `Usage` from all fields that have arrived.
+        whole: true if the fields replace all earlier fields.
     """
 
     members: Mapping[str, Any]
@@ -167,7 +169,8 @@ class ServedBy:
 
 @dataclass(slots=True)
 class ToolRequests:
-    """The number of requests that the server made with its own tool. A later number replaces it."""
+    """The number of requests that the server has made with one of its own tools. A later number replaces an earlier
+    one."""
 
     kind: str
     number: int
@@ -175,11 +178,12 @@ class ToolRequests:
 
 @dataclass(slots=True)
 class Sequence:
-    """The event's sequence number (the first delta of the event), or the event's id (the last delta).
+    """An event's sequence number, as the first delta of the event, or the event's id, as the last delta.
 
     Attributes:
-        number: the sequence number; only the Responses API has one.
-        id: the id that the server accepts to resume a response; "" if this event has no id, None on other APIs.
+        number: the sequence number. Only the Responses API sends one.
+        id: the event's id, by which a response can be resumed. "" if this event has no id; None on APIs without event
+            ids.
     """
 
     number: int | None
@@ -188,10 +192,11 @@ class Sequence:
 
 @dataclass(slots=True)
 class Meta:
-    """The id, model and time of the response. The first valid value of each counts.
+    """The id, model and creation time of the response. The first valid value of each field is used.
 
     Attributes:
-        previous: the id of the stored response that this one continues; "" if the server says that it continues none.
+        previous: the id of the stored response that this response continues; "" if the server says that it continues
+            none.
     """
 
     id: str | None = None
@@ -210,7 +215,8 @@ class Warn:
 
 @dataclass(slots=True)
 class Failure:
-    """An error of the server. `reason` is its finish reason, which replaces an earlier one."""
+    """An error that the server sent. `reason` is true if the server sent it as a finish reason, which replaces an
+    earlier one."""
 
     info: ErrorInfo
     body: Any = None
@@ -224,12 +230,13 @@ def unknown_finish(raw: str) -> Warn:
 
 @dataclass(slots=True)
 class Finish:
-    """The finish reason. Usage, another finish reason or late tool calls may follow; after `more`, text and tool calls
-    usually do.
+    """The finish reason. Usage, another finish reason or late tool calls may follow. If `more` is true, text and tool
+    calls usually follow too.
 
     Attributes:
-        continues: the response continues in another HTTP request; `reason` is that of this part alone.
-        drops_calls: the response was stopped from outside, so no tool calls are delivered.
+        continues: true if the response continues in another HTTP request. `reason` is then the reason of this part.
+        drops_calls: true if the response was stopped from outside, for example because it was cancelled. Then no tool
+            calls are delivered.
     """
 
     reason: FinishReason
@@ -240,13 +247,14 @@ class Finish:
 
     @property
     def cut(self) -> bool:
-        """True if the response was truncated; a later finish reason doesn't change that."""
+        """True if the response was truncated. A later finish reason doesn't change this."""
         return is_truncated(self.reason)
 
 
 @dataclass(slots=True)
 class StreamEnd:
-    """The explicit end of the stream. With `needs_finish`, a response without a finish reason is incomplete."""
+    """The server's marker for the end of the stream, such as `[DONE]`. If `needs_finish` is true, a response without a
+    finish reason is incomplete."""
 
     needs_finish: bool = False
 

@@ -3,9 +3,9 @@
 A turn is restored only in the same conversation. Its cache key is a hash of the end user, the instructions, and every
 message up to and including the turn: roles, texts, images, results, names and ids, in order. The ids of tool calls
 alone aren't enough: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get
-the same greeting. The cache key excludes tools, which agents load late; reasoning, which clients lose; and text that
-agents add and remove (see `_UNSTABLE`). A conversation that its client has rewritten (old results cleared, the
-beginning summarized) counts as another conversation.
+the same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which clients leave
+out, and on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for example by
+clearing old results, it counts as another conversation.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -62,11 +62,11 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 def named_end_user(
     members: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, explicit: bool = False
 ) -> str:
-    """Returns a hash of the request's members and headers that name the end user; "" if there are none.
+    """Returns a hash of the request's fields and headers that name the end user; "" if there are none.
 
     Args:
-        members: the body of a request of any API, or the members that `extra_body` adds to a body.
-        explicit: use only members that always mean a user, where a wrong guess would be an error.
+        members: the body of a request of any API, or the fields that `extra_body` adds to a body.
+        explicit: True to use only fields that always name a user.
     """
     named = [*_named_in(members, explicit=explicit)]
     for name, text in (headers or {}).items():
@@ -105,11 +105,11 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """Text that an agent adds to its requests and later removes, so that it can't be part of a cache key.
+    """Text that an agent adds to a request and removes from later requests. So no cache key may depend on it.
 
     Attributes:
         client: the agent.
-        text: matches the whole text part.
+        text: a pattern that matches the complete text part.
         role: the role of the message with the part.
         after_results: true if the text must directly follow tool results, and not be in the user's first turn.
     """
@@ -140,7 +140,7 @@ _UNSTABLE = (
 
 
 def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
-    """Yields a hash of everything before each message, and then a hash of the whole conversation."""
+    """Yields for each message a hash of all messages before it, and at the end a hash of all messages."""
     digest = digest_parts(_FORMAT, end_user)
     after_results = user_has_spoken = False
     for message in messages:
@@ -167,7 +167,7 @@ def _counted(message: Message, *, reminded: bool) -> Any:
     """Returns the parts of a message that the cache keys of later turns depend on; None if there are none.
 
     Args:
-        reminded: true if the message may contain reminders of an agent.
+        reminded: true if the message may contain text that an agent removes later.
     """
     if message.role == "assistant":
         calls = [call_values(call) for call in message.tool_calls]
@@ -195,7 +195,7 @@ def _text(message: Message) -> str:
 
 
 def _can_be_known(message: Message) -> bool:
-    """Returns whether a cache key can be created for a message: a turn of the model with tool calls or text."""
+    """Returns whether a message can have a cache key. Only a turn of the model with tool calls or text has one."""
     return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
 
 
@@ -216,8 +216,8 @@ def _missing(returned: Message, stored: Message) -> list[str]:
 
 
 def _restore_turn(returned: Message, stored: Message) -> Message:
-    """Returns a turn with its lost data. The client's own reasoning is unchanged, because the client may have edited
-    it.
+    """Returns a turn with the data that the client left out. Reasoning from the client is unchanged, because the client
+    may have edited it.
     """
     kept = {name: value for name, value in returned.extras.items() if name not in TURN_EXTRAS}
     return replace(
@@ -233,7 +233,7 @@ def _restore_turn(returned: Message, stored: Message) -> Message:
 
 
 def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
-    """Returns the conversation with the restored ids of tool calls in their results."""
+    """Returns the conversation. Tool results get the restored ids of their tool calls."""
     ids: dict[str | None, str] = {}
     for at in changed:
         pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
@@ -263,7 +263,7 @@ class TurnStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RestoredHistory:
-    """A conversation with restored turns.
+    """A conversation whose turns have been restored.
 
     Attributes:
         changed: the positions of restored turns.
@@ -285,8 +285,8 @@ class TurnCache:
         provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
 
     A turn is restored only for the same owner and end user, and in the same conversation: with the same instructions
-    and the same messages up to and including the turn. Tools may change. Messages with an `origin` are complete and
-    unchanged.
+    and the same messages up to and including the turn. Tools may change. Messages with an `origin` come from
+    streamfold. They are complete and stay unchanged.
 
     Args:
         store: a store, or its URL, as for `streamfold.stores.open_store`.
@@ -309,18 +309,18 @@ class TurnCache:
         """Returns a view of the cache for one user, tenant or gateway key.
 
         Args:
-            owner: added to the owner of this cache.
-            end_user, ids: see above.
+            owner: names that are added to the owner of this cache.
+            end_user, ids: see `TurnCache`.
         """
         named = json.dumps([self.owner, *owner]).encode("utf-8", "surrogatepass")
         return TurnCache(self.store, owner=sha256(named).hexdigest(), end_user=end_user, ids=ids)
 
     def for_end_user(self, name: str) -> TurnCache:
-        """Returns a view of the cache for one of the owner's users; "": for requests without a user."""
+        """Returns a view of the cache for one of the owner's users. `""` stands for requests without a user."""
         return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
 
     async def recall(self, messages: Sequence[Message]) -> RestoredHistory:
-        """Returns a conversation with its lost data, if it is stored."""
+        """Returns a conversation with the data that the client left out, if the cache has stored it."""
         wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
         if not wanted:
             return RestoredHistory(tuple(messages))
@@ -359,7 +359,8 @@ class TurnCache:
         return await _within(self.store.put(self._stored_owner, dict.fromkeys(keys, value)), "written")
 
     def chat_stream(self, model: ChatModel, params: ChatParams) -> ChatStream:
-        """Returns the answer of a model: earlier turns are restored before it, and it is stored at its end.
+        """Returns the answer of a model. Earlier turns are restored before the request is sent, and the answer is
+        stored at its end.
 
         Raises:
             ConfigError: the request can't be sent.
@@ -375,8 +376,8 @@ class TurnCache:
         return f"<TurnCache {self.store!r}>"
 
     def _calls(self, turn: Message) -> list[list[Any]]:
-        """Returns the tool calls of a turn for its cache key. Ids that streamfold has generated don't count if clients
-        don't return ids.
+        """Returns the tool calls of a turn for its cache key. If clients don't return ids, ids that streamfold has
+        generated are left out.
         """
         return [
             _without_id(values)
@@ -402,7 +403,7 @@ class TurnCache:
         return await anyio.to_thread.run_sync(lambda: [*work()]) if size > _LARGE else [*work()]
 
     async def _read(self, keys: Collection[str], found: dict[str, Message]) -> None:
-        """Adds known turns to `found`, also those of a lookup that fails halfway."""
+        """Adds the stored turns to `found`. If the store fails halfway, the turns so far are added."""
 
         def take(values: Mapping[str, bytes]) -> None:
             found.update({key: Message.from_dict(json.loads(value)) for key, value in values.items()})
@@ -415,13 +416,14 @@ class TurnCache:
 
 
 class _CachingAnswer(WrappedAnswer):
-    """Restores earlier turns, gets the response, and stores its turn before the finished chunk is delivered.
+    """The answer of a model with a turn cache. Earlier turns are restored before the request is sent. The answer is
+    stored before the finished chunk is delivered.
 
-    The request is validated immediately, so that errors are raised where it was created; and again if turns were
+    The request is validated immediately, so that `chat_stream` raises errors. It is validated again if turns were
     restored.
 
     Args:
-        open_source: validates a request, without sending it.
+        open_source: a function that validates a request without sending it, and returns the source of its chunks.
     """
 
     def __init__(
@@ -472,7 +474,7 @@ _OF_RESTORED_PARTS = ("reasoning_dropped", "provider_data_dropped")
 
 
 async def _within(work: Coroutine[Any, Any, object], done: str) -> ReplyWarning | None:
-    """Waits for a store, at most two seconds. Returns a warning if it fails."""
+    """Waits for a store for at most two seconds. Returns a warning if the store fails."""
     try:
         try:
             await run_within(lambda: work, _STORE_TIMEOUT)

@@ -386,7 +386,8 @@ def test_a_part_that_only_the_end_has():
         TextDelta("Two", second),
         Warn(
             "text_mismatch",
-            "the deltas of a text and the complete text differ: at character 0, 'Two' was shown and 'OneTwo' is said",
+            "the deltas of a text and the complete text differ: at character 0, the deltas have 'Two' and the complete"
+            " text 'OneTwo'",
         ),
         TextDelta("One", first),
     ]

@@ -417,14 +417,15 @@ class WrappedAnswer:
             raise
 
     async def _begin(self) -> None:
-        """Called before the request is sent. May replace the wrapped source."""
+        """Prepares the answer before the request is sent. A subclass may replace the wrapped source here."""
 
     async def _complete(self, reply: Reply) -> Reply:
-        """Returns the reply of this answer. Called before the finished chunk is delivered."""
+        """Returns the reply of this answer, given the reply of the wrapped source. Called before the finished chunk is
+        delivered."""
         return reply
 
     def _fail(self, error: APIError) -> None:
-        """Called with the error of the wrapped source before it is raised."""
+        """Changes an error of the wrapped source before it is raised."""
 
     async def aclose(self) -> None:
         self._closed = True

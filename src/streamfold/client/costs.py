@@ -79,7 +79,7 @@ class ProfilePricing:
 
     Attributes:
         prices: the prices of the model.
-        asked: the time of the request.
+        asked: the time of the request, because prices may depend on it.
         partial: True if the answer broke off, so that its token counts aren't final.
         batched: True if the answer came from the batch API, which has other prices.
     """

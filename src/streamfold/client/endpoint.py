@@ -66,8 +66,8 @@ class Endpoint:
 
     Attributes:
         connections: returns the HTTP client for each attempt.
-        restrictions: the request members that the server has rejected.
-        prompt_cache: the last requests with a cache mark.
+        restrictions: the parts of requests that the server has rejected.
+        prompt_cache: compares requests that the provider caches with earlier requests.
         patient: True to retry after a 429 response. False raises an error instead.
     """
 
@@ -170,8 +170,8 @@ class Endpoint:
         return sha256((key or "").encode()).hexdigest()
 
     def account(self, api: str, extra_headers: Mapping[str, str] | None = None) -> str:
-        """Returns a digest of the API, URL, API key and other user-identifying headers, to which the provider's ids
-        belong.
+        """Returns a digest that identifies the account to which the provider's ids belong: of the API, URL, API key and
+        other headers that identify a user.
 
         Cloud credentials are represented by the environment variables that select them.
 

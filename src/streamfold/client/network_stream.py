@@ -1,4 +1,4 @@
-"""One answer over the network: attempts until the first chunk, then chunks, reconnections and continuations.
+"""`NetworkStream`: one answer over the network, with retries until the first chunk, reconnections and continuations.
 
 An answer may need several HTTP requests (`Finish.continues`). Each request is a part of the answer, with its own
 attempts, reservation and connection. One decoder reads the responses of all parts. So tool calls are delivered at the
@@ -77,7 +77,7 @@ class AnswerReader:
         return self._decoder.reply
 
     def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
-        """Makes this response the next part of an answer. Returns the chunks of the bytes that have arrived.
+        """Continues an answer with this response. Returns the chunks of the bytes that have arrived.
 
         Args:
             decoder: the decoder of the answer, whose previous part has ended.
@@ -205,9 +205,7 @@ class AnswerReader:
 
 
 class NetworkStream:
-    """Requests one answer: attempts until the first chunk, then the rest of the successful attempt. Raises
-    ConfigError.
-    """
+    """Requests one answer, with retries until the first chunk. Raises ConfigError if the request can't be sent."""
 
     def __init__(self, call: PreparedCall) -> None:
         endpoint, limiter = call.endpoint, call.endpoint.limiter()
@@ -381,7 +379,7 @@ class NetworkStream:
         """Charges a response to the limits. Unknown counts or costs are estimated, with a warning.
 
         Args:
-            answer: the tool calls and warnings of the response, if this is the last response of the answer.
+            answer: the complete reply, if this is the last response of the answer.
         """
         lease, usage = self._attempts.lease, part.usage
         if lease.limiter is None:

@@ -67,7 +67,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A request in the format in which it is sent.
+    """One request in the format in which it is sent, and everything that is needed to read its response.
 
     Attributes:
         request: the complete request with the endpoint's defaults, before anything is left out.
@@ -167,9 +167,10 @@ class PreparedCall:
         return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
 
     def retrieving(self, answer_id: str) -> PreparedCall:
-        """Returns the call that reads a stored answer from its start. Raises ConfigError if there are none.
+        """Returns the call that reads a stored answer from its start. Raises ConfigError if the provider doesn't store
+        answers.
 
-        The call is sent as it is: without what was rejected, it would be a request for a new answer.
+        If the server rejects this request, it isn't changed, because another request would create a new answer.
         """
         request = self.sent.request
         path = self.adapter.resume_path(request, answer_id, "")
@@ -228,8 +229,8 @@ class PreparedCall:
         """Checks that the answer continues the stored answer that the request names.
 
         Args:
-            previous: the id that the server reports as continued; "" if the server continued no answer, None if
-                unreported.
+            previous: the id of the answer that the server has continued; "" if the server continued no answer, None if
+                the server doesn't report it.
 
         Raises:
             UpstreamError: the server continued no answer, so the model hasn't seen the whole conversation.

@@ -1,4 +1,4 @@
-"""`StreamAccumulator`: converts deltas to chunks and to the reply; text buffers, usage, warnings."""
+"""`StreamAccumulator`: converts deltas to chunks and to the reply. Also text buffers, usage and warnings."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
 
 
 class TextBuffer:
-    """Joins text fragments, and the halves of a surrogate pair that was split between fragments."""
+    """Joins pieces of text. Also joins the two halves of a surrogate pair if they arrive in two pieces."""
 
     __slots__ = ("_half", "_limit", "_name", "_pieces", "size")
 
@@ -78,11 +78,12 @@ class TextBuffer:
 
     @property
     def raw(self) -> str:
-        """The text. Half of a surrogate pair at its end becomes U+FFFD."""
+        """The text so far. If it ends with half of a surrogate pair, U+FFFD replaces the half."""
         return self.text + ("\ufffd" if self._half else "")
 
     def add(self, piece: str) -> str:
-        """Returns the complete characters of a fragment. Raises ProtocolError above the limit."""
+        """Adds a piece of text and returns its complete characters. Raises ProtocolError if the text exceeds the
+        limit."""
         if self._half or not piece.isascii():
             piece, self._half = self._half + piece, ""
             if "\ud800" <= piece[-1] <= "\udbff":
@@ -96,7 +97,7 @@ class TextBuffer:
         return piece
 
     def finish(self) -> str:
-        """Returns U+FFFD if half of a surrogate pair is left, otherwise ""."""
+        """Ends the text. Returns U+FFFD if the text ends with half of a surrogate pair, otherwise ""."""
         rest, self._half = "\ufffd" if self._half else "", ""
         if rest:
             self._pieces.append(rest)
@@ -105,8 +106,8 @@ class TextBuffer:
 
 
 class UsageAccumulator:
-    """Stores the latest usage and parses it when needed. Zeros after other counts are ignored, because some proxies
-    send them.
+    """Stores the latest usage object and parses it at the end. Some proxies send a usage of zeros after the real
+    counts, which is ignored.
     """
 
     def __init__(self) -> None:
@@ -137,7 +138,7 @@ class UsageAccumulator:
         self._members, self._unread = members, update.read
 
     def read(self) -> tuple[Usage | None, list[str]]:
-        """Returns the usage so far, and the fields that aren't a count or a cost."""
+        """Returns the usage so far, and the fields whose values aren't valid counts."""
         if self._unread is not None:
             self._usage, self._unread = self._unread(dict(self._members)), None
         if (usage := self._usage) is None:
@@ -161,7 +162,7 @@ _DEEPEST = 4  # levels of a usage object: Anthropic has lists of steps, with an 
 
 
 def _invalid(value: Any, where: str = "", counted: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yields each number of a usage object that isn't a valid count, with its path."""
+    """Yields the path and the value of each count in a usage object that isn't a valid number."""
     has_parts = not counted or (isinstance(value, Mapping) and "cost" in where.lower())
     if has_parts and isinstance(value, Mapping | list):
         if depth < _DEEPEST:
@@ -190,7 +191,7 @@ class WarningList:
         self._more = 0
 
     def add(self, code: WarningCode, detail: str, about: IncomingCall | None = None) -> None:
-        """Adds a warning unless it is a repetition."""
+        """Adds a warning, unless the same warning was added before."""
         warning = ReplyWarning(code, detail)
         if warning in self._found:
             return
@@ -202,14 +203,14 @@ class WarningList:
             self._listener((warning, about))
 
     def all(self) -> list[ReplyWarning]:
-        """Returns the warnings; the last one contains the number of dropped warnings."""
+        """Returns the warnings. If warnings were dropped, the last warning has their number."""
         if not self._more:
             return list(self._found)
         return [*self._found, ReplyWarning("more_warnings", f"{self._more} more warnings were dropped")]
 
 
 class PartialCalls:
-    """Stores the fragments of tool calls that a dialect is still reading (`DialectContext.draft`)."""
+    """Stores the tool calls that a dialect has found in text and that aren't complete yet (`DialectContext.draft`)."""
 
     def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
         self._own = own
@@ -236,14 +237,14 @@ class PartialCalls:
 
 @dataclass(frozen=True, slots=True)
 class _EarlierParts:
-    """The content of the earlier parts of a response, if a response consists of several HTTP requests.
+    """The content of the earlier parts of a response that needs several HTTP requests.
 
     Attributes:
-        extras: the joined extras, without those that describe a single part.
+        extras: the extras of all earlier parts, without those that describe a single part.
         usages: the usage of each part.
         text, reasoning: the text and reasoning of all earlier parts.
         blocks: the number of blocks so far.
-        meta: the metadata of the last part.
+        meta: the id, model and time of the last part.
     """
 
     extras: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -273,11 +274,11 @@ class StreamAccumulator:
     """Converts the deltas of one response into chunks, and at its end into a `Reply`.
 
     Args:
-        continues: true if the caller sends the next HTTP request of a response that needs several.
+        continues: true if the caller sends the next HTTP request of a response that needs several requests.
 
     Attributes:
-        identified: true if id, model and time are known, so that another `Meta` adds nothing.
-        stopped: true if the response was ended at a stop sequence, not by the server.
+        identified: true if id, model and time have arrived. Another `Meta` then adds nothing.
+        stopped: true if streamfold ended the response at a stop sequence.
         part_ended: true if this part has ended and the response continues in the next HTTP request.
     """
 
@@ -435,8 +436,8 @@ class StreamAccumulator:
         return None
 
     def count_whole(self, deltas: Iterable[Delta]) -> None:
-        """Counts the usage of a response that arrived in one piece, before its text, which may end at a stop
-        sequence.
+        """Reads the usage of a response that isn't streamed before its text is read, because the text may contain a
+        stop sequence.
         """
         self._whole_usage = UsageAccumulator()
         for delta in deltas:
@@ -453,7 +454,7 @@ class StreamAccumulator:
         self._usage.update(update)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
-        """Ends the input and returns the finished chunk, or None if it was already returned.
+        """Ends the input. Returns the finished chunk, or None if it was returned before.
 
         Args:
             interrupted: the connection error that ended the stream, if there was one.
@@ -469,7 +470,9 @@ class StreamAccumulator:
                 raise EmptyResponseError("the response is empty: it ended without any SSE event", retryable=True)
             raise IncompleteStreamError(f"{how} before the response was complete", retryable=True)
         if is_cut_inside_call(self.calls.finish()):
-            raise IncompleteStreamError(f"{how} inside a tool call that grew after the finish reason", retryable=True)
+            raise IncompleteStreamError(
+                f"{how} inside a tool call that arrived after the finish reason", retryable=True
+            )
         if interrupted and not self._has_content(self._finish):
             raise IncompleteStreamError(f"{how} before any content except a finish reason", retryable=True)
         if interrupted:
@@ -478,15 +481,15 @@ class StreamAccumulator:
 
     @property
     def will_continue(self) -> bool:
-        """Returns whether only a part of the response ends here, because it continues in the next HTTP request."""
+        """Returns whether the response continues in another HTTP request, so that only a part of it ends here."""
         return self._continues and self._finish is not None and self._finish.continues
 
     def stop_continuing(self) -> None:
-        """Records that the next part isn't requested, so the response ends here."""
+        """Records that the caller doesn't request the next part, so that the response ends here."""
         self._continues = self.part_ended = False
 
     def next_part(self) -> None:
-        """Begins the next part of the response. The blocks of the earlier part must have ended."""
+        """Prepares for the next part of the response. All blocks of the earlier part must have ended."""
         part, text, reasoning = self.part(), self._text.text, self._reasoning.text
         extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
         usages = (*self._earlier.usages, part.usage or Usage())
@@ -497,7 +500,8 @@ class StreamAccumulator:
         self.identified = self.part_ended = False
 
     def part(self) -> Reply:
-        """Returns the text and usage of the current part alone, to calculate its cost."""
+        """Returns a reply with the text and usage of the current part, from which the cost of the part is
+        calculated."""
         usage, _ = self._usage.read()
         earlier = self._earlier
         extras = {name: list(values) for name, values in self._extras.items()}
@@ -515,7 +519,8 @@ class StreamAccumulator:
         )
 
     def turn(self) -> Reply:
-        """Returns the response so far with its tool calls, as a turn for the next HTTP request."""
+        """Returns the response so far, including its tool calls. The next HTTP request sends it as the assistant's
+        turn."""
         reply = self.partial()
         ending = CallDelivery(
             lambda *_: None, self._tool_choice, self._names, self._tools, Finish("tool_calls", ""), self.meta
@@ -529,7 +534,7 @@ class StreamAccumulator:
         return reply
 
     def partial(self) -> Reply:
-        """Returns the partial reply, without tool calls."""
+        """Returns the response so far, without tool calls."""
         usage, invalid = self._usage.read()
         if invalid:
             self.warn("usage_invalid", f"not counted: {join_limited(invalid)}")
@@ -560,7 +565,7 @@ class StreamAccumulator:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing; empty after the finished chunk."""
+        """The tool calls that the model is writing. The tuple is empty after the finished chunk."""
         if self.finished or self._tool_choice == "none":
             return ()
         own, answer = self._names.own, self._names.answer
@@ -577,7 +582,8 @@ class StreamAccumulator:
         return tuple(self._warnings.all())
 
     def keep(self, chars: int, *, repeats: bool = False) -> None:
-        """Counts an event against `limits.other_chars`. With `repeats` the event replaces all earlier ones."""
+        """Adds the size of an SSE event to the size that `limits.other_chars` limits. With `repeats`, only the largest
+        event counts."""
         self._kept = max(self._kept, chars) if repeats else self._kept + chars
         if self._kept > self._limits.other_chars:
             raise ProtocolError(
@@ -585,7 +591,7 @@ class StreamAccumulator:
             )
 
     def mark(self, mark: ExtraPart) -> None:
-        """Adds a mark to the next chunk."""
+        """Adds a part to `StreamChunk.marks` of the next chunk."""
         self._marks.append(mark)
         self._late = True
 
@@ -593,7 +599,7 @@ class StreamAccumulator:
         info = failure.info
         if self._finish and not failure.reason and self._has_content(self._finish):
             if is_cut_inside_call(self.calls.finish()):
-                said = f"the stream failed inside a tool call that grew after the finish reason: {info.message}"
+                said = f"the stream failed inside a tool call that arrived after the finish reason: {info.message}"
                 raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
             self.warn("error_after_finish", info.message)
             return self._finished()
@@ -610,7 +616,8 @@ class StreamAccumulator:
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
-        """Returns whether more than metadata, usage and empty text arrived. Truncated tool calls don't count."""
+        """Returns whether the response contains text, reasoning, a tool call or another part. Truncated tool calls
+        don't count."""
         lanes = (self._text, self._reasoning, self._refusal)
         called = self.calls.finish() if finish is None or not finish.cut else ()
         calls = (call for call in called if call.id or call.name or call.text_so_far)
@@ -619,7 +626,10 @@ class StreamAccumulator:
 
     def _stop(self, text: str) -> StreamChunk | None:
         if begun := [call.name or call.id for call in self.calls.finish()]:
-            self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
+            self.warn(
+                "calls_dropped",
+                f"the answer ended at the stop sequence {text!r}, inside tool calls: {', '.join(begun)}",
+            )
         self.calls, self._usage, self.blocks = (
             ToolCallAssembler((), self._limits),
             self._whole_usage,
@@ -669,7 +679,7 @@ class StreamAccumulator:
         return ChunkDetails(self._calls_begun, self._take_marks())
 
     def _call_chunk(self, match: CallMatch, positions: CallPositions) -> StreamChunk | None:
-        """Returns the chunk for a tool call that began or grew; None for a repetition."""
+        """Returns the chunk for a new piece of a tool call, or None for a repetition."""
         part, call = match.part, match.call
         if match.opened:
             positions.add(call, None if self.blocks else self._places)
@@ -695,10 +705,10 @@ class StreamAccumulator:
 
 
 class CallPositions:
-    """Knows which tool calls already have their final position in the reply.
+    """Decides which tool calls already have their final position in the reply, while the response is still arriving.
 
-    Tool calls are sorted as in `ToolCallAssembler.finish`. If a tool call with a lower index may still begin, the
-    positions of the others are known only at the end.
+    At the end, tool calls are sorted as in `ToolCallAssembler.finish`. If a tool call with a lower index may still
+    begin, the positions of later tool calls are known only at the end.
     """
 
     def __init__(self) -> None:
@@ -706,8 +716,8 @@ class CallPositions:
         self._unplaced: int | None = None  # the number of the first call whose position is known only at the end
 
     def add(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
-        """Adds a new tool call. `others` are the positions of other parts; None if tool calls are numbered by
-        appearance.
+        """Adds a new tool call. `others` are the positions of other parts of the response; None if the server doesn't
+        number tool calls together with other parts.
         """
         if self._indices is None or self._unplaced is not None:
             return
@@ -723,7 +733,8 @@ class CallPositions:
         return self._unplaced is None or call.number < self._unplaced
 
     def numbers(self, delivered: Sequence[IncomingCall]) -> list[int]:
-        """Returns the numbers of the delivered tool calls: tool calls without a position get the next free ones."""
+        """Returns the numbers of the delivered tool calls. A tool call without a final position gets the next free
+        number."""
         later = count(self._unplaced or 0)
         return [call.number if self.is_in_order(call) else next(later) for call in delivered]
 

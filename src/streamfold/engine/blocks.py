@@ -1,11 +1,11 @@
 """Assembles messages that consist of content blocks (Anthropic, Gemini).
 
-Each block starts with an event and grows by deltas with its index. The complete block is sent back in the history
-(https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may overlap: llama.cpp and Vercel's gateway
-close all blocks at the end. The text of a block is held back until earlier blocks of its kind are closed.
+An SSE event starts a block, and later events with the same index add to it. The next request sends the complete block
+back (https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may overlap: llama.cpp and Vercel's
+gateway close all blocks at the end. Text of a block is held back until earlier blocks of the same kind are closed.
 
-Deltas of a tool call whose start is missing become a tool call without a name, so that tool calls that may lack these
-deltas are marked (`ToolCallAssembler.mark_strays`).
+If the start of a tool call is missing, its arguments become a tool call without a name. Other tool calls that may lack
+these arguments get an error (`ToolCallAssembler.mark_strays`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SHOWN: dict[BlockKind, type[TextDelta] | type[ReasoningDelta]] = {"text": TextD
 
 
 class _BlockState:
-    """A block that may still grow.
+    """The state of a content block.
 
     Attributes:
-        value: the fields of the block, except growing texts. The object is replaced, never modified.
-        pieces: the growing texts, by field; the texts in `json` are JSON.
-        values: the arguments of a tool call, if they arrive as values at paths.
-        lists: the growing lists, by field.
-        waiting: text that is held back until earlier blocks of its kind are closed.
+        value: the fields of the block, except texts that arrive in pieces. The dict is replaced, never modified.
+        pieces: texts that arrive in pieces, by field. The fields in `json` contain JSON text.
+        values: the arguments of a tool call, if the server sends single values with their paths.
+        lists: lists that arrive in pieces, by field.
+        waiting: text that is held back until earlier blocks of the same kind are closed.
         next: the next block of the same kind (text and reasoning only).
-        counted: true if the arguments in its first event have been counted.
+        counted: true if the arguments in the block's first event have been used.
         late: true for a tool call that began or grew after a finish reason.
     """
 
@@ -53,7 +53,7 @@ class _BlockState:
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
-        """Returns the block for the history, with the arguments of the delivered tool call."""
+        """Returns the block as the next request sends it, with the arguments of the delivered tool call."""
         write = None if call is None else self.begun.write
         whole = {**self.value, **{member: list(values) for member, values in self.lists.items()}}
         for member, pieces in self.pieces.items():
@@ -69,7 +69,7 @@ class _BlockState:
         return write(whole, call) if write is not None and call is not None else whole
 
     def path_values(self) -> PathValues:
-        """The arguments of a tool call that arrive as values at paths, including those of its first event."""
+        """Returns the values and paths of a tool call's arguments, including the arguments in its first event."""
         if self.values is None:
             start = parse_object(self.begun.call.arguments or "{}") if self.begun.call else {}
             self.values = PathValues(start if isinstance(start, dict) else {})
@@ -89,11 +89,11 @@ class _BlockState:
 
 
 class _ExpectedAgain:
-    """Parts of a response that the server repeats after a reconnect.
+    """The parts of a response that a server may repeat after a reconnect.
 
     Attributes:
-        blocks: numbers of repeated blocks.
-        texts, others: text, and the number of other deltas, by block number and field.
+        blocks: the numbers of blocks that may be repeated.
+        texts, others: the text, and the number of other deltas, that may be repeated, by block number and field.
         skipped: true if a repetition was skipped.
     """
 
@@ -110,10 +110,10 @@ class _ExpectedAgain:
             self.others[number, member] = self.others.get((number, member), 0) + 1
 
     def new_part(self, number: int, member: str, value: Any) -> Any:
-        """Returns the new part of a repeated text; None if all of it is a repetition.
+        """Returns the part of a text that wasn't received before the reconnect; None if there is none.
 
         Raises:
-            ProtocolError: the repeated response differs.
+            ProtocolError: the server repeats a different response.
         """
         key = number, member
         if type(value) is str and (known := self.texts.get(key)):
@@ -130,7 +130,8 @@ class _ExpectedAgain:
 
 
 class BlockAssembler:
-    """Assembles the blocks of one message. `name` is the extra that contains the blocks (`Adapter.blocks_name`)."""
+    """Assembles the blocks of one message. `name` is the key of the blocks in `Reply.extras`
+    (`Adapter.blocks_name`)."""
 
     def __init__(self, name: str = "blocks") -> None:
         self.name = name
@@ -163,7 +164,7 @@ class BlockAssembler:
         return []
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
-        """Returns the marks of a delta; see `StreamChunk.marks`."""
+        """Returns the parts that a delta adds to `StreamChunk.marks`."""
         if self.name != "blocks":  # of a wire format whose blocks no other one has
             block = self._find_ended(delta) if isinstance(delta, BlockEnd) else None
             if block is None or block.marked or block.begun.kind == "call":
@@ -179,16 +180,16 @@ class BlockAssembler:
         return []
 
     def confirm(self, *, stopped: bool) -> None:
-        """Records a finish reason; `stopped` is true if the model completed its response."""
+        """Records a finish reason. `stopped` is true if the model completed its response."""
         self._behind_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
     def next_part(self) -> list[Delta]:
-        """Prepares for another message that continues this one, with new indices. Returns the deltas that were held
+        """Prepares for another message that continues this message with new indices. Returns the deltas that were held
         back.
 
-        A block without an index stays open, because Gemini continues a text in the next message.
+        A block without an index stays open, because Gemini continues its text in the next message.
         """
         out = [delta for block in self._by_index.values() if not block.closed for delta in self._close(block)]
         self._by_index.clear()
@@ -201,7 +202,8 @@ class BlockAssembler:
         return len(self._blocks)
 
     def held_calls(self) -> list[tuple[str, str]]:
-        """Returns name and arguments so far of each tool call that is counted only at the end of the response."""
+        """Returns the name and the arguments so far of each tool call that the server may still run itself
+        (`Block.held`)."""
         return [
             (call.name, call.arguments)
             for block in self._blocks
@@ -209,17 +211,17 @@ class BlockAssembler:
         ]
 
     def settle(self) -> list[Delta]:
-        """Returns the deltas that were held back, at the end of the response."""
+        """Ends the response. Returns the deltas that were held back."""
         return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall], first: int = 0) -> list[dict[str, Any]]:
-        """Returns the message as a list of blocks, without dropped tool calls.
+        """Returns the blocks as the next request sends them, without dropped tool calls.
 
         Args:
-            calls: the tool calls by block number.
+            calls: the delivered tool calls by block number.
             first: the number of the first block.
         """
         return [
@@ -234,7 +236,8 @@ class BlockAssembler:
         return self._by_index.get(index)
 
     def _find_call(self, index: int | None) -> _BlockState | None:
-        """Returns the block for a fragment of a tool call; without an index, the open tool call that was named last."""
+        """Returns the block for a piece of a tool call. Without an index, this is the newest named tool call if it is
+        still open."""
         if index is None and self._calling is not None and not self._calling.closed:
             return self._calling
         return self._find(index)
@@ -247,11 +250,12 @@ class BlockAssembler:
         return index in self._by_index
 
     def passed_id(self) -> None:
-        """Records an event with an id. After a reconnect, a server repeats only later events."""
+        """Records that an event had an id. After a reconnect, the server repeats only later events."""
         self._recent.clear()
 
     def expect_again(self, *, whole: bool) -> None:
-        """Prepares for a body that repeats blocks: all blocks, or those since the last event with an id."""
+        """Prepares for a body that repeats blocks. With `whole` it repeats all blocks, otherwise those after the last
+        event with an id."""
         if self.name == "blocks":
             return
         again = self._again = _ExpectedAgain()
@@ -269,7 +273,7 @@ class BlockAssembler:
                     again.add(block.number, member, value)
 
     def take_repeated(self) -> bool:
-        """Returns whether a repetition was skipped since the last call of this method."""
+        """Returns whether a repetition was skipped since this method was last called."""
         again = self._again
         skipped = again is not None and again.skipped
         if again is not None:
@@ -331,8 +335,8 @@ class BlockAssembler:
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
     def take_from_client(self, answered: RanOnServer) -> int | None:
-        """Converts a tool call that the server ran itself into a block. Returns its number; None if there is no such
-        tool call.
+        """Converts a tool call that the server ran itself into a block of another kind. Returns its number; None if
+        there is no such tool call.
         """
         for block in reversed(self._blocks):
             call = block.begun.call
@@ -413,7 +417,8 @@ class BlockAssembler:
         return out
 
     def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:
-        """Counts the arguments in a block's first event, unless deltas contained other arguments."""
+        """Returns the arguments in a tool call's first event as a delta, unless later events contained other
+        arguments."""
         call = block.begun.call
         if call is None or block.counted or (block.begun.held and not ended):
             return []

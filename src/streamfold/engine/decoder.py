@@ -54,7 +54,8 @@ def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
 
 
 def _continues(first: StreamChunk, chunk: StreamChunk) -> bool:
-    """Returns whether a chunk only continues the text of another. The finished chunk is never merged."""
+    """Returns whether `chunk` only adds text to `first`, so that both can be joined. The finished chunk is never
+    joined."""
     if chunk.finished or (not first.delta) != (not chunk.delta) or (not first.reasoning) != (not chunk.reasoning):
         return False
     if first.details is None and chunk.details is None:  # as nearly always
@@ -80,23 +81,26 @@ class StreamDecoder:
     Args:
         adapter: the adapter of the API, or its name.
         dialect: the format of tool calls in the model's text, if the server doesn't parse them. It is never guessed.
-        stop: stop sequences that the API doesn't support. The usage of a stopped stream is unknown.
+        stop: stop sequences that the API doesn't support. If the decoder ends a stream at a stop sequence, its usage is
+            unknown.
         tools: the tools that the request declared.
-        tool_choice: the tool choice of the request; with `"none"` no tool call is delivered.
-        start_in_reasoning: true if the output begins inside reasoning, because the chat template opened it; for
-            dialects.
-        limits: size limits; above them ProtocolError is raised.
-        names: the names of tools in the request, if they differ from the tools' own names.
-        listener: called with the match of each tool call fragment, and with each warning; for explanations.
+        tool_choice: the tool choice of the request. With `"none"`, no tool call is delivered.
+        start_in_reasoning: true if the model's output begins with reasoning, because the chat template contains the
+            opening marker. Only dialects use this.
+        limits: size limits. A larger response raises ProtocolError.
+        names: maps the tool names in the request to the names that the program declared, if they differ.
+        listener: called with each warning, and with the tool call to which each fragment was assigned. Tools that
+            explain a response use it.
         partial_tool_calls: also return a chunk for each fragment of a tool call, to show it while the model writes it.
-        coalesce: join consecutive text, and consecutive reasoning, of one `feed` into one chunk.
-        continues: true if the caller sends the next HTTP request of a response that needs several (`part_ended`,
-            `next_part`). Otherwise the response ends with its first part: the finish reason is "unknown", and tool
-            calls are dropped.
+        coalesce: join consecutive pieces of text, and consecutive pieces of reasoning, that one call of `feed` returns.
+        continues: true if the caller sends the next HTTP request of a response that needs several requests
+            (`part_ended`, `next_part`). Otherwise the response ends with its first part: the finish reason is
+            "unknown", and tool calls are dropped.
 
     Attributes:
         events: the number of SSE events with content; pings, empty deltas and metadata don't count.
-        done: whether further data can't matter: the answer or its part has ended, or an error waits to be raised.
+        done: true if no more data is needed, because the response or its part has ended, or because the next call
+            raises an error.
 
     >>> decoder = StreamDecoder("chat")
     >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n')
@@ -179,19 +183,19 @@ class StreamDecoder:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far; at the end, the warnings of the reply."""
+        """The warnings so far. At the end, these are the warnings of the reply."""
         return self._accumulator.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing; empty after the finished chunk."""
+        """The tool calls that the model is writing. The tuple is empty after the finished chunk."""
         if self._accumulator.finished:
             return ()
         return self._accumulator.partial_tool_calls or self._drafts.partial_tool_calls
 
     @property
     def meta(self) -> Meta:
-        """Id, model and time of the response, as far as the server has sent them."""
+        """The id, model and creation time of the response. Values that the server hasn't sent are None."""
         return self._accumulator.meta
 
     @property
@@ -206,9 +210,9 @@ class StreamDecoder:
 
     @property
     def broken_off_at(self) -> tuple[str, int | str] | None:
-        """The id of an unfinished response, and the number or id of its last event, if both are known.
+        """The id of an unfinished response, and the number or id of its last SSE event; None if one of them is unknown.
 
-        "" stands for an event without an id: the server then repeats the response from its start.
+        If the last event had no id, `""` replaces it. The server then repeats the response from its start.
         """
         numbers, answer_id = self._pipeline.numbers, self._accumulator.meta.id
         last = numbers.last_id if numbers.last is None else numbers.last
@@ -217,17 +221,19 @@ class StreamDecoder:
         return answer_id, last
 
     def resume(self, *, whole: bool = False) -> None:
-        """Begins another body, which continues after the last event. The rest of an incomplete event is discarded.
+        """Prepares for another body, which continues the response after the last SSE event. An incomplete event is
+        discarded.
 
         Args:
-            whole: true if the body repeats the response from its start, so that known parts are skipped.
+            whole: true if the body repeats the response from its start. The decoder then skips what it has already
+                received.
         """
         self._sse = self._plain = None
         self._head = b""
         self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
 
     def next_part(self) -> list[StreamChunk]:
-        """Begins the body of the next part. Returns the chunks that were held back."""
+        """Prepares for the body of the next part. Returns chunks with text that was held back."""
         chunks: list[StreamChunk] = []
         self._pipeline.next_part(chunks)
         self.resume()
@@ -235,7 +241,7 @@ class StreamDecoder:
         return chunks
 
     def end_answer(self) -> list[StreamChunk]:
-        """Ends a response whose next part isn't requested. Returns its last chunks."""
+        """Ends a response whose next part the caller doesn't request. Returns the last chunks."""
         self._accumulator.stop_continuing()
         chunks: list[StreamChunk] = []
         try:
@@ -249,7 +255,7 @@ class StreamDecoder:
         return chunks
 
     def give_up(self) -> list[StreamChunk]:
-        """Returns the text that is held back, for a response that ends with an error of the caller."""
+        """Returns chunks with text that was held back. Call this before the caller raises an error for the response."""
         chunks: list[StreamChunk] = []
         with suppress(StreamError):
             self._pipeline.give_up(chunks)
@@ -261,11 +267,13 @@ class StreamDecoder:
         return self._accumulator.reply
 
     def part(self) -> Reply:
-        """Returns the text and usage of the current part of a response that needs several HTTP requests."""
+        """Returns a reply with the text and usage of the current part, for a response that needs several HTTP
+        requests."""
         return self._accumulator.part()
 
     def turn(self) -> Reply:
-        """Returns the response so far with its tool calls, as a turn for the next HTTP request."""
+        """Returns the response so far, including its tool calls. The next HTTP request sends it as the assistant's
+        turn."""
         return self._accumulator.turn()
 
     def partial(self) -> Reply:
@@ -273,9 +281,10 @@ class StreamDecoder:
         return self._accumulator.partial()
 
     def feed(self, data: bytes) -> list[StreamChunk]:
-        """Returns the chunks that `data` completes. The result doesn't depend on how the body is split.
+        """Decodes the next bytes and returns the new chunks. The chunks' text doesn't depend on how the body is split.
 
-        Chunks before an error are returned; the next call raises the error (`done` is true until then).
+        If the bytes contain an error, the chunks before the error are returned and `done` is true. The next call raises
+        the error.
 
         Raises:
             StreamError: the response failed; the error has the partial reply.
@@ -301,16 +310,18 @@ class StreamDecoder:
         return merge_chunks(chunks) if self._coalesce and len(chunks) > 1 else chunks
 
     def end(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """Ends the input. Returns the remaining chunks, also before an error; `close` then raises the error.
+        """Ends the input and returns the remaining chunks. If the response is incomplete, only `close` raises the
+        error.
 
-        Call `end` to show all text of a broken response: the text of an incomplete SSE event, and text that could have
-        become markup.
+        Call `end` to show all text of a broken response. This includes the text of an incomplete SSE event, and text
+        that was held back because it could have become a tool call.
 
         Args:
-            interrupted: the error that ended the input, if any. After a finish reason it is only a warning.
+            interrupted: the connection error that ended the input, if any. After a finish reason, this error becomes a
+                warning.
 
         Raises:
-            StreamError: `feed` has found an error already.
+            StreamError: an earlier `feed` has found an error.
         """
         self._raise_pending()
         chunks: list[StreamChunk] = []
@@ -324,10 +335,9 @@ class StreamDecoder:
         return chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """Ends the input. Returns the remaining chunks, the finished chunk last.
+        """Ends the input and returns the remaining chunks. The last one is the finished chunk.
 
-        The partial reply of an error has all received text. To get chunks for this text, call `end` first.
-        `interrupted` is the same as there.
+        If an error is raised, `error.partial` has all received text. To get this text as chunks, call `end` first.
 
         Raises:
             IncompleteStreamError: the response is incomplete.
@@ -365,7 +375,7 @@ class StreamDecoder:
                 return
 
     def _begin(self, data: bytes) -> bytes:
-        """Detects the kind of body. Returns the bytes to begin with."""
+        """Detects the kind of the body from its first bytes. Returns the bytes to decode first."""
         framing = self._adapter.framing
         if framing is not None and not getattr(framing, "is_binary", False):
             self._sse, self._head = framing(self._limits), data[:HEAD]
@@ -405,7 +415,7 @@ class StreamDecoder:
                 chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        """Reads a last SSE event without its blank line, if its data is complete."""
+        """Decodes the last SSE event, whose blank line is missing. If its data is truncated, only its text is used."""
         if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
             self._warn_of_bytes(self._sse)
         self._transcript.append(event.data)
@@ -426,7 +436,6 @@ class StreamDecoder:
         self._pipeline.feed(deltas, data, chunks)
 
     def _text_of(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the texts of a truncated event."""
         payload = partial_event(event.data)
         said: list[Delta] = []
         if isinstance(payload, dict):
@@ -443,7 +452,7 @@ class StreamDecoder:
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
-        """Stores an error to be raised later, and adds the text that was held back."""
+        """Stores an error, which the next call raises. Appends chunks with text that was held back."""
         self._error, self.done = error, True
         with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
             self._pipeline.give_up(chunks)

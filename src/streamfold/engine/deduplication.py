@@ -1,8 +1,8 @@
-"""Drops repetitions: texts that are sent both as deltas and complete, and events with known numbers.
+"""Drops repetitions: text that a server sends first as deltas and then complete, and SSE events that it sends twice.
 
 The Responses API sends every text as deltas, at the end of its part, at the end of its item, and at the end of the
-response; some servers omit any of these. The first version is used; a later version adds missing text or is a
-warning.
+response. Some servers omit any of these. The first version is used. If a later version is longer, its end is added; if
+it differs, there is a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Shown:
     Attributes:
         place: its position in the response, if known.
         ended: true if its complete text has arrived.
-        ahead: text that arrived complete, and whose deltas may still follow.
+        ahead: text that arrived complete before its deltas, which may still follow.
         waiting: text that is held back until earlier parts are complete.
     """
 
@@ -54,12 +54,12 @@ class _Shown:
 
 
 class TextDeduplicator:
-    """Removes repetitions from texts that arrive as deltas and complete, and separates parts.
+    """Removes repetitions from texts that arrive both as deltas and complete.
 
-    The text of a part that begins inside an earlier part of its kind is held back until that item is done.
+    If a part begins before an earlier part of the same kind has ended, its text is held back until then.
 
     Args:
-        buffer: returns the buffer with all text of a kind.
+        buffer: returns the buffer with all text of a kind of delta.
     """
 
     def __init__(self, buffer: Callable[[type[PartedDelta]], TextBuffer]) -> None:
@@ -86,7 +86,8 @@ class TextDeduplicator:
         return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """Returns the new deltas: the delta, the missing end of a complete text, or a warning."""
+        """Returns the deltas to use instead of `delta`: none for a repetition, the missing end of a complete text, or a
+        warning."""
         self._going_on = None
         kind, part = type(delta), delta.part
         answer = self._answers.setdefault(kind, _Shown())
@@ -116,7 +117,7 @@ class TextDeduplicator:
         return self.shown(kind) + "".join(text for shown in waiting for text in shown.waiting or ())
 
     def finish_item(self, output: int | None) -> list[PartedDelta]:
-        """Returns the texts that were held back for this item."""
+        """Records that an item is done. Returns the texts that were held back until then."""
         if output is None:
             return []
         self._done.add(output)
@@ -182,7 +183,7 @@ class TextDeduplicator:
         return [delta]
 
     def _holds_back(self, kind: type[PartedDelta], shown: _Shown, text: str) -> bool:
-        """Holds back text of an item that begins inside another item. Returns whether it did."""
+        """Holds back text if an earlier item hasn't ended. Returns whether it did."""
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True
@@ -198,9 +199,9 @@ class TextDeduplicator:
     def _find(self, kind: type[PartedDelta], part: PartRef, whole: bool) -> _Shown:
         """Finds a part by the position of its item, or by the item's id.
 
-        GitHub's Copilot uses a new id for each event, llama.cpp sends no position, and transformers repeats a complete
-        item at another position. Deltas without position and id belong to one part per number, until a complete text
-        ends it.
+        GitHub's Copilot uses a new id for each event. llama.cpp sends no position. transformers repeats a complete item
+        at another position. Deltas without position and id belong to the part with the same number, until its complete
+        text arrives.
         """
         output, item, number, _ = part
         keys: list[Hashable] = []
@@ -225,7 +226,7 @@ class TextDeduplicator:
         return found
 
     def _is_another_form(self, part: PartRef) -> bool:
-        """Returns whether this repeats the reasoning of an item in another form (summary or full text)."""
+        """Returns whether an item's reasoning arrived before in another form: as a summary, or in full."""
         keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
         keys += [("item", part.item)] if part.item else []
         form = next((self._forms[key] for key in keys if key in self._forms), part.form)
@@ -237,12 +238,13 @@ class TextDeduplicator:
 class EventDeduplicator:
     """Detects events that were sent again, for example after a reconnect.
 
-    Some gateways use random numbers, or the same number for all events: only an event with the same bytes and number as
-    an earlier one is a repetition. Gaps count only if every event has a number (fixtures/litellm).
+    Some gateways use random numbers, or the same number for all events. So an event counts as repeated only if an
+    earlier event had the same number and the same bytes. A gap in the numbers counts only if every event has a number
+    (fixtures/litellm).
 
     Attributes:
-        unreliable: true if a number was lower than the previous one, so that gaps mean nothing.
-        last_id: the id of the last event with an id; "" if no event had one, None on APIs without ids.
+        unreliable: true if a number was lower than the previous number. Gaps then mean nothing.
+        last_id: the last event id; "" if no event had an id, None on APIs without event ids.
     """
 
     def __init__(self) -> None:
@@ -260,7 +262,7 @@ class EventDeduplicator:
         return None if self.unreliable or self._constant or self._partial else self._last
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
-        """Returns a warning: `repeated_event` if the event must be skipped, `missing_event` after a gap."""
+        """Returns the warning `repeated_event` if the event must be skipped, `missing_event` after a gap, or None."""
         number, last = sequence.number, self._last
         if sequence.id is not None:
             self.last_id = sequence.id or self.last_id or ""
@@ -291,4 +293,4 @@ class EventDeduplicator:
 
 def _difference(shown: str, whole: str) -> str:
     at = next((at for at, (a, b) in enumerate(zip(shown, whole, strict=False)) if a != b), min(len(shown), len(whole)))
-    return f"at character {at}, {shown[at : at + 20]!r} was shown and {whole[at : at + 20]!r} is said"
+    return f"at character {at}, the deltas have {shown[at : at + 20]!r} and the complete text {whole[at : at + 20]!r}"

@@ -52,11 +52,11 @@ class _Item:
 
     @property
     def member(self) -> str:
-        """The field that grows; `""` if no field does."""
+        """The name of the field that arrives in pieces; `""` if there is none."""
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:
-        """Adds a fragment of the input, or sets the complete input. An empty complete input is ignored."""
+        """Adds a piece of the input, or sets the complete input. An empty complete input is ignored."""
         self.done = self.done or whole
         if not whole:
             self.pieces.append(text)
@@ -68,7 +68,7 @@ class _Item:
         return whole_characters(self.whole or "".join(self.pieces))
 
     def completed(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Returns the item with its input, if the item lacks it."""
+        """Returns the item. If it has no input, the received input is added."""
         text = self.whole or "".join(self.pieces)
         return {**item, self.member: text} if text and not item.get(self.member) else item
 
@@ -81,7 +81,7 @@ class OutputItemAssembler:
         self._listed = False
 
     def observe(self, extra: ExtraPart) -> bool:
-        """Records a part of the response. Returns whether it is only a fragment of an item."""
+        """Records a part of the response. Returns whether the part is only a piece of an item."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:
             self._listed = True
@@ -106,10 +106,10 @@ class OutputItemAssembler:
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
-        """Returns the items of a finished response, completed and sorted.
+        """Returns the items of a finished response in their order. Missing inputs are added.
 
         Args:
-            items: the finished items, or the server's final list.
+            items: the items that arrived as finished, or the items of the server's final list.
             finished: true if the server reports the response as complete.
         """
         if not self._begun and (self._listed or not items):
@@ -140,7 +140,7 @@ class OutputItemAssembler:
         return next((self._known[key] for key in _keys(item_id, place).values() if key in self._known), None)
 
     def _note_done(self, item: Any, place: int | None) -> None:
-        """Records the texts of an item that is done: the final list may omit them."""
+        """Records the input of a finished item, because the final list may omit it."""
         if not isinstance(item, dict) or (item.get("type") in PLAIN_ITEMS):
             return
         begun = self._find(item.get("id"), place)
@@ -154,8 +154,8 @@ _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 
 
 def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
-    """Returns the keys of an item, the most reliable first. Ids may be missing, repeated, or different in each
-    event.
+    """Returns the keys by which an item can be found, the most reliable key first. A server may omit ids, repeat them,
+    or use a new id in each event.
     """
     named = item_id if isinstance(item_id, str) and item_id else None
     known = {"both": (named, place), "id": (named,), "call": (str_or_none(call_id),), "place": (place,)}
@@ -163,7 +163,7 @@ def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Ke
 
 
 def _matches(begun: list[_Item], found: list[_Placed]) -> dict[int, int]:
-    """Returns the position in `found` of each begun item, by its `id()`."""
+    """Returns where each item of `begun` is in `found`. The keys of the result are the `id()`s of the items."""
     matches, taken = dict[int, int](), set[int]()
 
     def key(how: str, item: dict[str, Any], place: int | None) -> _Key:
@@ -190,26 +190,26 @@ def _is_clients(item: dict[str, Any]) -> bool:
 def _with_streamed_input(
     begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]
 ) -> dict[str, Any]:
-    """Returns a finished item, with the streamed input if it lacks the input."""
+    """Returns a finished item. If it has no input, the streamed input is added."""
     completed, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
         return completed
     name = str_or_none(item.get("name")) or str(item.get("type"))
     if said and item.get(begun.member) != said:
-        warn("arguments_mismatch", f"{name}: the {begun.member} as pieces and as a whole differ")
+        warn("arguments_mismatch", f"{name}: the deltas of `{begun.member}` and the complete `{begun.member}` differ")
     first, then = str_or_none(begun.begun.get("call_id")), str_or_none(item.get("call_id"))
     if first and then and first != then and begun.member:  # a search for tools gets its own at the end
-        warn("changed_id", f"{name}: first {first!r}, then {then!r}; the first counts")
+        warn("changed_id", f"{name}: the server sent the id {first!r}, then {then!r}; the first id is used")
         return {**completed, "call_id": first}
     return completed
 
 
 class HostedToolTracker:
-    """Tools of one response that aren't functions.
+    """Tracks the tools of one response that aren't functions.
 
     Args:
-        declared: the names of the declared tools. Other custom calls are not the client's: xAI sends the calls of its
-            own tools in the same form.
+        declared: the names of the declared tools. The client doesn't run calls of other custom tools, because xAI sends
+            the calls of its own tools in the same form.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
@@ -222,7 +222,7 @@ class HostedToolTracker:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The calls of custom tools that have begun and that the client will run."""
+        """The unfinished calls of custom tools that the client will run."""
         return tuple(
             one
             for one in self._items.partial_tool_calls
@@ -239,8 +239,8 @@ class HostedToolTracker:
     def calls(
         self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
     ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the tool calls that the client must run, and the order of all calls. Completes the items in
-        `extras`.
+        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. Adds missing
+        inputs to the items in `extras`.
         """
         finished = finish is not None and finish.reason != "unknown"
         if items := self._items.complete(extras.get("output") or [], warn, finished=finished):
@@ -254,7 +254,7 @@ class HostedToolTracker:
         return part.kind != "custom" or not self._declared or part.name in self._declared
 
     def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
-        """Returns the usage with the number of requests by tool."""
+        """Returns the usage with the number of requests that each hosted tool made."""
         if usage is None:
             return usage
         said = {kind: number for kind, number in self.requests.items() if number}
@@ -278,7 +278,8 @@ def _call(part: HostedPart) -> ToolCall:
 
 
 def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCall]:
-    """Sorts calls by the order of their ids. A call with an unknown id takes the next free position."""
+    """Sorts tool calls by the order of their ids in `order`. A tool call whose id isn't in `order` gets the next free
+    position."""
     places = {call_id: at for at, call_id in reversed(list(enumerate(order))) if call_id is not None}
     ids = {call.id for call in calls}
     free = chain((at for at, call_id in enumerate(order) if call_id not in ids), repeat(len(order)))

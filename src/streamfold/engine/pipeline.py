@@ -1,4 +1,4 @@
-"""The steps between adapter and accumulator: removes repetitions, applies the dialect, and sorts at the end."""
+"""`Pipeline`: the steps between the adapter and the accumulator."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
 class Pipeline:
-    """The steps between adapter and accumulator: deduplication, blocks, dialect.
+    """Passes an adapter's deltas to the accumulator. On the way, it removes repetitions, assembles content blocks, and
+    lets the dialect find tool calls in text.
 
     Args:
-        read: the names of the configured dialects; leaked markup of another dialect is a warning.
+        read: the names of the configured dialects. Tool calls that the text contains in the format of another dialect
+            cause a warning.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Pipeline:
         self._passes = dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
-        """Appends the chunks of one event. `data` is the event's text, to detect repetitions.
+        """Appends the chunks of one SSE event. `data` is the event's payload, by which repeated events are detected.
 
         Raises:
             StreamError: the event reports an error, or exceeds a limit.
@@ -159,9 +161,9 @@ class Pipeline:
             self.feed([delta], "", chunks)
 
     def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
-        """Returns the deltas of the items after those that have already arrived.
+        """Returns the deltas of the items in a final list that haven't arrived yet.
 
-        The result is empty if the items so far aren't the first ones; then the complete list is compared.
+        The result is empty if the items that have arrived aren't the first ones of the list.
         """
         came = {kind: self._parts.received(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
         calls = len(self._accumulator.calls)
@@ -191,7 +193,7 @@ class Pipeline:
         return []
 
     def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Appends the chunks of texts whose position isn't the current one; the chunks contain the position."""
+        """Appends chunks for texts that were held back. Each chunk contains the position of its text."""
         for text in texts:
             shown: list[StreamChunk] = []
             self._filter(text, shown)
@@ -210,7 +212,8 @@ class Pipeline:
             self._show(block.value, chunks)
 
     def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
-        """Reads a delta of an API with blocks. Returns whether the rest of the event is skipped.
+        """Handles a delta of an API whose messages consist of blocks. Returns whether to skip the rest of the SSE
+        event.
 
         Raises:
             ProtocolError: another message begins inside this one.
@@ -245,7 +248,8 @@ class Pipeline:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
-        """Ends the text: returns the text that the dialect held back, and warns about leaked markup."""
+        """Ends the text. Appends chunks with text that was held back, and warns if the text contains tool calls that
+        weren't found."""
         if self.numbers.unreliable:
             self._accumulator.calls.unmark_gap()
         if self._accumulator.blocks.take_repeated():
@@ -257,7 +261,8 @@ class Pipeline:
             self._accumulator.warn("leaked_markup", leak)
 
     def next_part(self, chunks: list[StreamChunk]) -> None:
-        """Begins the next part of a response that needs several HTTP requests. The dialect keeps its state."""
+        """Prepares for the next part of a response that needs several HTTP requests. The dialect continues where it
+        was."""
         self._show_texts(self._parts.release(), chunks)
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()
@@ -268,7 +273,7 @@ class Pipeline:
         self._passes = self._dialect is None
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
-        """Returns only text that is held back, because the response ends with an error."""
+        """Appends chunks with text that was held back, but no tool calls, because the response ends with an error."""
         self._show_texts(self._parts.release(), chunks)
         self._accumulate(self._accumulator.blocks.settle_texts(), chunks)
         self._accumulate((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
@@ -315,12 +320,12 @@ class Pipeline:
 
 
 def _is_counted(piece: BlockPiece) -> bool:
-    """Returns whether a delta is text or arguments, which have separate limits."""
+    """Returns whether a delta is text or arguments, whose size is limited separately."""
     return piece.how != "set" and (piece.how != "add" or type(piece.value) is str)
 
 
 def is_progress(deltas: list[Delta]) -> bool:
-    """Returns whether an event contains any part of the response, so that timeouts restart."""
+    """Returns whether an SSE event contains a part of the answer. Timeouts then start again."""
     for delta in reversed(deltas):
         kind = type(delta)
         if kind in _TEXTS:

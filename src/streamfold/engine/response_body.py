@@ -1,4 +1,4 @@
-"""Response bodies that aren't an event stream although a stream was requested: JSON, a web page, text, an error."""
+"""Response bodies that aren't an event stream although a stream was requested: JSON, a web page, or text."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class NonStreamBody:
-    """Collects a body that isn't an event stream: "json", which may be a complete response, or "markup", which never
-    is.
+    """Collects a body that isn't an event stream. A body of the kind "json" may be a complete response. A body of the
+    kind "markup" is a web page.
     """
 
     def __init__(self, kind: str, limits: Limits) -> None:
@@ -53,7 +53,7 @@ class NonStreamBody:
         return self.raw.startswith(self.text.encode())
 
     def feed(self, data: bytes) -> None:
-        """Adds bytes. Raises ProtocolError when the body can no longer become a response."""
+        """Adds bytes. Raises ProtocolError if the body is a web page or too large."""
         self._pieces.append(data)
         self._size += len(data)
         if self.kind == "markup":
@@ -63,7 +63,8 @@ class NonStreamBody:
             raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
 
     def finish(self, interrupted: str | None) -> Any:
-        """Returns the JSON value. Raises IncompleteStreamError if it is truncated, ProtocolError if it isn't JSON."""
+        """Returns the JSON value. Raises IncompleteStreamError if the JSON is truncated, and ProtocolError if it is
+        invalid."""
         if self.kind == "markup":
             raise not_a_stream(self.raw, "a web page")
         text = self.text
@@ -78,8 +79,8 @@ class NonStreamBody:
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns the deltas and, if the body is truncated, the error. Raises ProtocolError if the body isn't a
-        response.
+        """Returns the deltas, and the error of a truncated body or None. Raises ProtocolError if the adapter can't
+        decode the body.
         """
         try:
             body = self.finish(interrupted)
@@ -98,7 +99,7 @@ class NonStreamBody:
 
 
 def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
-    """Returns the text deltas of a truncated event. `kind_follows_text`: see `Adapter`."""
+    """Returns the deltas of a truncated event that contain text. `kind_follows_text`: see `Adapter`."""
     if kind_follows_text:
         said = _without_open_text(said, payload)
     return [
@@ -110,7 +111,8 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
 
 
 def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
-    """Drops the last text if its JSON object is truncated."""
+    """Drops the last text if its JSON object is truncated, because the object may still say that the text is
+    reasoning."""
     open_objects: list[int] = []
     for found in _BRACES.finditer(payload):
         if found[1] == "{":
@@ -126,7 +128,8 @@ def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
 
 
 def error_body(text: str) -> Any:
-    """Parses an error body: returns its JSON value, the title of a web page, or the beginning of the text.
+    """Parses the body of an error response. Returns its JSON value, the title of a web page, or the first 500
+    characters.
 
     LiteLLM 1.106 (2026) sends an SSE event where a JSON error is expected.
     """

@@ -29,8 +29,8 @@ class EventRange(NamedTuple):
     """The byte range of one event in a body.
 
     Attributes:
-        start, end: the range of the block, including blank lines.
-        payloads: start and end of the value of each data line; empty for comments.
+        start, end: the range of the event's lines, including the blank lines after it.
+        payloads: the start and end of each `data` value. A comment has none.
         ended: true if a blank line ends the event.
     """
 
@@ -41,7 +41,7 @@ class EventRange(NamedTuple):
 
 
 def event_ranges(body: bytes) -> Iterator[EventRange]:
-    """Splits a body at its blank lines. The ranges cover all bytes.
+    """Splits a body into events at its blank lines. Together the ranges cover all bytes of the body.
 
     >>> [body[r.start : r.end] for body in [b": hi\\n\\ndata: a\\n\\n"] for r in event_ranges(body)]
     [b': hi\\n\\n', b'data: a\\n\\n']
@@ -63,7 +63,7 @@ def event_ranges(body: bytes) -> Iterator[EventRange]:
 
 
 class EventScanner:
-    """Finds the ends of events in streamed bytes. Comments are not events."""
+    """Finds where events end in bytes that arrive in pieces. Comments don't count as events."""
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of the line that is arriving
@@ -93,7 +93,7 @@ class EventScanner:
 
 
 def _data_value(line: bytes) -> int:
-    """Returns the start of the value of a data line; 0 for other lines."""
+    """Returns the position of the value in a `data` line; 0 for other lines."""
     name = len(_BOM) if line.startswith(_BOM) else 0
     if line.startswith(b"data:", name):
         return name + (6 if line.startswith(b" ", name + 5) else 5)
@@ -114,7 +114,8 @@ _LONGEST_BARE = 1 << 16  # bytes of an error that is no event
 
 @cache
 def event_type() -> type[ServerSentEvent]:
-    """Returns httpx-sse's event type, with attributes instead of its slower properties."""
+    """Returns a subclass of httpx-sse's event type. Its fields are attributes, which are faster than httpx-sse's
+    properties."""
     # httpx_sse imports httpx; importing this module alone must not.
     from httpx_sse import ServerSentEvent as Shared
 
@@ -131,11 +132,11 @@ def event_type() -> type[ServerSentEvent]:
 
 
 class SSEDecoder:
-    """Splits a body into events.
+    """Parses a body of server-sent events.
 
     Attributes:
-        invalid_utf8: the number of events with invalid bytes, which U+FFFD replaces.
-        foreign: the beginning of the first line that isn't a field; "" if there is none.
+        invalid_utf8: the number of events with bytes that aren't valid UTF-8. U+FFFD replaces these bytes.
+        foreign: the beginning of the first line that isn't an SSE field; "" if there is none.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -154,10 +155,10 @@ class SSEDecoder:
         self.foreign = ""
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that `data` completes. Exhaust the iterable before the next call.
+        """Returns the events that end in `data`. Exhaust the iterable before the next call.
 
         Raises:
-            ProtocolError: an event is larger than the limit.
+            ProtocolError: an event is larger than `limits.event_bytes`.
         """
         if not data:
             return ()
@@ -215,7 +216,7 @@ class SSEDecoder:
             self._check_size()
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns the last event if its blank line is missing."""
+        """Ends the input. Returns the last event if the blank line after it is missing, otherwise None."""
         last, self._tail = b"".join(self._tail), []
         last = last[: len(last) - _bytes_of_half_character(last)]
         if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
@@ -271,7 +272,7 @@ class SSEDecoder:
 
 
 def decode_cut(data: bytes) -> str:
-    """Decodes UTF-8 without an incomplete character at the end; other invalid bytes become U+FFFD."""
+    """Decodes UTF-8 and leaves out an incomplete character at the end. Other invalid bytes become U+FFFD."""
     return data[: len(data) - _bytes_of_half_character(data)].decode("utf-8", "replace")
 
 
@@ -289,10 +290,10 @@ def strip_bom_and_space(head: bytes) -> bytes:
 
 
 def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
-    """Detects the kind of a 2xx body by its first bytes, because content types are often wrong. None: more bytes are
-    needed.
+    """Detects the kind of a response body from its first bytes, because content types are often wrong. Returns None if
+    more bytes are needed.
 
-    If the result "events" was wrong, `SSEDecoder.foreign` shows it later.
+    The result "events" may be wrong. `SSEDecoder.foreign` then has the first line that isn't an SSE field.
     """
     head = strip_bom_and_space(head)
     if _BOM.startswith(head):

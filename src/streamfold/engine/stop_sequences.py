@@ -1,4 +1,5 @@
-"""Stop sequences for models that don't support them: the reader ends the response at the first stop sequence."""
+"""Stop sequences for models that don't support them. streamfold ends the response at the first stop sequence in the
+text."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from ..types import ToolCallDelta
 
 
 class StopSequences:
-    """Passes deltas through until a stop sequence appears, and holds back a possible beginning of one."""
+    """Ends the text at the first stop sequence. Text that may be the beginning of a stop sequence is held back."""
 
     def __init__(self, texts: Collection[str]) -> None:
         self._texts = tuple(texts)

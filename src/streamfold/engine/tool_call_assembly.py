@@ -17,24 +17,24 @@ _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would ta
 
 
 class ToolNames:
-    """Joins tool names that arrive in fragments, with the help of the declared tools."""
+    """Joins a tool's name that arrives in pieces. The names of the declared tools help."""
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = frozenset(declared) if declared else _NO_NAMES
 
     def is_piece(self, current: str, piece: str) -> bool:
-        """Returns whether `piece` may continue a name: false if both are declared, unless a declared name begins
-        with both.
+        """Returns whether `piece` may continue the name `current`. Two declared names are two tools, unless a declared
+        name begins with both.
         """
         two_tools = current in self._declared and piece in self._declared
         return not two_tools or self._begins_any(current + piece)
 
     def is_declared_in_pieces(self, current: str, piece: str) -> bool:
-        """Returns whether only the joined text can be a declared tool."""
+        """Returns whether `current` isn't a declared tool, but a declared name begins with both texts."""
         return current not in self._declared and self._begins_any(current + piece)
 
     def joined(self, current: str, piece: str) -> str:
-        """Returns the name after another fragment, which may repeat it (llama.cpp), include it, or continue it."""
+        """Returns the name after another piece, which may repeat the name (llama.cpp), contain it, or continue it."""
         if piece == current:
             return current + piece if self.is_declared_in_pieces(current, piece) else current
         if piece.startswith(current):
@@ -51,27 +51,27 @@ _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
 class IncomingCall:
-    """A tool call of which a fragment has arrived. Rarely used attributes have their default on the class.
+    """The state of a tool call that is arriving. Attributes that few calls need have their default on the class.
 
     Attributes:
-        number: 0, 1, 2 in the order in which tool calls began.
-        index: the server's index, if usable.
-        other_id: a second id that the server sent for the tool call; the first one counts.
-        wholes: the last three different texts with which the server repeated the complete arguments.
+        number: the position of the tool call by when tool calls began: 0, 1, 2.
+        index: the server's index; None if it sends no usable index.
+        other_id: a second id that the server sent for the tool call. `id` is the first id, which is used.
+        wholes: the last three different texts that the server sent as the complete arguments.
         size: the number of characters in `pieces`.
         markup: true if the model wrote the tool call into its text.
-        items: the ids of its items (Responses API).
+        items: on the Responses API, the ids that the server used for the tool call's item.
         came_whole: true if complete arguments arrived, even empty ones.
-        had_empty_repetition: true if the complete arguments were empty although fragments had arrived; they are
-            ignored.
-        done, broken_off: true if the server marked the tool call as complete, or incomplete.
-        late: true if a fragment came after the last finish reason.
-        gap_at: `size` when missing events were noticed, if no complete arguments had arrived.
-        has_gap: true if fragments followed such a gap.
-        guessed: true if a fragment was assigned by order alone.
+        had_empty_repetition: true if the server sent empty complete arguments after other arguments. They are ignored.
+        done: true if the server marked the tool call as ended.
+        broken_off: true if the server marked the tool call as incomplete.
+        late: true if a piece arrived after the last finish reason.
+        gap_at: the value of `size` at which SSE events were missing, unless complete arguments had arrived.
+        has_gap: true if pieces of the arguments followed after `gap_at`.
+        guessed: true if a piece was assigned to this tool call only because of its order.
         is_ambiguous: true if arguments without a name may belong to the tool call.
-        listed: its position in the server's final list.
-        ran_on_server: true if the server ran it.
+        listed: the position in the server's final list of tool calls.
+        ran_on_server: true if the server ran the tool call itself.
     """
 
     id: str = ""
@@ -122,7 +122,8 @@ class IncomingCall:
 
     @property
     def waits(self) -> bool:
-        """Returns whether arguments are still expected. `{}` may be a placeholder (Bedrock starts with it)."""
+        """Returns whether arguments are still expected. `{}` may be a placeholder, with which Bedrock starts a tool
+        call."""
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
@@ -131,7 +132,7 @@ class IncomingCall:
 
     @property
     def lost_pieces(self) -> bool:
-        """Returns whether a part of the arguments may be missing, and no complete arguments replace it."""
+        """Returns whether a part of the arguments may be missing and the server sent no complete arguments."""
         if self.is_ambiguous and not self.came_whole:
             return True
         if self.gap_at is None:
@@ -144,7 +145,7 @@ class IncomingCall:
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Adds complete arguments. Returns whether they are used; empty ones after fragments aren't."""
+        """Adds complete arguments. Returns False if they are ignored, because they are known or empty."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False
@@ -157,7 +158,7 @@ class IncomingCall:
         return True
 
     def is_complete(self) -> bool:
-        """Returns whether the fragments are one complete object, by their brackets."""
+        """Returns whether the brackets in the arguments show that they are one complete object."""
         if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
             return False
         self._brackets = self._brackets or BracketTracker()
@@ -171,7 +172,7 @@ class IncomingCall:
         return self._closed is True
 
     def is_followed_by(self, arguments: str) -> bool:
-        """Returns whether `arguments` begin another object, as the next call of the same tool does.
+        """Returns whether `arguments` begin another object, because another call of the same tool begins.
 
         An object after an empty one, or the same object again, is a repetition (`jsontext/tool_arguments.py`).
         """
@@ -209,12 +210,12 @@ MatchRule: TypeAlias = Literal[
 
 @dataclass(slots=True)
 class CallMatch:
-    """The tool call that a fragment was assigned to, and the rule.
+    """The tool call that a piece was assigned to, and the rule that decided this.
 
     Attributes:
         rule: the rule that decided.
-        opened: true if the fragment began the tool call.
-        rival: another tool call with its index or id.
+        opened: true if the piece began the tool call.
+        rival: another tool call with the index or id of the piece, or None.
     """
 
     call: IncomingCall
@@ -234,12 +235,12 @@ Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | N
 
 
 def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
-    """Returns whether a fragment at the index of `call` begins another tool call.
+    """Returns whether a piece with the index of `call` begins another tool call.
 
     Another id alone isn't enough: Poolside changes the id inside a tool call (poolsideai/pool#9).
 
     Args:
-        known: true if the fragment's id came with a name of this tool call before.
+        known: true if an earlier piece of this tool call had the same id and a name.
     """
     if part.whole:
         return False
@@ -260,13 +261,13 @@ def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, 
 
 
 def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether the arguments continue an incomplete object."""
+    """Returns whether the piece continues the incomplete JSON object in the arguments of `call`."""
     first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
     return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
 
 
 def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Returns whether a fragment that only shares its id with `call` continues it."""
+    """Returns whether a piece continues `call`, if it has the same id but no known index."""
     if part.whole or not part.name or not call.name:
         return True
     if part.name != call.name:
@@ -275,7 +276,7 @@ def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) ->
 
 
 def belongs_to_last(last: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Returns whether a fragment without an index continues the last tool call."""
+    """Returns whether a piece without an index continues the tool call that began last."""
     if part.id:
         return not last.id and (not part.name or (part.name == last.name and not last.pieces))
     if not part.name or not last.name:
@@ -294,8 +295,8 @@ def _begins_object(part: ToolCallDelta) -> bool:
 
 
 def is_another_item(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether a fragment at the output index of `call` belongs to another item, because all items have one
-    index.
+    """Returns whether a piece with the output index of `call` belongs to another item. Some servers use one output
+    index for all items.
 
     Item ids alone aren't enough: GitHub's Copilot uses a new id in each event (fixtures/responses/id_and_call_id).
     """
@@ -352,10 +353,10 @@ _GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"
 
 
 class ToolCallAssembler:
-    """Assigns the fragments of one message to tool calls.
+    """Assigns the pieces of a response's tool calls to the tool calls.
 
     Args:
-        tool_names: the declared tools, which distinguish a name in fragments from a repeated name.
+        tool_names: the names of the declared tools. They show whether a second name continues the first one.
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -372,8 +373,10 @@ class ToolCallAssembler:
         return len(self._opened)
 
     def feed(self, part: ToolCallDelta) -> CallMatch | None:
-        """Adds a fragment to its tool call; returns None if the fragment is empty. Raises ProtocolError above a
-        limit.
+        """Adds a piece to its tool call. Returns None for an empty piece.
+
+        Raises:
+            ProtocolError: a limit is exceeded.
         """
         if part.is_empty and not self._tells(part):
             return None
@@ -383,8 +386,8 @@ class ToolCallAssembler:
     def reconcile(self, listed: Iterable[ToolCallDelta]) -> list[CallMatch]:
         """Compares the tool calls with the server's final list.
 
-        A listed tool call is matched by item, then by id; if both are new, by name and arguments, then by name and
-        position, then by name in order. Unmatched tool calls are added.
+        Each listed tool call is compared by item, then by id. If both are unknown, it is compared by name and
+        arguments, then by name and index, then by name in order. Listed tool calls that aren't found are added.
         """
         left, parts, placed = self.finish(), dict(enumerate(listed)), dict[int, CallMatch]()
         ids = Counter(call.id for call in left)
@@ -416,21 +419,21 @@ class ToolCallAssembler:
             call.late = False
 
     def mark_gap(self) -> None:
-        """Records that events are missing here: unfinished tool calls may have lost arguments."""
+        """Records that SSE events are missing here, so that unfinished tool calls may lack arguments."""
         for call in self._opened:
             if not call.wholes and not call.done:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
 
     def unmark_gap(self) -> None:
-        """Reverts `mark_gap`, because the event numbers turned out to be meaningless."""
+        """Undoes `mark_gap`, because the server's event numbers mean nothing."""
         for call in self._opened:
             call.gap_at = None
 
     def mark_strays(self) -> None:
-        """Marks the tool calls that may lack arguments which arrived without a name.
+        """Marks tool calls that may lack arguments, because arguments without a name arrived.
 
-        Arguments without an id may belong to any tool call without an id, otherwise to a tool call with that id. They
-        are never joined.
+        Such arguments may belong to a tool call with the same id. Without an id, they may belong to any tool call
+        without arguments. They are never added to a tool call.
         """
         named = [call for call in self._opened if call.name]
         for call in [call for call in self._opened if not call.name and not call.markup]:
@@ -447,20 +450,21 @@ class ToolCallAssembler:
             head.is_ambiguous = True
 
     def _forget(self, call: IncomingCall) -> None:
-        """Converts a tool call that consists only of an id into a second id of another tool call at its index."""
+        """Removes a tool call that consists only of an id. The id becomes a second id of another tool call with the
+        same index."""
         others = [each for each in self._opened if each.index == call.index and each is not call]
         if others and call.index is not None:
             others[-1].other_id = others[-1].other_id or call.id
             self._opened.remove(call)
 
     def take_from_client(self, index: int) -> None:
-        """Records that the server itself has run the tool call at an index."""
+        """Records that the server has run the tool call with this index itself."""
         if (call := self._by_index.get(index)) is not None:
             call.ran_on_server = True
 
     def finish(self) -> list[IncomingCall]:
-        """Returns all tool calls sorted by index, if each has one (Z.ai's -1 doesn't count); otherwise by the final
-        list or by appearance.
+        """Returns all tool calls. They are sorted by index if each has one (Z.ai's -1 doesn't count), otherwise by the
+        final list, otherwise by when they began.
         """
         if not (calls := [call for call in self._opened if not call.ran_on_server]):
             return []
@@ -503,9 +507,10 @@ class ToolCallAssembler:
         return (self._opened[-1], "last") if belongs_to_last(self._opened[-1], part, self._names) else (None, "another")
 
     def _whose_turn(self, index: int) -> IncomingCall | None:
-        """Returns the next tool call for an unknown index, if two tool calls began at one index.
+        """Returns the tool call that waits for the arguments with an unknown index, if two tool calls began with one
+        index.
 
-        DeepSeek V4 sends all names with the index of the first tool call, and the arguments with the right one
+        DeepSeek V4 sends all names with the index of the first tool call, but the arguments with the right index
         (agno-agi/agno#8879, fixtures/calls/tail_under_another_index).
         """
         call = self._at_turn(index)
@@ -548,18 +553,18 @@ class ToolCallAssembler:
         return (last, "last") if not last.name and not last.done else (None, "another")
 
     def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
-        """Returns the tool call of a fragment's item, unless it has another index."""
+        """Returns the tool call with the item of a piece, unless the tool call has another index."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
     def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
-        """Returns whether a fragment at the index of `call` belongs to another item."""
+        """Returns whether a piece with the index of `call` belongs to another item."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
         return is_another_item(call, part)
 
     def _tells(self, part: ToolCallDelta) -> bool:
-        """Returns whether a fragment without content still matters, because it begins an item or ends a tool call."""
+        """Returns whether a piece without content matters, because it begins an item or ends a tool call."""
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
@@ -651,7 +656,7 @@ def _too_long(what: str, limit: int) -> ProtocolError:
 
 
 def _is_guess(call: IncomingCall, part: ToolCallDelta, rule: MatchRule) -> bool:
-    """Returns whether a fragment was assigned by order alone."""
+    """Returns whether a piece was assigned only because of its order."""
     if rule == "listed_name":
         return not call.has_text(part.arguments)
     return rule == "turn" or (rule == "index_taken" and not part.id and part.item is None)

@@ -8,9 +8,9 @@
     one after which another request continues      none yet: see `Finish.continues`
     any, after a request with `tool_choice="none"` none
 
-If the stream breaks inside a tool call that begins or grows after the finish reason, the response has failed
+If the connection breaks while a tool call arrives after the finish reason, the response has failed
 (`is_cut_inside_call`). A tool call without a name, or one that the server marks as incomplete, is dropped with a
-warning. A tool call whose arguments aren't a JSON object, or may have lost a part, is delivered with `error` set.
+warning. A tool call whose arguments aren't a JSON object, or may be incomplete, is delivered with `error` set.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from .tool_call_assembly import IncomingCall
 
 
 class ToolNameMap(NamedTuple):
-    """Maps the tool names in the request to the tools' own names.
+    """Maps the tool names in the request to the names that the program declared.
 
     Attributes:
         answer: the tool whose arguments are the response, if structured output is requested as a tool call.
-        tools: the tools as declared by the program, if the request has them in another form.
+        tools: the tools that the program declared, if the request contains them in another form.
     """
 
     own: Mapping[str, str] = {}
@@ -51,11 +51,11 @@ class ToolNameMap(NamedTuple):
 
 
 class DeliveredCalls(NamedTuple):
-    """The tool calls to deliver.
+    """The tool calls to deliver, and the finish reason.
 
     Attributes:
-        opened: the assembled tool call of each.
-        others: calls of tools that aren't functions.
+        opened: for each of `calls`, the `IncomingCall` that it was made from.
+        others: tool calls of other kinds than "function" that the client must run.
         answer: the text of `ToolNameMap.answer`.
     """
 
@@ -71,10 +71,10 @@ class CallDelivery:
     """Decides which tool calls are delivered.
 
     Args:
-        warn: called with a warning and its tool call.
+        warn: called with a warning, and the tool call that the warning is about.
         tools: the tools of the request.
         finish: None if the stream ended without a finish reason.
-        meta: seeds generated ids.
+        meta: the id, model and time of the response, from which missing ids are generated.
     """
 
     warn: Callable[[WarningCode, str, IncomingCall | None], None]
@@ -87,7 +87,7 @@ class CallDelivery:
     _taken: set[str] = field(default_factory=set, init=False)
 
     def decide(self, opened: list[IncomingCall], others: list[ToolCall]) -> DeliveredCalls:
-        """Returns the tool calls to deliver, their finish reason, and the response that a tool call contains."""
+        """Decides which of the tool calls are delivered, and with which finish reason."""
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
             return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
@@ -123,7 +123,7 @@ class CallDelivery:
                 self.warn("tool_choice_unmet", "the request required a tool call, but the response has none", None)
 
     def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
-        """Separates the tool calls with the response from the others."""
+        """Separates the tool calls that contain the structured answer from the others."""
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
             return opened, None
@@ -131,7 +131,9 @@ class CallDelivery:
         if read.repair:
             self.warn("repaired_arguments", f"{name}: {read.repair}", answers[0])
         if len(answers) > 1:
-            self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts", None)
+            self.warn(
+                "calls_dropped", f"the model gave {len(answers)} answers by tool call: the first answer is used", None
+            )
         return [call for call in opened if call.name != name], read.raw
 
     def _deliverable(
@@ -155,7 +157,7 @@ class CallDelivery:
         return read
 
     def _cut(self, reason: FinishReason) -> str | None:
-        """Returns the reason why no tool call is delivered."""
+        """Returns the reason why no tool call is delivered, or None."""
         if self.tool_choice == "none":
             return "the request forbade tool calls"
         if self.finish is not None and self.finish.continues:
@@ -170,7 +172,8 @@ class CallDelivery:
 
     def _tool_call(self, call: IncomingCall, read: ParsedArguments) -> ToolCall:
         if call.other_id:
-            self.warn("changed_id", f"{call.name}: first {call.id!r}, then {call.other_id!r}; the first counts", call)
+            ids = f"the server sent the id {call.id!r}, then {call.other_id!r}; the first id is used"
+            self.warn("changed_id", f"{call.name}: {ids}", call)
         call_id, name, value = self._own_id(call.id, call.name, call), join_surrogates(call.name), read.value
         if read.has_conflict or call.had_empty_repetition:
             self.warn(
@@ -193,7 +196,7 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, call.kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
-        """Returns the arguments with objects and lists in place of JSON texts, as the tool's schema requires."""
+        """Returns the arguments. Where the tool's schema requires an object or a list, JSON text is converted."""
         tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
         if tool is None:
             return arguments
@@ -207,7 +210,7 @@ class CallDelivery:
         return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
-        """Returns an id that is unique in the response: the given one, or a generated one with a warning."""
+        """Returns a unique id: the given id if possible, otherwise a generated id, with a warning."""
         if call_id and call_id not in self._ids:  # as nearly every one
             self._ids.add(call_id)
             return call_id
@@ -215,7 +218,9 @@ class CallDelivery:
         if not call_id and not (call and call.markup):
             self.warn("missing_id", f"{name} had no id", call)
         elif call_id:
-            self.warn("duplicate_id", f"{call_id!r} is the id of two tool calls; the call of {name} got a new id", call)
+            self.warn(
+                "duplicate_id", f"{call_id!r} is the id of two tool calls; the tool call of {name} got a new id", call
+            )
         number, text = (of.number, of.text) if isinstance(of, IncomingCall) else (len(self._ids), of.raw_arguments)
         call_id = self._fresh_id(f"{number}|{name}|{text}")
         self._ids.add(call_id)
@@ -234,7 +239,8 @@ class CallDelivery:
 
 
 def is_cut_inside_call(opened: Iterable[IncomingCall]) -> bool:
-    """Returns whether a stream that broke after its finish reason did so inside a late tool call."""
+    """Returns whether a stream that broke after its finish reason contains an incomplete tool call that arrived after
+    it."""
     return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
@@ -249,7 +255,8 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Returns whether the arguments are a complete object. Custom text never shows that it is complete."""
+    """Returns whether the arguments are complete. The text of a custom tool call doesn't show this, only the server
+    does."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -124,7 +124,8 @@ def _forget(session: aiohttp.ClientSession) -> None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Returns connections that are new or silent, each with a `_GuardedProtocol`."""
+    """Returns connections that are new, or on which no bytes have arrived since the last response. Each has a
+    `_GuardedProtocol`."""
 
     async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
@@ -144,7 +145,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _GuardedProtocol(asyncio.Protocol):
-    """Passes the bytes of responses, and no others, to aiohttp's protocol.
+    """Passes only bytes that belong to a response to aiohttp's protocol.
 
     aiohttp ignores bytes that arrive while a connection is idle. If bytes follow the end of a response, aiohttp either
     drops the response or treats these bytes as the next response.
@@ -245,7 +246,7 @@ class _Body(httpx.AsyncByteStream):
             self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))
 
     def _reason(self, exc: Exception) -> Exception:
-        """Returns why the connection was lost; `exc` if that is unknown."""
+        """Returns the exception that explains why the connection was lost, or `exc` if none is known."""
         lost = self._protocol is not None and not self._protocol.connected
         known = self._protocol.exception() if self._protocol is not None and lost else None
         return known if isinstance(known, Exception) else exc

@@ -33,7 +33,7 @@ def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def unrequested_codings(codings: list[str], accepted: str) -> tuple[ReplyWarning, ...]:
-    """Returns a warning if the request's `Accept-Encoding` does not name all these codings."""
+    """Returns a warning if a coding isn't in the request's `Accept-Encoding`."""
     known = {part.partition(";")[0].strip().lower() for part in accepted.split(",")}
     if "*" in known or known.issuperset(name.removeprefix("x-") for name in codings):
         return ()
@@ -46,7 +46,7 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
     """Returns the decompressed bytes of a body.
 
     Args:
-        is_unpacked: whether the body is already decompressed, so that only the codings are checked.
+        is_unpacked: True if the body is already decompressed. Then only the codings are checked.
 
     Raises:
         ProtocolError: a coding is unknown, or the package for it is not installed.
@@ -75,7 +75,7 @@ def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tup
 
 
 class _Unpacker(Protocol):
-    """Decompresses one coding, also of several concatenated bodies."""
+    """Decompresses one content coding. The data may consist of several compressed bodies."""
 
     error: type[Exception]
 

@@ -1,9 +1,9 @@
 """Decides whether a connection may be reused: where a response ends, and whether bytes arrived after it.
 
-A connection is reused only if it is silent, because other bytes would be read as the answer to the next request. A
-server or a proxy may send more than was requested: a second or late response, a 408 before it closes the connection, an
-extra chunk. RFC 9112, 9.2, forbids to read such bytes as a response. They may be in the parser of the last response, in
-the buffer of its reader, in TLS, or in the socket.
+A connection is reused only if it is silent: no bytes have arrived after the response. Otherwise these bytes would be
+read as the answer to the next request, which RFC 9112, 9.2, forbids. A server or a proxy may send a second or late
+response, a 408 before it closes the connection, or an extra chunk. Such bytes may be in the parser of the last
+response, in the buffer of its reader, in TLS, or in the socket.
 
 - httpx and httpx2: `guard_connections` makes a pool of httpcore with streamfold's network backend, whose streams follow
   every byte. If bytes are left, a stream reports its connection as readable, so that the pool closes the connection and
@@ -50,8 +50,8 @@ class ResponseFraming:
     Contradictory lengths in a head are handled as in h11, which httpx and httpx2 use.
 
     Attributes:
-        ended: whether the last response has ended, and no response is expected.
-        surplus: whether bytes arrived that don't belong to a response.
+        ended: True if the last response has ended and no response is expected.
+        surplus: True if bytes arrived that don't belong to a response.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class ResponseFraming:
         self._trailer = False  # whether the last chunk has arrived
 
     def begin(self) -> None:
-        """Must be called when a request is sent."""
+        """Prepares for the response to another request. Must be called when the request is sent."""
         self.ended, self._head, self._left, self._line, self._trailer = False, b"", 0, None, False
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -159,7 +159,8 @@ class ResponseFraming:
         """Joins small chunks into one, because a parser needs as much time for each as for its content.
 
         Returns:
-            The chunk, and the end of those in it: before the first one that is incomplete, large, or has extensions.
+            The joined chunk, and the position after the last small chunk. Incomplete chunks, large chunks and chunks
+            with extensions aren't joined.
         """
         texts: list[bytes] = []
         end, size_of, last = at, len(data), b""
@@ -226,7 +227,7 @@ def _is_usual(head: bytes) -> bool:
 
 
 def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> None:
-    """Gives a transport of httpx or httpx2 a pool that reuses only silent connections.
+    """Gives a transport of httpx or httpx2 a connection pool that reuses only silent connections.
 
     The pool has no limit on its connections.
 
@@ -273,8 +274,8 @@ class GuardedStream:
 
     Args:
         stream: httpcore's stream.
-        outside: the stream below TLS.
-        follows: whether the connection carries only HTTP/1.1.
+        outside: the unencrypted stream on which TLS runs, or None.
+        follows: True if the connection carries only HTTP/1.1.
     """
 
     def __init__(

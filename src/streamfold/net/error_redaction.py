@@ -41,7 +41,7 @@ def redact_error(error: APIError, redactor: Redactor) -> None:
 
 
 def _clean(exc: BaseException, redactor: Redactor) -> bool:
-    """Removes secrets from one exception. Returns whether none are left."""
+    """Removes secrets from one exception. Returns whether it contains no secrets any more."""
     for name, value in vars(exc).items():
         # Other attributes of other libraries' exceptions stay unchanged.
         if isinstance(value, str | bytes) or isinstance(exc, APIError):
@@ -56,7 +56,7 @@ def clear_frames(error: BaseException) -> None:
     """Removes local variables of streamfold's frames, and all frames of HTTP libraries, from the tracebacks of an
     error.
 
-    Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
+    Frames that are still running keep their variables. Exceptions that are hidden by `raise ... from None` are dropped.
 
     Frames of other libraries, and streamfold's frames in network errors, are removed instead of cleared. httpcore
     raises one error in several tasks, so a traceback may have frames of suspended coroutines, which clearing would end.

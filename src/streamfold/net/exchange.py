@@ -57,9 +57,9 @@ class Exchange:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
         redactor: removes the secrets of the request, including its signature.
-        closed: whether `aclose` was called.
-        now: returns the event loop's time.
-        warnings: warnings about the response, after `open`.
+        closed: True after `aclose` was called.
+        now: a function that returns the event loop's time.
+        warnings: warnings about the response. They are available after `open`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Exchange:
             await self.wait_for(partial(anyio.sleep, seconds))
 
     async def wait_for(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Waits for an awaitable before the request is sent; `aclose` and the timeout `total` end the wait.
+        """Waits for an awaitable before the request is sent. `aclose` and the timeout `total` end the wait.
 
         Raises:
             APITimeoutError: `total` expired.
@@ -135,7 +135,8 @@ class Exchange:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
 
         Args:
-            events: the number of SSE events with a part of the answer so far, for the timeouts.
+            events: the number of SSE events so far that contained a part of the answer. Timeouts restart if it has
+                grown.
 
         Raises:
             APITimeoutError: a timeout expired. Earlier reads have returned all data that had arrived.
@@ -272,7 +273,7 @@ class Exchange:
             shut_down(self._socket)
 
     async def _run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float = inf) -> T | None:
-        """Runs a step up to the first bytes of the body. Returns None if `aclose` interrupted it."""
+        """Runs a step of the exchange within the timeouts. Returns None if `aclose` interrupted the step."""
         try:
             result = await self._steps.run(step, min(due, self._timeouts.due()))
             return None if self.closed else result

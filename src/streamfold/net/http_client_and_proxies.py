@@ -52,7 +52,7 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
 
 
 def aiohttp_problem(url: str) -> str | None:
-    """Returns the reason why requests to a URL can't be sent with aiohttp; None if they can."""
+    """Returns the reason why requests to a URL can't be sent with aiohttp, or None if they can."""
     if event_loop() is None:
         return "the event loop is trio's"
     try:
@@ -176,7 +176,7 @@ def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
 class LoopBoundClient:
     """The HTTP client of one provider.
 
-    A client that streamfold has made is closed when its event loop ends, so that a provider can be used in several
+    A client that streamfold has created is closed when its event loop ends. So a provider can be used in several
     `asyncio.run` calls.
 
     Args:
@@ -184,8 +184,8 @@ class LoopBoundClient:
         given: the caller's own client, which is used unchanged and never closed.
 
     Attributes:
-        make: makes a client; called on the event loop of the client.
-        owned: whether streamfold has made the client.
+        make: a function that creates a client. It is called on the event loop of the client.
+        owned: True if streamfold has created the client.
     """
 
     def __init__(self, provider: str, given: httpx.AsyncClient | None, make: Callable[[], httpx.AsyncClient]) -> None:

@@ -1,4 +1,4 @@
-"""Sends requests with httpx2, the successor of httpx. Only this module uses both."""
+"""Sends requests with httpx2, the successor of httpx. Only this module uses both httpx and httpx2."""
 
 from __future__ import annotations
 

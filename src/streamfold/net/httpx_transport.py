@@ -22,12 +22,13 @@ _MOST_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
 
 
 class HTTPRequest(NamedTuple):
-    """An HTTP request before it is sent. URL and headers are not in the repr, because they may contain API keys.
+    """An HTTP request before it is sent. The repr doesn't contain the URL and the headers, because they may contain API
+    keys.
 
     Attributes:
         shown_url: the URL without secrets, for errors.
         read_error: reads the body of a response whose status is not 2xx.
-        own_client: whether the request is sent with a client of `make_client`. httpx then logs `shown_url` instead of
+        own_client: True if the request is sent with a client of `make_client`. httpx then logs `shown_url` instead of
             the URL, and a timeout of the body closes the connection.
         redactor: removes the request's secrets from errors and recordings.
         signer: authenticates each attempt; None if the headers have an API key, or no authentication is needed.
@@ -70,7 +71,7 @@ def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Reque
 
 
 class _RedactedURL(httpx.URL):
-    """A URL with a safe text, because httpx logs the URL of every request, and a URL may contain an API key."""
+    """A URL whose text contains no secrets. httpx logs the URL of every request, and a URL may contain an API key."""
 
     def __init__(self, url: httpx.URL, shown: str) -> None:
         super().__init__(url)
@@ -128,9 +129,9 @@ class _RequestBody(httpx.ByteStream):
 
 
 async def aclose_generators(body: Any) -> None:
-    """Closes the generators through which a body is read, from the innermost outwards, unless a task runs in them.
+    """Closes the generators through which a body is read, the innermost first, unless a task is running them.
 
-    On asyncio, call this function in a task of streamfold's, because it cancels its awaitables.
+    On asyncio, call this function in a task that streamfold has created, because it cancels its awaitables.
     """
     if getattr(body, "ag_frame", None) is None or body.ag_running:
         return
@@ -164,7 +165,7 @@ _given_up: WeakKeyDictionary[httpx.AsyncClient, int] = WeakKeyDictionary()
 
 
 class ConnectCleanup:
-    """Cleanup for connections that were opened for a request until the request is sent."""
+    """Closes connections that were opened for a request which was then not sent."""
 
     def __init__(self, client: httpx.AsyncClient, extensions: Any) -> None:
         self._client = client
@@ -186,7 +187,7 @@ class ConnectCleanup:
             self._forgotten = [stream for stream in self._forgotten if stream is not used]
 
     def is_clean(self) -> bool:
-        """Returns whether no connection needs closing."""
+        """Returns whether there is no connection to close."""
         return self._stream is None and not self._forgotten
 
     async def aclose(self) -> None:
@@ -206,7 +207,8 @@ class ConnectCleanup:
             self._is_sent, self._stream = True, None
 
     def _check_pool(self) -> None:
-        """Refuses a connection that its pool may have lost because another request was cancelled meanwhile."""
+        """Refuses a connection that its pool may have forgotten, because another request was cancelled in the
+        meantime."""
         given_up = _given_up.get(self._client, 0)
         if given_up == self._given_up:
             return

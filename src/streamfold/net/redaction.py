@@ -38,7 +38,8 @@ def is_placeholder(secret: str) -> bool:
 
 
 def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the values of all headers except those of the protocol, also without a scheme such as `Bearer`."""
+    """Returns the values of all headers except protocol headers. A value with a scheme such as `Bearer` is also
+    returned without the scheme."""
     found: list[str] = []
     for name, value in headers:
         lower = name.lower()
@@ -97,8 +98,8 @@ _STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat gl
 
 
 def _patterns() -> Iterator[tuple[str, str]]:
-    """Yields prefixes of API keys with their patterns: vendors' keys, bearer tokens, JSON web tokens, cloud
-    credentials.
+    """Yields the prefixes of API keys with the patterns of the keys: vendors' keys, bearer tokens, JSON web tokens,
+    cloud credentials.
 
     For speed, a pattern begins with plain letters, followed by a lookbehind and bounded lookaheads; other forms are a
     hundred times slower.
@@ -233,9 +234,8 @@ def _compiled(secret: str) -> re.Pattern[str]:
 
 
 def _spellings(char: str) -> Iterator[str]:
-    """Yields patterns for the spellings of a character: in JSON, in a URL, in HTML, plain.
-
-    The plain one is last, because the other spellings of `%` and `&` begin with it.
+    """Yields patterns for the spellings of a character: in JSON, in a URL, in HTML, and unescaped. The unescaped
+    spelling is last, because other spellings of `%` and `&` begin with the same character.
     """
     if char in "\"'\\/":
         yield rf"\\+{re.escape(char)}"  # escaped, perhaps more than once
@@ -295,8 +295,8 @@ class _Piece(NamedTuple):
     """A string in a JSON document.
 
     Attributes:
-        place: the part of the answer; strings with the same place continue each other. None if it is unknown because
-            the document is truncated.
+        place: the part of the answer that contains the string; None if it is unknown because the document is truncated.
+            Strings with the same place continue each other.
         names: the names of the fields around the string, without positions in lists.
         flags: the boolean fields of the same object, such as `thought` of Gemini's parts.
         start, end: the position of the string's token in the bytes.
@@ -425,7 +425,7 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 def _strings(
     value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Yields place and flags of each string that isn't the name of a field, in the order of the text."""
+    """Yields the place and the flags of each string that isn't the name of a field, in the order of the text."""
     match value:
         case str():
             yield path, flags

@@ -1,4 +1,5 @@
-"""The timeouts of a stream, and the cancellation of waits on asyncio (timer and task) and trio (cancel scope)."""
+"""The timeouts of a stream, and how a wait is cancelled on asyncio (by a timer or a task) and on trio (by a cancel
+scope)."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class StreamTimeouts:
     """The deadlines of one answer over all attempts, as times of the event loop. No method waits.
 
     `first_event` and `stall` measure the wait for the next part of the answer; comments, pings and metadata don't
-    restart these timeouts. `read` measures the wait for any bytes. The time that the reader needs between two chunks
+    restart these timeouts. `read` measures the wait for any bytes. The time that the program needs between two reads
     counts only for `total`.
 
     Args:
@@ -62,14 +63,14 @@ class StreamTimeouts:
         self._answer_due = _after(now, self.timeouts.first_event)
 
     def pause(self) -> None:
-        """Stops all timeouts but `total` until the next `start`."""
+        """Stops all timeouts except `total` until the next `start`."""
         self._has_begun, self._answer_due = False, inf
 
     def start_read(self, now: float, *, made_progress: bool) -> float:
         """Records that the reader waits for more bytes. Returns the deadline of the wait.
 
         Args:
-            made_progress: whether the bytes since the last call contained a part of the answer.
+            made_progress: True if the bytes since the last call contained a part of the answer.
         """
         self._read_at = now
         if made_progress:
@@ -114,7 +115,7 @@ def _after(now: float, seconds: float | None) -> float:
 
 
 class Interrupted(Exception):
-    """The deadline of a step passed, or `end` was called."""
+    """Raised if the deadline of a step has passed, or `end` was called."""
 
 
 def event_loop() -> asyncio.AbstractEventLoop | None:
@@ -184,7 +185,8 @@ class _TaskSteps:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancels a task of streamfold's and waits for its end. Then raises a pending cancellation of the caller.
+    """Cancels a task that streamfold has created, and waits for its end. Then raises the caller's cancellation, if one
+    arrived meanwhile.
 
     A second cancellation would interrupt httpcore while it closes the connection, which would then stay open. So the
     task is cancelled again only if it has absorbed the first cancellation, as anyio's `connect_tcp` may do.
@@ -226,10 +228,10 @@ class _ScopedSteps:
 
 
 class ReadTimer:
-    """The asyncio timer of a body with its own connection. One timer serves all reads of the body.
+    """The asyncio timer for reads of a body with its own connection. All reads of the body share one timer.
 
     Args:
-        expire: called when a read still waits at its deadline; it ends the connection.
+        expire: called if a read still waits at its deadline. This function ends the connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, expire: Callable[[], None]) -> None:
@@ -273,7 +275,7 @@ class ReadTimer:
 
 
 def shut_down(connection: Any) -> None:
-    """Ends the connection of a socket that a library reads from. The library still reads the data that has arrived.
+    """Ends the connection of a socket. The library that reads from the socket still gets the data that has arrived.
 
     Args:
         connection: a socket, or the socket object of an asyncio or uvloop transport.

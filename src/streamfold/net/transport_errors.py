@@ -1,4 +1,4 @@
-"""Classifies the exceptions of the HTTP libraries: failures of the network, timeouts, and their messages."""
+"""Classifies the exceptions of the HTTP libraries, and finds their messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An httpx transport that sends requests of the Responses API over WebSockets, and all other requests over HTTP.
 
 A POST becomes a WebSocket message, and the messages of the answer become the server-sent events of a response. So
-timeouts, retries, redaction, recordings and the decoder are those of HTTP. httpx opens the connections (TLS, proxies,
+timeouts, retries, redaction, recordings and the decoder work as with HTTP. httpx opens the connections (TLS, proxies,
 the request with `Upgrade`), `websockets` reads and writes their frames.
 """
 
@@ -125,7 +125,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers=headers, stream=body, extensions=extensions)
 
     async def _idle_for(self, turn: SocketTurn, identity: bytes) -> _Connection | None:
-        """Returns an idle connection for a request; None if a new connection is needed."""
+        """Returns an idle connection for a request, or None if a new connection is needed."""
         while (connection := self._choice(turn, identity)) is not None:
             self._idle.remove(connection)
             if not turn.continues(connection.newest):
@@ -179,7 +179,7 @@ class _Connection:
         opened_at: the time at which the connection was opened.
         headers: the headers of the handshake's response that concern an answer.
         newest: the response that the server remembers; None if the connection can't continue a conversation.
-        sent_less: whether the last request was sent with only the new items.
+        sent_less: True if the last request contained only the new items.
         continues: false if the server accepts requests only without `previous_response_id`.
     """
 
@@ -234,7 +234,7 @@ class _Connection:
         return events
 
     async def receive(self) -> list[bytes]:
-        """Waits for messages, and answers pings. Returns an empty list at the end of the connection.
+        """Waits for messages and returns them. Answers pings. Returns an empty list at the end of the connection.
 
         Raises:
             ProtocolError: a message is too large.

@@ -1,9 +1,8 @@
-"""Tool calls and reasoning in the text of a model: filters from deltas to deltas.
+"""Dialects find tool calls and reasoning in a model's text. Each dialect converts deltas to other deltas.
 
 The configuration names the dialect of an endpoint whose server doesn't parse tool calls. A dialect is never guessed,
-because several dialects share their markers. `+` joins several dialects; other packages add dialects with the entry
-point group `streamfold.dialects`. All built-in dialects are tables and short grammars over one reader (`reader.py`) and
-one scanner (`scanner.py`).
+because several dialects share their markers. `+` joins several dialects. Other packages add dialects with the entry
+point group `streamfold.dialects`. All built-in dialects share one reader (`reader.py`) and one scanner (`scanner.py`).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
 
 
 def leak_warning(text: str, read: Collection[str], context: DialectContext) -> str | None:
-    """Returns a warning about tool calls or reasoning that a text contains as markup; None if there are none.
+    """Returns a warning if a text contains tool calls or reasoning that no dialect has read, otherwise None.
 
     The warning names a dialect only if tools were declared and the dialect finds tool calls in this text.
 
@@ -87,7 +86,7 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
 
 
 def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
-    """Returns whether a dialect finds tool calls in a text; with `declared`, only complete calls of declared tools
+    """Returns whether a dialect finds tool calls in a text. With `declared`, only complete calls of declared tools
     count.
     """
     dialect = find_dialect(name, context)

@@ -15,10 +15,11 @@ class DialectContext:
     """The parts of a request that a dialect needs.
 
     Attributes:
-        tools: the declared tools; without tools, no tool calls are read.
-        tool_choice: with "none", only reasoning is read.
-        start_in_reasoning: true if the chat template opened reasoning.
-        draft: called with the number of a tool call, its name, and the next fragment of its arguments, to show it.
+        tools: the declared tools. Without tools, the dialect finds no tool calls.
+        tool_choice: the tool choice of the request. With "none", the dialect finds only reasoning.
+        start_in_reasoning: true if the model's output begins with reasoning, because the chat template contains the
+            opening marker.
+        draft: called while a tool call is incomplete, with its number, its name, and the next piece of its arguments.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -40,10 +41,10 @@ class DialectContext:
 
 @runtime_checkable
 class Dialect(Protocol):
-    """A filter for the deltas of one answer."""
+    """Converts the deltas of one response."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that are certain. Text that may still become markup is held back."""
+        """Returns the deltas that are certain. Text that may still become a tool call is held back."""
         ...
 
     def finish(self) -> Iterable[Delta]:

@@ -1,4 +1,4 @@
-"""Patterns for streamed text. Unlike a regular expression, a pattern also matches its own beginnings.
+"""Patterns for streamed text. Unlike a regular expression, a pattern can also tell whether a text may become a match.
 
 >>> invoke = TokenPattern(SPACES, literal('<invoke name="'), repeat('[^"]', "name", least=1), literal('">'))
 >>> invoke.match(' <invoke name="search">')["name"]
@@ -19,7 +19,8 @@ class PatternPart:
 
     Attributes:
         whole: the regular expression of the part.
-        begun: the regular expression of its prefixes, including the empty text. Both are the same for a repetition.
+        begun: the regular expression of its prefixes, including the empty text. For a repetition, both expressions are
+            the same.
     """
 
     whole: str
@@ -34,7 +35,7 @@ def literal(*words: str, name: str = "") -> PatternPart:
 
 
 def repeat(chars: str, name: str = "", *, least: int = 0) -> PatternPart:
-    """Matches a run of characters of a set, and captures it under the name."""
+    """Matches several characters of a set, and captures them under the name."""
     pattern = f"(?:{chars}){'+' if least else '*'}"
     return PatternPart(f"(?P<{name}>{pattern})" if name else pattern, f"(?:{chars})*")
 
@@ -73,7 +74,7 @@ class TokenPattern:
 
 
 def _row(parts: tuple[PatternPart, ...]) -> PatternPart:
-    """Joins parts to a sequence. A prefix of the sequence is some of the first parts and a prefix of the next part."""
+    """Joins parts to a sequence. A prefix of the sequence consists of its first parts and a prefix of the next part."""
     begun = "|".join("".join(part.whole for part in parts[:at]) + part.begun for at, part in enumerate(parts))
     begun = re.sub(r"\?P<\w+>", "?:", begun)  # a name may stand in a pattern only once
     return PatternPart("".join(part.whole for part in parts), f"(?:{begun})")

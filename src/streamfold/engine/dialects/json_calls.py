@@ -125,7 +125,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _member(text: str, wanted: str) -> str:
-    """Returns the text of a field of an object; of the last one if the key is repeated."""
+    """Returns the text of a field's value. If the key is repeated, the last value counts."""
     found, at = "", _between(text, 1)
     while text[at] != "}":
         key, at = _decode(text, at)

@@ -1,4 +1,4 @@
-"""Formats as a dialect: a filter that separates the deltas of one response into text, reasoning and tool calls."""
+"""`MarkupDialect`: a dialect that separates text into text, reasoning and tool calls."""
 
 from __future__ import annotations
 

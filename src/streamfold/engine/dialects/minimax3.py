@@ -53,7 +53,7 @@ class _Element:
         return self.object()
 
     def object(self) -> str:
-        """Returns the children as an object; children with the same name become a list."""
+        """Returns the children as an object. Children with the same name become a list."""
         found: dict[str, list[str]] = {}
         for name, value in self.children:
             found.setdefault(name, []).append(value)
@@ -94,7 +94,7 @@ class MiniMax3(Sections):
 
 
 def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
-    """Returns the arguments as JSON, or unchanged if they are invalid; and the tag that ended them."""
+    """Returns the arguments as JSON, or unchanged if they are invalid, and the tag that ended them."""
     raw: list[str] = []
     stack = [_Element("invoke", root)]
 

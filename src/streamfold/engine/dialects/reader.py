@@ -36,7 +36,7 @@ THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 
 
 class ReadResult(Enum):
-    """The result of a format's attempt to read a structure."""
+    """The result when a format tries to read a structure."""
 
     CONSUMED = auto()  # it was structure
     PLAIN_TEXT = auto()  # it looked like a call, and is text, all of it
@@ -52,12 +52,13 @@ class MarkupFormat:
         followers: markers that have a meaning directly after a tool call or a frame.
         strays: markers that are removed from text.
         frames: markers that are never text, even if tool calls aren't read.
-        interrupts: openers and frames that also end reasoning.
-        boundaries: interrupts that apply even if tool calls aren't read.
+        interrupts: the markers of `openers` and `frames` that also end reasoning.
+        boundaries: the markers of `interrupts` that end reasoning even if tool calls aren't read.
         full: the text that must follow an interrupt, if the marker alone isn't enough.
         think: the markers that open reasoning at the head, with their closing markers.
-        closers: the markers that close reasoning which the prompt opened; by default those in `think`.
-        prompted: additional openers that the model may repeat after the prompt has opened reasoning.
+        closers: the markers that close reasoning if the prompt has opened it. By default these are the closing markers
+            in `think`.
+        prompted: additional opening markers that the model may repeat after the prompt has opened reasoning.
         framing: true if the format applies even if tool calls aren't read.
         tools: the schemas of the declared tools, by name.
     """
@@ -79,7 +80,7 @@ class MarkupFormat:
         self.tools = {tool.name: tool.parameters for tool in context.tools}
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
-        """Reads on after one of the markers above."""
+        """Reads a structure after one of the markers above."""
         yield from ()
         return ReadResult.NOT_MINE
 
@@ -94,14 +95,14 @@ class MarkupReader(Scanner):
     """Reads the markup in the text or in the reasoning of a response.
 
     Args:
-        kind: the delta of the input, and of output that isn't markup.
+        kind: the class of the input's deltas, and of deltas with text that isn't markup.
         calls, reasoning: whether tool calls and reasoning markup are read.
         inside: true if the input begins inside reasoning.
         draft: see `DialectContext`.
 
     Attributes:
         warnings: warnings about the markup.
-        behind: the last frame, or ""; a format may set it.
+        behind: the last marker of `frames`, or "". A format may set it.
         thought: the reasoning so far, if it has to be read again at the end.
     """
 
@@ -169,26 +170,26 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def draft(self, name: str, piece: str) -> None:
-        """Shows the next fragment of the arguments of a tool call, which may still turn out to be text."""
+        """Shows the next piece of a tool call's arguments. The tool call may still turn out to be text."""
         self._drafted = len(self.calls) + 1
         if self._on_draft:
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def event(self) -> None:
-        """Records that a structure was read or has certainly begun, so that its characters aren't output as text."""
+        """Records that a structure has begun. Its characters are then not output as text."""
         self._structured = self._fresh = True
         self._space.clear()
         self._tape = None
 
     def unfinished(self, what: str) -> ReadResult:
-        """Handles input that ended inside a structure: the rest is dropped."""
+        """Drops an incomplete structure at the end of the input, with a warning."""
         self._at = len(self._window)
         self.warnings.append(Warn("unfinished_markup", f"the response ended inside {what}"))
         self.event()
         return ReadResult.CONSUMED
 
     def think(self, *closers: str) -> ReadResult:
-        """Begins reasoning, up to one of these markers."""
+        """Begins reasoning, which ends at one of these markers."""
         self._opened = self._inside = True
         self._closers = closers
         self.event()
@@ -199,10 +200,11 @@ class MarkupReader(Scanner):
         self._say("".join(self._tape or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
-        """Reads an invalid tool call again, from its marker to its end.
+        """Reads an invalid tool call again from its first marker.
 
         Args:
-            name: a declared tool, whose tool call then has an error. Otherwise all of it is text.
+            name: the name in the tool call. If this tool is declared, the tool call is delivered with an error.
+                Otherwise all of it is text.
             header: the text between the marker and the arguments.
         """
         pieces = [self.again(marker)]
@@ -226,7 +228,7 @@ class MarkupReader(Scanner):
                 yield from self._in_text(marker)
 
     def _speak(self) -> Reading[str]:
-        """Outputs text up to the next marker; returns "" at the end."""
+        """Outputs text up to the next marker and returns the marker; "" at the end of the input."""
         if self._fresh:
             yield from self.span(NOT_SPACE, self._space.append)
             marker = yield from self.expect(self._wanted())
@@ -273,7 +275,7 @@ class MarkupReader(Scanner):
         self._say(marker)
 
     def _reason(self) -> Reading[str]:
-        """Shows reasoning up to the marker that ends it; "" at the end."""
+        """Outputs reasoning up to the marker that ends it and returns the marker; "" at the end of the input."""
         wanted = self._closers + self._interrupts
         if self._repeatable:
             yield from self.span(NOT_SPACE, self._think_aloud)
@@ -322,7 +324,7 @@ class MarkupReader(Scanner):
             self.thought.append(piece)
 
     def _shown(self) -> list[Delta]:
-        """Returns the new deltas, with neighbours of one kind joined."""
+        """Returns the new deltas. Consecutive text, and consecutive reasoning, are joined."""
         out, self._out = self._out, []
         if len(out) < 2:
             return [*out]

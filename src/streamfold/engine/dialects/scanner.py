@@ -1,4 +1,4 @@
-"""Reads streamed text as if it were complete.
+"""Lets readers treat streamed text as if it were complete.
 
 Readers are generators: they request "everything up to one of these markers", and are suspended when the text runs out.
 Only the longest suffix that may begin a marker is held back. The time is linear in the length of the text, however it
@@ -54,7 +54,7 @@ def markers(*words: str) -> Markers:
 
 
 class Scanner(ABC):
-    """Base class of readers, which are generators and pause when the text runs out.
+    """Base class of readers. A reader is a generator that pauses when the text runs out.
 
     Attributes:
         cut: true if the input ended inside a possible marker.
@@ -134,7 +134,8 @@ class Scanner(ABC):
             yield
 
     def match(self, shape: TokenPattern, *, take: bool = True) -> Reading[re.Match[str] | None]:
-        """Matches a pattern here, and consumes the match if `take` is set; None if nothing can match."""
+        """Matches a pattern at this position, and consumes the match if `take` is set. Returns None if the pattern
+        doesn't match."""
         while True:
             stop = self._at + shape.longest
             found = shape.match(self._window, self._at, stop)
@@ -153,7 +154,8 @@ class Scanner(ABC):
         return self._take(min(self._at + size, len(self._window)))
 
     def span(self, stop: re.Pattern[str], sink: _Sink) -> Reading[str]:
-        """Passes the text before a character to `sink`. Returns the character, unconsumed, or "" at the end."""
+        """Passes the text before a character to `sink`. Returns the character without consuming it, or "" at the
+        end."""
         while True:
             found = stop.search(self._window, self._at)
             end = found.start() if found else len(self._window)
@@ -166,7 +168,7 @@ class Scanner(ABC):
             yield
 
     def value(self, begun: str = "", quotes: str = '"') -> Reading[tuple[str, bool]]:
-        """Returns the text up to the bracket that closes the first one, and whether it was closed."""
+        """Returns the text up to the bracket that closes the first bracket, and whether there is such a bracket."""
         brackets = BracketTracker(quotes)
         brackets.skip(begun)
         pieces = [begun]
@@ -188,8 +190,8 @@ class Scanner(ABC):
         marker outside isn't JSON, the first marker inside the string is the end, and the text after it is read again.
         So a quoted marker is harmless, and an unclosed string can't swallow the next tool call.
 
-        `_settled` makes the time linear: it is the position where the first search stopped. A search that begins
-        earlier is inside the same string, so it continues there.
+        `_settled` is the position where the first search stopped. A search that begins earlier is inside the same
+        string, so it continues there, and the time stays linear.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
@@ -283,7 +285,7 @@ class Scanner(ABC):
         return True
 
     def _may_grow(self, wanted: Markers, at: int) -> bool:
-        """Returns whether all text from `at` is the beginning of a longer marker."""
+        """Returns whether the whole text from `at` on is the beginning of a longer marker."""
         return self._window[at : at + wanted.longest] in wanted.beginnings
 
 

@@ -99,7 +99,7 @@ class DeepSeek(_Tokens):
 
 
 def _fenced_name(text: MarkupReader) -> Reading[str]:
-    """Reads the name before a fence; "" if it is missing (V3.1, a tool "function")."""
+    """Returns the name before a Markdown fence; "" if there is none (V3.1, a tool "function")."""
     pieces: list[str] = []
     name: list[str] = []
     yield from text.span(NOT_SPACE, pieces.append)

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """Special tokens to be escaped in texts of users and tools, and in earlier turns of the model (`history`)."""
+    """The special tokens to escape: in texts of users and tools (`text`), and in earlier turns of the model
+    (`history`)."""
 
     text: re.Pattern[str]
     history: re.Pattern[str] | None
@@ -21,7 +22,8 @@ class SpecialTokens:
 
 @dataclass(frozen=True, slots=True)
 class _Tokenizer:
-    """The special tokens of a family of tokenizers, as patterns; `models` are prefixes of model names."""
+    """The special tokens of a family of tokenizers, as patterns. `models` are prefixes of the names of models with such
+    a tokenizer."""
 
     text: str
     history: str = ""
@@ -141,7 +143,7 @@ _OF_DIALECTS = {"hermes": "chatml", "qwen3coder": "chatml", "dsml": "deepseek", 
 
 
 def special_tokens(dialect: str | None, model: str | None = None) -> SpecialTokens | None:
-    """Returns the special tokens of a dialect, or of several joined by `+`, and of a model; None if none are known.
+    """Returns the special tokens of a model, and of a dialect or several joined by `+`; None if none are known.
 
     Args:
         model: the model, if its server renders the chat template.

@@ -23,7 +23,7 @@ def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def unquoted_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns an unquoted value as JSON, like `typed_json`; without a declared type, any JSON is accepted."""
+    """Returns an unquoted value as JSON, like `typed_json`. Without a declared type, any JSON is accepted."""
     types = declared_types(schema, root)
     return _of(types - {"string"}, text) if types else json_or_text(text)
 

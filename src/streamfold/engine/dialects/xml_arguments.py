@@ -155,7 +155,7 @@ _BRACKET = re.compile(r"[<>\n]")
 
 
 def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
-    """Returns the name in a tag, or "", and whether the tag declares a string."""
+    """Returns the name in a tag or "", and whether the tag declares that the value is a string."""
     if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
         pieces: list[str] = []
         yield from text.span(_BRACKET, pieces.append)

@@ -26,7 +26,7 @@ class _Tags(Sections):
         header: the pattern after the first marker of a tool call.
         keys: the markers of an argument, with their closing markers; `key` follows the opening marker.
         value_ends: additional markers that end an argument.
-        wholes: the keys whose value contains all arguments.
+        wholes: keys whose value contains all arguments.
         bodies: true if a JSON object may replace the arguments.
         declared_alone: true if a tool call outside of a section counts only if its tool is declared.
     """
