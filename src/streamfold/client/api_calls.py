@@ -14,7 +14,7 @@ from ..errors import APIError, ConfigError, ProtocolError, StreamError, Upstream
 from ..net import Exchange, HTTPRequest
 from ..requests import Request
 from ..types import Compaction, GeneratedFile, Limits, Reply, Timeouts
-from .endpoint import Endpoint
+from .endpoint import Endpoint, headers_without_body
 from .hooks import Notifier, RequestInfo
 from .network_stream import NetworkStream
 from .prepared_call import PreparedCall
@@ -109,8 +109,7 @@ async def cancel_answer(endpoint: Endpoint, answer_id: str) -> None:
     adapter = endpoint.model(model).adapter
     if (path := adapter.cancel_path(answer_id)) is None:
         raise ConfigError(f"the API of adapter {adapter.name!r} can't cancel an answer")
-    headers = adapter.headers(Request(model, (), stream=False))
-    headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+    headers = headers_without_body(adapter, Request(model, (), stream=False))
     read = json_reader("a cancelled answer", lambda body: None, endpoint.profile.limits)
     await call_api(endpoint, EndpointRequest("POST", path, headers), read)
 

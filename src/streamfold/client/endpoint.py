@@ -190,9 +190,9 @@ class Endpoint:
         return sha256(repr((current_owner(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
 
     def request_info(self, path: str, request: Request, api: str | None = None) -> RequestInfo:
-        """Returns the `RequestInfo` that hooks get for a request to a path. `api`: see `model`."""
+        """Returns the `RequestInfo` that hooks get for a request to a path. `api`: by default the model's usual API."""
         profile, url = self.profile, self.urls(path).named
-        return RequestInfo(profile.name, self.model(request.model, api).api, url, request, profile.dialect)
+        return RequestInfo(profile.name, api or self.model(request.model).api, url, request, profile.dialect)
 
     def resolved(self) -> ResolvedEndpoint:
         """Returns the URL, headers and API key, updated if an environment variable has changed."""
@@ -245,6 +245,11 @@ class Endpoint:
         if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
             hidden.append(profile.key_header)
         return _merged(headers, dict.fromkeys(hidden, HIDDEN))
+
+
+def headers_without_body(adapter: Adapter, request: Request) -> dict[str, str]:
+    """Returns the headers of the wire format for a request without a body."""
+    return {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
 
 
 def _merged(headers: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:

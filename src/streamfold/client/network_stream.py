@@ -213,7 +213,7 @@ class NetworkStream:
             call.pricing.prices.check_budget(limiter.label)
         self._call_deltas = False  # whether chunks of partial tool calls are yielded
         self._call = call
-        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.known.api), endpoint.hooks)
+        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request, call.served.api), endpoint.hooks)
         self._attempts = RetryLoop(
             call.http_request(),
             self._notifier,

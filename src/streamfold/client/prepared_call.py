@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..adapters import Adapter, PreparedRequest
+from ..adapters.batches import EndpointRequest
 from ..answers import ChatParams
 from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
@@ -25,7 +26,7 @@ from ..requests import (
 )
 from ..types import Message, Reply, ReplyWarning, Usage
 from .costs import ProfilePricing
-from .endpoint import Endpoint
+from .endpoint import Endpoint, ServedModel, headers_without_body
 from .rejected_options import (
     NO_RESTRICTIONS,
     Restrictions,
@@ -73,6 +74,7 @@ class PreparedCall:
         request: the complete request with the endpoint's defaults, before anything is left out.
         owner: the owner of remembered rejections.
         known: the restrictions that earlier rejections revealed.
+        served: the facts about the model on the API that the request is sent to.
         learned: the restrictions that rejections of this request revealed.
         rejections: the number of times the server rejected a part of this request.
         sent: the request in the format of the API.
@@ -86,7 +88,7 @@ class PreparedCall:
     request: Request
     owner: str
     known: Restrictions
-    adapter: Adapter
+    served: ServedModel
     sent: PreparedRequest
     pricing: ProfilePricing
     prefix_warnings: tuple[ReplyWarning, ...] = ()
@@ -107,14 +109,18 @@ class PreparedCall:
             known = replace(known, api=_api_that_stores(endpoint, request.model))
         if batched:
             known = replace(known, api=None)
-        adapter, sent = _prepared(endpoint, params, request, known)
-        pricing = ProfilePricing.of(endpoint.model(sent.request.model).prices, batched=batched)
+        served, sent = _prepared(endpoint, params, request, known)
+        pricing = ProfilePricing.of(served.prices, batched=batched)
         changed: list[ReplyWarning] = []
         if batched and params.conversation is not None:
             raise ConfigError("conversation= isn't supported in batches: pass all messages")
         if not params.many_conversations and has_cache_marks(request):
             changed = endpoint.prompt_cache.changed(request)
-        return cls(endpoint, params, request, owner, known, adapter, sent, pricing, tuple(changed))
+        return cls(endpoint, params, request, owner, known, served, sent, pricing, tuple(changed))
+
+    @property
+    def adapter(self) -> Adapter:
+        return self.served.adapter
 
     @property
     def max_continuations(self) -> int:
@@ -132,9 +138,9 @@ class PreparedCall:
             return None
         messages = self.request.messages if self.turn is None else self.request.messages[:-1]
         request = replace(self.request, messages=(*messages, message))
-        adapter, sent = _prepared(self.endpoint, self.params, request, self.known + self.learned)
+        served, sent = _prepared(self.endpoint, self.params, request, self.known + self.learned)
         sent = replace(sent, prefix=self.sent.prefix)  # the parts are one message
-        return replace(self, request=request, adapter=adapter, sent=sent, rejections=0, turn=message)
+        return replace(self, request=request, served=served, sent=sent, rejections=0, turn=message)
 
     @property
     def is_whole(self) -> bool:
@@ -162,8 +168,7 @@ class PreparedCall:
             path = adapter.resume_path(request, answer_id, after)
         if path is None:
             return None
-        headers = {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
-        rest = PreparedRequest(request, "GET", path, headers, b"")
+        rest = EndpointRequest("GET", path, headers_without_body(adapter, request))
         return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
 
     def retrieving(self, answer_id: str) -> PreparedCall:
@@ -176,7 +181,7 @@ class PreparedCall:
         path = self.adapter.resume_path(request, answer_id, "")
         if path is None:
             raise ConfigError(f"the API of adapter {self.adapter.name!r} stores no answers here")
-        headers = {name: value for name, value in self.sent.headers.items() if name.lower() != "content-type"}
+        headers = headers_without_body(self.adapter, request)
         sent = replace(self.sent, method="GET", path=path, headers=headers, body=b"", warnings=(), prefix=None)
         return replace(self, sent=sent, prefix_warnings=(), rejections=_MOST_REJECTIONS)
 
@@ -216,14 +221,14 @@ class PreparedCall:
             self.params.conversation.forget(stored.account, stored.id)
         learned = self.learned + new
         try:
-            adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
+            served, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
         except ConfigError:
             if new.api is None:
                 raise
             return None  # the other API has no place for something in the request
         if (new.options or new.schemas) and sent.body == self.sent.body:
             return None
-        return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
+        return replace(self, served=served, sent=sent, learned=learned, rejections=self.rejections + 1)
 
     def check_continued(self, previous: str | None) -> None:
         """Checks that the answer continues the stored answer that the request names.
@@ -286,7 +291,7 @@ class PreparedCall:
 
 def _prepared(
     endpoint: Endpoint, params: ChatParams, request: Request, restrictions: Restrictions
-) -> tuple[Adapter, PreparedRequest]:
+) -> tuple[ServedModel, PreparedRequest]:
     served, changes = endpoint.model(request.model, restrictions.api), list[ReplyWarning]()
     profile = served.profile
     if restrictions.api is not None and (usual := endpoint.model(request.model).api) != served.api:
@@ -319,7 +324,7 @@ def _prepared(
     if restrictions.binds_thinking and request.family.binds_thinking:
         request = replace(request, family=request.family.over({"binds_thinking": "always"}))
     sent = served.adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
-    return served.adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
+    return served, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
 
 
 def _api_that_stores(endpoint: Endpoint, model: str) -> str | None:
