@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -280,6 +280,7 @@ class StreamAccumulator:
         identified: true if id, model and time have arrived. Another `Meta` then adds nothing.
         stopped: true if streamfold ended the response at a stop sequence.
         part_ended: true if this part has ended and the response continues in the next HTTP request.
+        keeps_usage: true if the usage that has arrived is complete, even if the response ends at a stop sequence.
     """
 
     def __init__(
@@ -312,7 +313,7 @@ class StreamAccumulator:
         self._reasoned = False
         self._has_parts = False  # something has come that is neither text nor a call of a function
         self._usage = UsageAccumulator()
-        self._whole_usage = UsageAccumulator()  # empty where the answer comes as a stream
+        self.keeps_usage = False
         self._hosted = HostedToolTracker(tool_names)
         self._finish: Finish | None = None
         self.meta = Meta()
@@ -435,20 +436,6 @@ class StreamAccumulator:
         self._begun = True
         return None
 
-    def count_whole(self, deltas: Iterable[Delta]) -> None:
-        """Reads the usage of a response that isn't streamed before its text is read, because the text may contain a
-        stop sequence.
-        """
-        self._whole_usage = UsageAccumulator()
-        for delta in deltas:
-            match delta:
-                case UsageUpdate():
-                    self._whole_usage.update(delta)
-                case Usage():
-                    self._whole_usage.take(delta)
-                case ToolRequests():
-                    self.feed(delta)
-
     def count_usage(self, update: UsageUpdate) -> None:
         self._begun = True
         self._usage.update(update)
@@ -495,7 +482,7 @@ class StreamAccumulator:
         usages = (*self._earlier.usages, part.usage or Usage())
         self._earlier = _EarlierParts(extras, usages, text, reasoning, self.blocks.size, self.meta)
         self._extras, self._finish, self.meta = {}, None, Meta()
-        self._usage, self._whole_usage = UsageAccumulator(), UsageAccumulator()
+        self._usage, self.keeps_usage = UsageAccumulator(), False
         self._hosted.requests.clear()
         self.identified = self.part_ended = False
 
@@ -630,11 +617,9 @@ class StreamAccumulator:
                 "calls_dropped",
                 f"the answer ended at the stop sequence {text!r}, inside tool calls: {', '.join(begun)}",
             )
-        self.calls, self._usage, self.blocks = (
-            ToolCallAssembler((), self._limits),
-            self._whole_usage,
-            BlockAssembler(self.blocks.name),
-        )
+        self.calls, self.blocks = ToolCallAssembler((), self._limits), BlockAssembler(self.blocks.name)
+        if not self.keeps_usage:
+            self._usage = UsageAccumulator()
         self._hosted = HostedToolTracker()
         self._extras.pop("output", None)
         self._finish = Finish("stop", "stop")

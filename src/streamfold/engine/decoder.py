@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..adapters import Adapter, Framing, find_adapter
-from ..deltas import Delta, Meta
+from ..deltas import Delta, Meta, UsageUpdate
 from ..errors import ProtocolError, StreamError, StreamfoldError
 from ..jsontext import partial_event
 from ..types import (
@@ -20,6 +20,7 @@ from ..types import (
     StreamChunk,
     ToolChoice,
     ToolLike,
+    Usage,
     as_tools,
     read_tool_choice,
 )
@@ -398,8 +399,9 @@ class StreamDecoder:
             deltas, cut = self._plain.deltas(self._adapter, interrupted)
             if not self._plain.is_utf8:
                 self._accumulator.warn("invalid_utf8", REPLACED)
-            if cut is None:
-                self._accumulator.count_whole(deltas)
+            if cut is None:  # its usage is complete, and must be read before a stop sequence in its text
+                self._accumulator.keeps_usage = True
+                deltas.sort(key=lambda delta: not isinstance(delta, Usage | UsageUpdate))
             self._pipeline.feed(deltas, self._plain.text, chunks)
             if cut is not None:
                 raise cut
