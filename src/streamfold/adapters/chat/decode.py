@@ -84,9 +84,10 @@ class ChatEventReader:
     """Decodes responses of Chat Completions."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        failed, data, out = event.event == "error", event.data, list[Delta]()
+        failed, data = event.event == "error", event.data
         if data == "[DONE]":
             return [StreamEnd()]
+        out: list[Delta] = []
         payload = parse_or_text(data)
         if payload is data and "\n" in data.strip() and not failed:
             # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one

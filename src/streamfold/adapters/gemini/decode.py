@@ -70,9 +70,10 @@ class GeminiEventReader:
     """Decodes responses of Gemini's API."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
-        payload, out = parse_or_text(event.data), list[Delta]()
+        payload = parse_or_text(event.data)
         if not isinstance(payload, dict):
             return decode_odd_payload(payload, failed=event.event == "error", read_error=read_google_error)
+        out: list[Delta] = []
         _chunk(payload, out)
         return out
 
