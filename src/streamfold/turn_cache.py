@@ -2,10 +2,10 @@
 
 A turn is restored only in the same conversation. Its cache key is a hash of the end user, the instructions, and every
 message up to and including the turn: roles, texts, images, results, names and ids, in order. The ids of tool calls
-alone aren't enough: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get
-the same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which clients leave
-out, and on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for example by
-clearing old results, it counts as another conversation.
+don't identify a conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say
+"Hi" get the same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which
+clients leave out, and on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for
+example by clearing old results, it counts as another conversation.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -205,7 +205,7 @@ def _has_provider_data(message: Message) -> bool:
 
 
 def _missing(returned: Message, stored: Message) -> list[str]:
-    """Returns the kinds of data that the stored turn has and the client's turn lacks."""
+    """Returns which kinds of data the stored turn has and the turn from the client doesn't have."""
     pairs = list(zip(returned.tool_calls, stored.tool_calls, strict=True))
     found = {
         "reasoning": stored.reasoning is not None and not returned.reasoning,

@@ -145,5 +145,5 @@ def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
 
 
 def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
-    """Returns the chunk source of a wrapped model, for a model that changes chunks. See `forward`."""
+    """Returns the source of a wrapped model's chunks, for a model that changes the chunks. See `forward`."""
     return forward(model, arguments).source

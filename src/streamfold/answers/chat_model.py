@@ -32,10 +32,10 @@ class ChatParams:
         request: the conversation, tools and options. An empty model name means the configured model.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
         conversation: see `ChatOptions`.
-        many_conversations: True if requests of many conversations use this model. Then prompt cache prefixes aren't
-            compared with the last request.
+        many_conversations: True if requests of many conversations use this model. Then streamfold doesn't compare the
+            beginning of a request with the last request to warn about the prompt cache.
         fail_fast: True if another model can answer. A 429 response then raises an error immediately instead of waiting.
-        begun: the beginning of the answer, which another model wrote and this model continues.
+        begun: the text that another model wrote before it failed. This model continues the text.
         reservation: the caller's reservation for the first request. The provider charges and closes it.
     """
 

@@ -16,7 +16,7 @@ _ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
 
 
 class DirectModel(ChatModel, Protocol):
-    """A model that sends requests to its endpoint without changes: see `Provider`."""
+    """A model that sends requests to its endpoint unchanged, such as `Provider`."""
 
     @property
     def profile(self) -> Profile: ...
@@ -45,8 +45,8 @@ class BackendInfo:
         problem: the missing part of the configuration, or None if the configuration is complete.
         apis: a function that returns the wire format for a model, or None if all models use the same wire format.
         prices: a function that returns the pricing of a model, or None if unknown.
-        refused_members: body members that this endpoint refuses, although its wire format allows them.
-        extra_body: members that the configuration adds to every request body.
+        refused_members: fields of the request body that this endpoint refuses, although its API has them.
+        extra_body: fields that the configuration adds to every request body.
         output_limits: a function that returns the maximum output tokens of a model, and the default limit of a request.
             None means unknown.
     """
@@ -111,10 +111,11 @@ class ModelInfo:
     direct: DirectModel | None = None
 
     def endpoint_models(self, model: str | None) -> Iterator[tuple[BackendInfo, str | None]]:
-        """Yields each endpoint with the model that is requested from it. None means the configured model.
+        """Yields each endpoint, and the model that is requested from this endpoint. None stands for the configured
+        model.
 
         Args:
-            model: the model that a request names. Only the first endpoint knows it.
+            model: the model that a request names. It is requested only from the first endpoint.
         """
         for at, endpoint in enumerate(self.endpoints):
             yield endpoint, None if at else model

@@ -219,8 +219,8 @@ class Watchers:
                 self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: ToolCallUpdate) -> None:
-        """Passes the next piece of a tool call to the watch functions. A call of unknown position is read at the
-        end.
+        """Passes the next piece of a tool call to the watch functions. If the position of the tool call is unknown, it
+        is passed at the end.
         """
         if not call.in_order:
             return

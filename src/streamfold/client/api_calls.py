@@ -145,7 +145,7 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
 
     Args:
         what: a description of the expected value, for error messages.
-        read: parses the JSON value; raises ValueError if the value is unexpected.
+        read: a function that parses the JSON value. It raises ValueError if the value is unexpected.
     """
 
     async def read_json(exchange: Exchange) -> T:

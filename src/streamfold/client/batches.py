@@ -29,7 +29,7 @@ _BODY = 2**28  # bytes: an operation of Gemini has all results in it
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """A request of a batch, and the parser of its response.
+    """One request of a batch. Also parses the response to the request.
 
     Attributes:
         group: requests with the same group may be in the same batch.
@@ -49,7 +49,7 @@ class BatchRequest:
         return self._api.line(name, self._call.sent)
 
     def reply(self, result: BatchResult) -> Reply:
-        """Parses the response with the same engine as a streamed answer, and returns the reply.
+        """Parses the response in the same way as a streamed answer, and returns the reply.
 
         Raises:
             APIError: the request failed, or the answer is incomplete.

@@ -69,7 +69,7 @@ class ModelPrices:
             raise ConfigError(f"{provider}: max_cost_per_day: {what}")
 
     def of_step(self, model: str | None) -> ModelPrices:
-        """Returns the prices of a model that wrote a step of the answer. None means the requested model."""
+        """Returns the prices of the model that wrote a step of the answer. None stands for the requested model."""
         return self if model in (None, self.model) else replace(self, model=model)
 
 

@@ -42,7 +42,7 @@ _MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
 class ServedModel(NamedTuple):
-    """The facts about a model at an endpoint. Models with the same quirks share an adapter.
+    """The facts about a model at an endpoint. Models with the same settings of the adapter share one adapter.
 
     Attributes:
         profile: the settings for the model's wire format.
@@ -65,7 +65,7 @@ class Endpoint:
         http_client: the caller's HTTP client. The endpoint never closes this client.
 
     Attributes:
-        connections: returns the HTTP client for each attempt.
+        connections: creates and returns the HTTP client.
         restrictions: the parts of requests that the server has rejected.
         prompt_cache: compares requests that the provider caches with earlier requests.
         patient: True to retry after a 429 response. False raises an error instead.
@@ -90,9 +90,7 @@ class Endpoint:
         self._signer: Signer | None = None
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
-        """Returns this endpoint with another limiter, which the caller must close. Both endpoints share all other
-        objects.
-        """
+        """Returns a copy of this endpoint with another limiter, which the caller must close. All else is shared."""
         limited = copy(self)
         limited._limiter, limited._owns_limiter, limited.patient = limiter, False, patient
         return limited
@@ -137,8 +135,8 @@ class Endpoint:
         return model
 
     def other_api(self, api: str) -> str | None:
-        """Returns the Responses API for Chat Completions, and Chat Completions for the Responses API. Returns None
-        for other APIs, or if the API is configured.
+        """Returns OpenAI's other API: "responses" for "chat", and "chat" for "responses". Returns None for other APIs,
+        or if the configuration names the API.
         """
         pinned = self.profile.api not in (None, "auto")
         return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)
@@ -160,7 +158,8 @@ class Endpoint:
         return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
 
     def owner(self) -> str:
-        """Returns the owner of remembered rejections: the named owner, or the owner of the API key."""
+        """Returns the owner for whom rejected options are remembered: the named owner, otherwise a digest of the API
+        key."""
         if owner := current_owner():
             return owner
         try:
@@ -173,7 +172,7 @@ class Endpoint:
         """Returns a digest that identifies the account to which the provider's ids belong: of the API, URL, API key and
         other headers that identify a user.
 
-        Cloud credentials are represented by the environment variables that select them.
+        If the provider needs cloud credentials, the digest includes the environment variables that select them.
 
         Args:
             api: the wire format.

@@ -44,7 +44,7 @@ class _CoolDown:
 
 
 class FallbackPolicy:
-    """Decides which model gets a request. The policy remembers failures and cooldowns."""
+    """Decides which model gets a request. Remembers which models failed and until when they are skipped."""
 
     def __init__(self, on: Collection[type[APIError]] | None, cooldown: float) -> None:
         self._on = None if on is None else tuple(on)
@@ -65,13 +65,13 @@ class FallbackPolicy:
         return self._cooling_down[position].until
 
     def is_probed(self, position: int) -> bool:
-        """Returns True if another request is a probe of a failed model."""
+        """Returns True if another request is testing this model after a failure."""
         cooldown = self._cooling_down.get(position)
         return cooldown is not None and cooldown.probes > 0
 
     @contextmanager
     def probing(self, position: int) -> Iterator[None]:
-        """Marks a request as a probe if the model failed before."""
+        """A context manager for a request. If the model failed before, other requests skip the model meanwhile."""
         cooldown = self._cooling_down.get(position)
         if cooldown is not None:
             cooldown.probes += 1
@@ -288,7 +288,7 @@ class Fallback(BaseChatModel):
         return self.models[0].name
 
     def facts(self) -> ModelInfo | None:
-        """Returns the known endpoints of the models."""
+        """Returns the endpoints of all models, as far as they are known."""
         found = [get_model_info(model) for model in self.models]
         known = [facts for facts in found if facts is not None]
         if not known:

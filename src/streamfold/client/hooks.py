@@ -41,8 +41,8 @@ class RequestInfo:
         provider: the provider's name.
         adapter: the name of the wire format.
         url: the URL of the request. Values from environment variables appear as `${NAME}`.
-        request: the application's model, messages, tools and options.
-        sent: the request after its adaptation to the endpoint, or None before the first HTTP request.
+        request: the model, messages, tools and options of the application.
+        sent: the request as it was adapted to the endpoint, or None before the first HTTP request.
         dialect: the dialect of tool calls in the text, if the server doesn't parse tool calls.
         redactor: removes the request's secrets from texts.
         notes: a dict in which hooks can store their own state.
@@ -82,7 +82,7 @@ class Hooks:
         on_retry: called with the failed `Attempt` before a retry.
         on_finish: called with the `Reply` when the answer is complete.
         on_error: called with the error when the answer failed.
-        on_close: called at the end, also if the answer wasn't read completely.
+        on_close: called last, also if the program didn't read the whole answer.
 
     Raises:
         ConfigError: a hook isn't a function, or is an async function.

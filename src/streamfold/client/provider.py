@@ -137,8 +137,8 @@ class Provider(BaseChatModel):
     def prefer_aiohttp(self) -> Self:
         """Uses aiohttp, which is faster for many streams, unless the configuration sets `transport`.
 
-        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. Otherwise httpx is used, which is
-        logged. The setting applies to fallbacks too. Must be called before the first request.
+        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. Otherwise streamfold uses httpx, and
+        logs the reason. The setting applies to fallbacks too. Must be called before the first request.
         """
         self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
@@ -148,7 +148,8 @@ class Provider(BaseChatModel):
 
     @property
     def limiter(self) -> RateLimiter | None:
-        """The rate limiter, or None without limits. Raises ConfigError if the API key or the store is missing."""
+        """The rate limiter; None if no limits are configured. Raises ConfigError if the API key or the store of the
+        limits is missing."""
         return self._endpoint.limiter()
 
     @property
@@ -160,8 +161,8 @@ class Provider(BaseChatModel):
         """Returns the capabilities of a model at this endpoint. Each capability is "yes", "no" or "unknown".
 
         Args:
-            model: the model, by default the configured model. Without any model, the result has the capabilities that
-                all models share.
+            model: the model, by default the configured model. If no model is given or configured, only capabilities
+                that all models share are known.
 
         Raises:
             NotConfiguredError: the configured model refers to an environment variable that is not set.
@@ -243,7 +244,7 @@ class Provider(BaseChatModel):
 
         Args:
             answer_id: `stream.answer_id` or `reply.id`.
-            tools: the tools of the request, so that calls are read in the same way.
+            tools: the tools of the original request, which are needed to read its tool calls.
             options: `timeouts`, `extra_headers` and others that concern the reading.
 
         Raises:

@@ -75,7 +75,8 @@ class OptionRestriction:
     """Describes how to send an option after the server rejected it. By default the option is left out.
 
     Attributes:
-        option: the name of the option, "tool_choice", "reasoning" (of earlier turns), or "history ..." (a rule).
+        option: the name of the option, "tool_choice", "reasoning" for the reasoning of earlier turns, or "history ..."
+            for a rule about the conversation.
         why: the server's message.
         instead: the name of the field that replaces the rejected field.
         least, most: the minimum and maximum value.
@@ -244,10 +245,11 @@ _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
 @contextmanager
 def requests_of(owner: str) -> Iterator[None]:
-    """A context manager: rejections of requests that are prepared inside are remembered for this owner only.
+    """A context manager. If the server rejects options of requests that are prepared inside, this is remembered only
+    for this owner.
 
     Args:
-        owner: the owner, such as a gateway key. "" means the owner of the provider's API key.
+        owner: the name of the owner, such as the id of a gateway key. "" means the owner of the provider's API key.
     """
     token = _owner.set(owner)
     try:
@@ -261,7 +263,7 @@ def current_owner() -> str:
 
 
 def combination_of(request: Request) -> Combination:
-    """Returns the names of all options of a request, before options are left out."""
+    """Returns the names of the options that a request has before rejected options are left out."""
     options = request.options
     found: set[tuple[str, Any]] = {(name, None) for name in _NUMBERS if getattr(options, name) is not None}
     found |= {(name, value) for name in _SWITCHES if (value := getattr(options, name)) is not None}
@@ -284,8 +286,8 @@ class RefusedTurn(NamedTuple):
 
     Attributes:
         why: the server's message.
-        left_out: True if the turn is sent without its reasoning. Otherwise the request lets the server drop unreadable
-            reasoning.
+        left_out: True if the turn is sent without its reasoning. Otherwise the request allows the server to drop
+            reasoning that it can't read.
     """
 
     why: str
@@ -298,14 +300,14 @@ class Restrictions:
 
     Attributes:
         options: the options that are left out or changed, and the rules for conversations.
-        usage_refused: the reason why streams don't request usage, or "".
+        usage_refused: the server's message if it rejected the request for token counts in a stream, or "".
         only_streams: True if the endpoint rejects complete responses, so that answers are streamed.
         schemas: digests of rejected schemas. These schemas are sent in a simpler form, or not as schemas.
-        api: the wire format that serves the model, or None for the usual wire format.
-        api_reason: the server's message about the wire format.
-        turns: the turns with rejected reasoning, by digest (`signed_turn`).
+        api: the API on which the model is available, or None for the model's usual API.
+        api_reason: the server's message that the model isn't available on its usual API.
+        turns: how to send turns whose reasoning was rejected, by the digest of the turn (`signed_turn`).
         binds_thinking: True if the provider verifies for this owner that the messages before thinking haven't changed.
-        forgotten: the server's message that the stored conversation of this call no longer exists.
+        forgotten: the server's message that it no longer has the stored conversation, or "".
     """
 
     options: tuple[OptionRestriction, ...] = ()
@@ -358,7 +360,7 @@ NO_RESTRICTIONS = Restrictions()
 
 
 class RestrictionCache:
-    """Remembers the restrictions of one provider for an hour, by model, owner and combination of options.
+    """Remembers for an hour what a provider rejected, by model, owner and combination of options.
 
     A restriction applies to requests that have at least all options of the rejected request, because a server that
     rejects `temperature` together with reasoning may accept `temperature` alone. Owners don't share restrictions.
@@ -381,13 +383,13 @@ class RestrictionCache:
         return sum(fitting, NO_RESTRICTIONS)
 
     def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
-        """Remembers the restrictions with which a request was accepted.
+        """Remembers the restrictions with which the server accepted a request.
 
         Restrictions of options apply to the same combination of options. Other restrictions apply to all requests of
         the model.
 
         Args:
-            request: the request before options were left out.
+            request: the request before rejected options were left out.
         """
         if learned == NO_RESTRICTIONS:
             return
@@ -534,7 +536,7 @@ def restrictions_from_error(
     Args:
         adapter: the adapter that wrote the request.
         sent: the rejected request, after its adaptation to the endpoint.
-        asked: the rejected request before its adaptation to the endpoint.
+        asked: the rejected request as the application made it.
         other_api: the other wire format of the endpoint, or None.
     """
     if (forgotten := _forgotten(error, sent)) is not None:

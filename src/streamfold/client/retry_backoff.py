@@ -64,7 +64,7 @@ def retry_delay(error: APIError, attempt: int) -> float | None:
 
 
 class RateLimitLease:
-    """The limiter's reservations of a request, one for each attempt. Without a limiter there are no reservations.
+    """Reserves each attempt of a request at the rate limiter. Without a limiter, nothing is reserved.
 
     Args:
         first: the caller's reservation for the first attempt. Ignored if it was used, or belongs to another limiter.
@@ -95,7 +95,7 @@ class RateLimitLease:
             self._reservation.charge(reply.usage, cost, partial=partial)
 
     def charge_estimate(self, used: Callable[[], Reply]) -> None:
-        """Records an estimated usage if the token counts are unknown, as for an abandoned answer."""
+        """Charges estimated token counts to the limits, if the server sent none because the program stopped reading."""
         if self._answered and self._reservation is not None:
             self.charge(used(), partial=True)
 
@@ -117,7 +117,7 @@ class RetryLoop:
     """Sends a request, and retries after temporary errors.
 
     Args:
-        connections: returns the HTTP client for each attempt.
+        connections: creates and returns the HTTP client.
         max_retries: the maximum number of retries and reconnections. With a limiter, responses with status 429 don't
             count, unless the maximum is 0: they are retried for a minute.
         repeats: True if the request may be sent again.
@@ -209,7 +209,8 @@ class RetryLoop:
                 pause = wanted
 
     async def next_request(self, request: HTTPRequest) -> None:
-        """Prepares the next request of the same answer, which has its own retries and reservation.
+        """Prepares another request for the next part of the same answer. It has its own retries and its own
+        reservation.
 
         The timeout `total` isn't restarted.
         """
@@ -280,7 +281,8 @@ class RetryLoop:
         return self._now() - self._began
 
     def complete_error(self, error: APIError) -> None:
-        """Adds the provider, attempts, URL and request id to the error, and removes secrets."""
+        """Adds the provider, the failed attempts, the URL and the request id to an error. Removes secrets from the
+        error."""
         error.provider = self._notifier.info.provider
         error.attempts = tuple(self.failed)
         error.url = self._request.shown_url

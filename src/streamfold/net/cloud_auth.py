@@ -43,7 +43,7 @@ class Signature:
     """The headers that authenticate one attempt of a request. Their values are secrets.
 
     Attributes:
-        generation: the number of the credentials, for `Signer.discard`.
+        generation: the number of the credentials that were used. See `Signer.discard`.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -69,8 +69,8 @@ class Signer(Protocol):
 
 
 class _ThreadedSigner(ABC):
-    """Runs `_headers` in a thread. Only one call runs at a time, so that credentials are refreshed once. See
-    `make_signer`."""
+    """Runs `_headers` in a thread. Only one call runs at a time, so that parallel requests refresh the credentials only
+    once. See `make_signer`."""
 
     def __init__(self, provider: str, audience: str, key_variables: Sequence[str] = ()) -> None:
         self._provider = provider
@@ -109,7 +109,8 @@ class _ThreadedSigner(ABC):
 
     @abstractmethod
     def _error(self, exc: Exception) -> StreamfoldError | None:
-        """Converts an exception of the cloud's library; None if the exception isn't about credentials."""
+        """Converts an exception of the cloud's library to an error. Returns None if the exception isn't about
+        credentials."""
 
     def _missing(self, how: str) -> NotConfiguredError:
         key = f"; or set {' or '.join(self._keys)}" if self._keys else ""
@@ -289,13 +290,13 @@ SIGNERS: dict[str, _Kind] = {  # by the value of `auth`
 
 
 def make_signer(auth: str, provider: str, *, audience: str | None = None, key_variables: Sequence[str] = ()) -> Signer:
-    """Returns the signer of a provider's requests, without looking for credentials yet.
+    """Returns the signer of a provider's requests. The signer looks for credentials when the first request is sent.
 
     Args:
         auth: a key of `SIGNERS`.
         provider: the provider's name, for errors.
         audience: the AWS service or the scope of a token, if it differs from the default.
-        key_variables: environment variables of an API key that can be used instead, for errors.
+        key_variables: environment variables for an API key, which errors suggest instead of cloud credentials.
 
     Raises:
         NotConfiguredError: a package is not installed.

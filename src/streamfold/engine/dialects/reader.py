@@ -36,7 +36,7 @@ THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 
 
 class ReadResult(Enum):
-    """The result when a format tries to read a structure."""
+    """The result of reading a tool call or another structure."""
 
     CONSUMED = auto()  # it was structure
     PLAIN_TEXT = auto()  # it looked like a call, and is text, all of it
@@ -49,7 +49,7 @@ class MarkupFormat:
     Attributes:
         heads: markers that may begin a structure only at the head of the message.
         openers: markers that may begin a structure anywhere in text.
-        followers: markers that have a meaning directly after a tool call or a frame.
+        followers: markers that count only directly after a tool call or a marker of `frames`.
         strays: markers that are removed from text.
         frames: markers that are never text, even if tool calls aren't read.
         interrupts: the markers of `openers` and `frames` that also end reasoning.
@@ -101,7 +101,7 @@ class MarkupReader(Scanner):
         draft: see `DialectContext`.
 
     Attributes:
-        warnings: warnings about the markup.
+        warnings: the warnings about tool calls that could not be read.
         behind: the last marker of `frames`, or "". A format may set it.
         thought: the reasoning so far, if it has to be read again at the end.
     """
