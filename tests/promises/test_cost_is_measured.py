@@ -1,4 +1,4 @@
-"""The CPU time per chunk is measured and compared with other libraries, and with httpx plus a JSON parser:"""
+"""We measure the CPU time per chunk and compare it with other libraries, and with httpx plus a JSON parser:"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Nothing is lost and nothing is invented, however the network splits the response. The tests read answers (recorded,
-written from API documentation, written to test one behaviour) in one piece, byte by byte and in random pieces. No
-recording is from a hosted provider yet. The recordings are from inference engines and from local servers that imitate
-hosted APIs.
+written from API documentation, written to test one behaviour) in one piece, byte by byte and in random pieces. The
+recordings are from inference engines and from local servers that imitate hosted APIs. No recording is from a hosted
+provider yet.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Use any of these models from LangChain, pydantic-ai, web pages and synchronous code.
 
-Keep the SDK of OpenAI, Anthropic or Google: RepairTransport corrects the streams that it reads.
+Keep the SDK of OpenAI, Anthropic or Google: RepairTransport corrects its streams.
 
 Serve your models over five APIs with the gateway, which has API keys, rate limits and budgets. It also serves Claude
 Code and other coding agents.
 
-Process many prompts with streamfold batch. After a crash, only the rows in flight are sent again. A job can use the
+Process many prompts with streamfold batch. After a crash, streamfold sends only the rows in flight again. A job can use the
 provider's batch API, or run on Ray.
 
-Set rate limits and budgets, see costs, and export traces and metrics to OpenTelemetry.
+Set rate limits and budgets, read the cost of each answer, and export traces and metrics to OpenTelemetry.
 
-Test what a server really supports with streamfold doctor URL.
+Find out which features a server really supports with streamfold doctor URL.
 """
 
 from __future__ import annotations
