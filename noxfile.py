@@ -141,13 +141,11 @@ def _build(session: nox.Session, dist: Path) -> str:
     shutil.rmtree(dist, ignore_errors=True)
     for source in (Path(), *sorted(path.parent for path in Path().glob("packages/*/pyproject.toml"))):
         session.run("python", "-m", "build", "--outdir", str(dist), str(source), silent=True)
-    requirements = _with_wheels(Path("requirements-dev.txt"), dist)
-    shutil.move(requirements, dist / requirements.name)
-    return str(dist / requirements.name)
+    return str(_with_wheels(Path("requirements-dev.txt"), dist, dist))
 
 
-def _with_wheels(requirements: Path, dist: Path) -> Path:
-    """Writes requirements with the wheels of a folder instead of the sources, beside that folder."""
+def _with_wheels(requirements: Path, dist: Path, folder: Path) -> Path:
+    """Writes requirements with the wheels in `dist` instead of the sources, into another file of that name."""
     wanted = []
     for line in requirements.read_text("utf-8").splitlines():
         if line.startswith("-e "):
@@ -155,7 +153,7 @@ def _with_wheels(requirements: Path, dist: Path) -> Path:
             name = "streamfold" if path == "." else f"streamfold_{Path(path).name}"
             line = f"{next(dist.glob(f'{name}-*.whl'))}{bracket}{extras}"
         wanted.append(line)
-    target = dist.parent / "requirements-dev.txt"
+    target = folder / requirements.name
     target.write_text("\n".join(wanted) + "\n", "utf-8")
     return target
 
@@ -336,7 +334,7 @@ def release(session: nox.Session) -> None:
     away = folder / "checkout"
     session.chdir(clone)
     _copy_without_sources(away)
-    requirements = _with_wheels(clone / "requirements-dev.txt", dist)
+    requirements = _with_wheels(clone / "requirements-dev.txt", dist, folder)
     interpreters = _interpreters(session)
     for version, interpreter in interpreters.items():
         for wheel in sorted(dist.glob("*.whl")):
