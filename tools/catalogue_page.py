@@ -32,23 +32,27 @@ _HEAD = """\
 
 # The catalogue of endpoints
 
-`Provider.from_config("NAME:MODEL")` accepts these names. Each is one file in this folder. Its comments give reasons,
-`docs` is where its facts come from, and `checked` is the day on which they were looked up. `can` is what is known of
-all its models, and `known from` how sure that is: *recorded* answers of the endpoint, its maker's documentation, or
-what others *reported* because the maker documents too little. A quirk is a difference in
-what may be *sent*; differences in what is received are always read. You can change any key in `streamfold.toml` or by
-an argument of `from_config`.
+`Provider.from_config("NAME:MODEL")` accepts these names. Each endpoint is one file in this folder, whose comments give
+the reasons for its settings. You can override each setting in `streamfold.toml` or in `from_config`. The columns:
+
+- `can` lists the features that all models of the endpoint support.
+- `known from` is the source of the facts: *recorded* responses, *documented* by the provider, or *reported* by other
+  projects because the provider's documentation says too little.
+- `checked` is the day on which we last read the documentation.
+- `quirks` lists the settings in which this endpoint differs from others, mostly rules for requests. streamfold reads
+  known deviations in responses without a quirk.
 """
 _CAPABILITIES = """\
-Each is `"yes"`, `"no"` or `"unknown"`: in `[capabilities]` for all models of the endpoint, in a `[[models]]` table for
-the models whose names match its `pattern`, such as those in `examples`. `streamfold providers NAME` shows the result.
+Each capability is `"yes"`, `"no"` or `"unknown"`. The table `[capabilities]` applies to all models of the endpoint. A
+table `[[models]]` applies to the models whose names match its `pattern`, such as those in `examples`. The command
+`streamfold providers NAME` shows the resulting values.
 """
 _QUIRKS = {
     "chat": (ChatQuirks, "Quirks of the adapter `chat`", ""),
     "kimi": (
         KimiQuirks,
         "Quirks of the adapter `kimi`",
-        "Those of `chat`, some with other defaults or with rules of their own, and:",
+        "All quirks of `chat`, some with other defaults or other rules, and these:",
     ),
     "responses": (ResponsesQuirks, "Quirks of the adapter `responses`", ""),
     "anthropic": (AnthropicQuirks, "Quirks of the adapter `anthropic`", ""),
