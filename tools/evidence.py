@@ -120,27 +120,27 @@ KINDS: dict[str, tuple[str, str]] = {
     "chat-first-index": ("chat", "numbers tool calls from -1 or from 1"),
     "chat-no-call-id": ("chat", "begins a tool call without an id or with an empty id"),
     "chat-repeated": ("chat", "repeats id, name or type of a tool call in later fragments, or sends empty ones"),
-    "chat-null-arguments": ("chat", "sends null or no arguments"),
+    "chat-null-arguments": ("chat", "sends null as arguments, or no arguments"),
     "chat-parts": ("chat", "sends `content` as a list of parts"),
-    "chat-message": ("chat", "sends the whole `message` beside the `delta`"),
+    "chat-message": ("chat", "sends the complete `message` next to the `delta`"),
     "chat-usage-twice": ("chat", "sends usage in several chunks"),
-    "chat-usage-place": ("chat", "sends usage together with a choice, or in another member"),
+    "chat-usage-place": ("chat", "sends usage together with a choice, or in another field"),
     "chat-object": ("chat", "has no `object`, or another one than `chat.completion.chunk`"),
     "chat-ids": ("chat", "changes the answer's id, or sends no id or an empty id"),
     "chat-error": ("chat", "sends an error inside a response with status 200"),
-    "chat-field": ("chat", "has a line with an unknown field of server-sent events"),
+    "chat-field": ("chat", "has a line with a field that server-sent events don't have"),
     "responses-event": ("responses", "has no `event:` lines"),
     "responses-done": ("responses", "ends with `[DONE]`"),
     "responses-sequence": ("responses", "has events without `sequence_number`"),
     "responses-item-id": ("responses", "changes the id of an item between its events"),
     "responses-only-done": ("responses", "sends arguments only when the tool call is complete"),
-    "responses-error": ("responses", "sends an `error` event with its members one level deeper"),
+    "responses-error": ("responses", "sends an `error` event with its fields one level deeper"),
     "responses-usage": ("responses", "ends without usage"),
     "messages-block": ("anthropic", "never ends a block"),
     "messages-delta": ("anthropic", "has no `message_delta`, and therefore no stop reason"),
     "messages-order": ("anthropic", "sends the stop reason before its last block has ended"),
     "messages-after": ("anthropic", "sends events after `message_stop`"),
-    "messages-filled": ("anthropic", "sends content in the start of a message or a tool call"),
+    "messages-filled": ("anthropic", "sends content in the first event of a message or a tool call"),
     "gemini-no-finish": ("gemini", "has no finish reason at all"),
     "gemini-finish-twice": ("gemini", "sends the finish reason more than once"),
     "gemini-finish-changes": ("gemini", "changes the finish reason"),
@@ -400,36 +400,37 @@ def corpus_section(folder: Path) -> str:
     by_kind = _table("API | deviation: the stream ... | streams | providers", kinds_table)
     projects, providers = len({stream.repo for stream in streams}), len({stream.provider for stream in streams})
     return f"""\
-{len(streams)} streams that {projects} public projects recorded from {providers} providers and servers. *Read
-correctly* means that text, reasoning and tool calls equal those of an independent parser. Tests cut each stream in
-many ways and compare the complete answer.
+The corpus contains {len(streams)} streams that {projects} public projects recorded from {providers} providers and
+servers. *Read correctly* means that streamfold's text, reasoning and tool calls equal those of an independent parser.
+Tests also split each stream in many ways, and compare the complete answer.
 
 {by_provider}
 
 ### What servers do differently from the documentation
 
-A stream can have several deviations. Most are harmless; some make clients lose tool calls, token counts or the end
-of an answer. The recordings were made from 2024 to 2026, so a server may have been corrected since. Providers with
-more recordings, or with models of many makers, have more kinds of deviations.
+A stream can have several deviations. Most deviations are harmless. Others cause clients to lose tool calls, token
+counts or the end of an answer. The recordings are from 2024 to 2026, so some servers may have been corrected since.
+Providers with more recordings, or with models of several companies, have more kinds of deviations. The number after a
+provider's name is the number of its streams with this deviation.
 
 {by_kind}"""
 
 
 # What the tests make by themselves: the file, and what its cases are.
 GENERATORS = {
-    "tests/promises/test_calls_once.py": "answers of every API, cut off at a random position",
-    "tests/promises/test_nothing_lost.py": "answers of every API, complete: the reply must have each part",
-    "tests/engine/test_call_streams.py": "tool calls, numbered as servers of Chat Completions and Responses do",
+    "tests/promises/test_calls_once.py": "answers of each API that break off at a random position",
+    "tests/promises/test_nothing_lost.py": "complete answers of each API, whose reply must have every part",
+    "tests/engine/test_call_streams.py": "tool calls with correct and wrong indices, in Chat Completions and Responses",
     "tests/engine/test_fuzz.py": "damaged recordings, odd bytes, random JSON",
-    "tests/engine/test_shown.py": "texts with tool-call markup, cut at random positions",
-    "tests/generated/test_partial_generated.py": "partial values of every length",
-    "tests/generated/test_refusals_generated.py": "refusals of a history or a schema, and the next request",
-    "tests/generated/test_special_tokens_generated.py": "user texts that contain special tokens of models",
+    "tests/engine/test_shown.py": "texts with tool-call markup, split at random positions",
+    "tests/generated/test_partial_generated.py": "partial values of structured outputs, of every length",
+    "tests/generated/test_refusals_generated.py": "histories and schemas that a server rejects, and later requests",
+    "tests/generated/test_special_tokens_generated.py": "messages of users that contain special tokens of models",
     "tests/limits/test_model.py": "operations of several rate limiters on one store, compared with a simple model",
-    "packages/gateway/tests/test_gateway_answers_generated.py": "answers of each provider API for clients of each API",
+    "packages/gateway/tests/test_gateway_answers_generated.py": "answers of each API, for clients of each API",
     "packages/repair/tests/test_fuzz_writers.py": "answers that `RepairTransport` forwards or rewrites",
     "packages/repair/tests/test_mixed_items.py": "answers with several kinds of items, rewritten by `RepairTransport`",
-    "packages/repair/tests/test_made_hosted.py": "items of hosted tools, rewritten by `RepairTransport`",
+    "packages/repair/tests/test_made_hosted.py": "answers with hosted tools, rewritten by `RepairTransport`",
     "packages/integrations/tests/test_conversations_apart.py": "conversations through LangChain and pydantic-ai",
 }
 _CASES = re.compile(r"(?:range\(|max_examples=|CASES = |, )(?:scale\.)?(pick|examples)\(([\d_]+)(?:, ([\d_]+))?")
@@ -458,17 +459,19 @@ def counts_section() -> str:
     failures = re.findall(r"^\| .*\btest_\w+\.py", (ROOT / "docs" / "failures.md").read_text("utf-8"), re.M)
     rows = [
         [
-            "fixtures (recorded or written answers)",
-            "{recorded} recorded, {documented} from documentation, {synthesised} written".format(**fixtures),
+            "fixtures: files with a recorded or written answer",
+            "{recorded} recorded, {documented} from API documentation, {synthesised} for one behaviour each".format(
+                **fixtures
+            ),
             "`nox -s fixtures`",
         ],
         [
             "[bugs of other clients and servers](bugs.md)",
-            f"{len(entries)}, each with tests; {len(reported)} were reported publicly",
+            f"{len(entries)} bugs, each with tests; {len(reported)} of them were reported publicly",
             "`pytest tests/project/test_bugs.py`",
         ],
         [
-            "[everything that can fail](failures.md)",
+            "[kinds of failures](failures.md)",
             f"{len(failures)} rows, each with a test",
             "`pytest tests/project/test_failures.py`",
         ],
@@ -489,24 +492,27 @@ KILLS = [
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "peers": (
         ["nox", "-s", "peers"],
-        "test suites of SDKs and of projects that use them, with and without `RepairTransport`",
+        "test suites of SDKs and of projects that use SDKs, with and without `RepairTransport`",
     ),
-    "judges": (["nox", "-s", "judges"], "compliance tests: llm-comply, LangChain's standard tests"),
-    "integrations": (["nox", "-s", "integrations"], "LangChain and pydantic-ai with streamfold, a Jupyter kernel"),
+    "judges": (["nox", "-s", "judges"], "compliance tests of other projects: llm-comply, LangChain's standard tests"),
+    "integrations": (
+        ["nox", "-s", "integrations"],
+        "LangChain, pydantic-ai and a Jupyter kernel with streamfold's models",
+    ),
     "clients": (["nox", "-s", "clients"], "SDKs for Python and Node, and curl, as clients of the gateway"),
     "agents": (["nox", "-s", "agents"], "Claude Code, Codex, Gemini CLI and opencode as clients of the gateway"),
     "interfaces": (
         ["nox", "-s", "interfaces"],
-        "the AI SDK (three versions) and AG-UI's client read streamfold's streams",
+        "three versions of the AI SDK, and AG-UI's client, as readers of streamfold's streams",
     ),
     "servers": (
         ["nox", "-s", "servers"],
         "streamfold as client of llama.cpp, LiteLLM's proxy, aimock and reverse proxies",
     ),
-    "engines": (["nox", "-s", "engines"], "Ray Data and Daft, with processes killed during a job"),
+    "engines": (["nox", "-s", "engines"], "jobs on Ray Data and Daft whose processes are killed"),
     "kills": (
         ["python", "-m", "pytest", "-q", "-m", "slow or not slow", *KILLS],
-        "gateways, workers, jobs, stores and recorders, killed with SIGKILL and restarted",
+        "gateways, workers, jobs, stores and recorders that are killed with SIGKILL and restarted",
     ),
 }
 
@@ -558,8 +564,8 @@ _HEAD = """\
 
 # Evidence
 
-The figures behind [the guarantees](index.md#what-is-guaranteed), each with the command that computes it. A test
-compares this page with the output of `tools/evidence.py`.
+This page lists the test results behind [the guarantees](index.md#what-is-guaranteed), each with the command that
+computes it. A test checks that the page is up to date.
 
 """
 _CORPUS = """\
@@ -572,14 +578,14 @@ corpus, which isn't in the repository.
 _MISSING = """\
 ## What is missing
 
-- **Recordings of hosted providers by this project.** Other projects made the recordings, or the streams were
-  written from documentation. `nox -s live` records a conversation from each provider whose API key is set.
-- **Figures from production.** streamfold is alpha, and no production use is known.
-- **Tests on a GPU.** vLLM and SGLang are tested with recordings, their parsers (`nox -s parsers`) and chat
-  templates, but not as running servers. llama.cpp's server runs with a tiny model.
-- **Tests on Windows and macOS.** They are in the workflow of the repository. `nox -s windows` simulates a part of
-  Windows on other systems.
-- **Deviations of the Interactions API** are not counted yet.
+- **Recordings of hosted providers by this project.** Other projects recorded the streams of hosted providers, or we
+  wrote them from documentation. `nox -s live` records a conversation from each provider whose API key is set.
+- **Experience from production.** streamfold is alpha, and we know of no production use.
+- **Tests on a GPU.** The tests use recordings, parsers (`nox -s parsers`) and chat templates of vLLM and SGLang, but
+  don't run these servers. They run llama.cpp's server with a tiny model.
+- **Results from Windows and macOS.** The repository's workflow runs the tests there. On other systems,
+  `nox -s windows` simulates a part of Windows.
+- **Deviations of the Interactions API.** The page doesn't count them yet.
 """
 
 

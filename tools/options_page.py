@@ -49,12 +49,18 @@ hide: [toc]
 
 # Options, by endpoint and model
 
-The effect of each option, alone, at the models that the catalogue names: *yes*: it is sent (perhaps under another
-name), *changed* to a value that the model takes, *emulated* by streamfold, *left out*, or *no*: an error before
-anything is sent. All but *yes* and *no* are warnings on the reply. If nothing is known, the option is sent, and the
-server decides.
+The table shows what streamfold does with each option, if it is the only option of a request. The rows are the endpoints
+and models of the catalogue, and the cells mean:
 
-`unsupported_options = "strict"` makes an error of each change. See [options](guides/options.md).
+- *yes*: streamfold sends the option, perhaps under another name. It also does so if nothing is known about the model;
+  the server then decides.
+- *changed*: streamfold sends another value, which the model supports.
+- *emulated*: streamfold doesn't send the option, but produces its effect.
+- *left out*: streamfold doesn't send the option.
+- *no*: streamfold raises `ConfigError` before it sends anything.
+
+After *changed*, *emulated* and *left out*, the reply has a warning. With `unsupported_options = "strict"`, streamfold
+raises `ConfigError` instead. See [options](guides/options.md).
 """
 
 
