@@ -5,8 +5,8 @@ Keep the SDK of OpenAI, Anthropic or Google: RepairTransport corrects its stream
 Serve your models over five APIs with the gateway, which has API keys, rate limits and budgets. It also serves Claude
 Code and other coding agents.
 
-Process many prompts with streamfold batch. After a crash, streamfold sends only the rows in flight again. A job can use the
-provider's batch API, or run on Ray.
+Process many prompts with streamfold batch. After a crash, streamfold sends only the rows in flight again. A job can use
+the provider's batch API, or run on Ray.
 
 Set rate limits and budgets, read the cost of each answer, and export traces and metrics to OpenTelemetry.
 
