@@ -1,7 +1,7 @@
 """Faults of a connection or a server, as values for tests: `reset(after_events=3)`, `status(429, times=2)`.
 
 `ReplayTransport(..., faults=[...])` and the replay server add faults to recorded responses. `FaultTransport(transport,
-faults)` adds them to live responses. Faults are deterministic, and this module does no I/O.
+faults)` adds faults to live responses. Faults are deterministic, and this module does no I/O.
 
 `after_bytes` or `after_events` sets the position of a fault in the body. The default is the start of the body. Events
 are numbered from 1, and comments don't count as events. A position after the end of the body has no effect. Each fault
@@ -247,7 +247,7 @@ class cut_after(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class reset(_Placed):
-    """Resets the connection. Over TCP, this is a real RST. Within a process, it is `httpx.ReadError`.
+    """Resets the connection, by a real RST over TCP, or by `httpx.ReadError` within a process.
 
     The caller gets the same result as from `cut_after`.
     """
@@ -295,10 +295,10 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """Sends SSE comments that keep the connection open: `comments` of them, each after a number of seconds.
+    """Sends as many SSE comments as `comments` says, each after a number of seconds, to keep the connection open.
 
     The caller doesn't see comments. If the server sends only comments, the timeout `stall` raises `APITimeoutError`.
-    Before the first event, this is the timeout `first_event`.
+    Before the first event, the timeout `first_event` raises the error.
     """
 
     comment: Annotated[str, Field(pattern=r"^[^\r\n]*$")] = "keep-alive"
@@ -311,11 +311,11 @@ class keepalive(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
-    """Puts bytes or text that don't belong there into the body. The default is a proxy's web page.
+    """Puts foreign bytes or text into the body, by default the web page of a proxy.
 
     At the start of the body, the caller gets `ProtocolError`, which quotes the first bytes. Between two events, the
-    text is skipped with the warning `malformed_event`, and the answer is complete. Inside an event, it destroys the
-    event.
+    text is skipped with the warning `malformed_event`, and the answer is complete. Inside an event, the text makes the
+    event unreadable.
     """
 
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE

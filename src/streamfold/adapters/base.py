@@ -91,13 +91,13 @@ class Adapter(ABC):
 
     Attributes:
         name: the adapter's name in configurations.
-        path: the path of requests below the base URL. If it depends on the request, override `request_path`.
+        path: the path of requests below the base URL. If the path depends on the request, override `request_path`.
         method: the HTTP method of requests.
         Quirks: a frozen dataclass with settings for the differences between endpoints, or None. The constructor's only
             argument is an instance of this dataclass or None.
         framing: the class that splits a response body into events. None for server-sent events.
-        maker: the vendor, if only the vendor's own API has this format. For other servers that imitate it, the quirk
-            `hosted = false` is set.
+        maker: the vendor, if only the vendor's own API has this format. For another server with this format, set the
+            quirk `hosted = false`.
         sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice". Any
             other option is dropped with a warning, or raises ConfigError if the meaning would change.
         counts_tokens: True if the endpoint counts the tokens of a prompt; see `encode_count` and `read_count`.
@@ -201,7 +201,7 @@ class Adapter(ABC):
         return ready, [*summaries, *moved, *fitted.warnings, *dropped, *changes, *sampling]
 
     def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Adds to the request the stored answer that it continues. Returns a warning if it can't continue any."""
+        """Adds to the request the stored answer that it continues. Returns a warning if there is no such answer."""
         stored, extra = request.conversation, request.options.extra_body
         if stored is None:
             return request, []
@@ -412,7 +412,7 @@ class Adapter(ABC):
         return self.decode(event)
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        """Converts a complete JSON response to deltas. Some servers send one although the request asked for a stream.
+        """Converts a complete JSON response to deltas, which some servers send although the request asked for a stream.
 
         Raises:
             ValueError: the body isn't an answer in the API's format. The message gives the reason.

@@ -28,7 +28,8 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Returns the arguments of a tool call as an object. If they are invalid, the object contains their text as `_raw`.
+    """Returns the arguments of a tool call as an object. For invalid arguments, the object contains their text as
+    `_raw`.
 
     >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
     {'_raw': '{'}

@@ -100,7 +100,7 @@ class EncodingReport:
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
 
     def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
-        """Adds media types and file names of media that are sent as a URL or an id. Few APIs support them there.
+        """Adds media types and file names of media that are sent as a URL or an id, which few APIs support.
 
         Args:
             names: True if the API doesn't support file names either.

@@ -165,7 +165,7 @@ class Config:
         """Returns the validated settings of one provider.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. If it is a mapping, the file isn't used.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. For a mapping, the file isn't used.
             overrides: settings that take precedence, such as the keyword arguments of `Provider.from_config`.
 
         Raises:
@@ -357,7 +357,7 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
     """Validates settings that don't come from a file.
 
     Raises:
-        ConfigError: the settings contain a mistake. The message describes the first one, and begins with `what`.
+        ConfigError: the settings contain a mistake. The message describes the first mistake, and begins with `what`.
     """
     try:
         return model.model_validate(dict(values))

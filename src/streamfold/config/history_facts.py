@@ -42,7 +42,7 @@ def history_facts(
 
 
 def learned_rules(message: str) -> dict[str, Any]:
-    """Returns the rules that a server's error message about a conversation reveals. Empty if it reveals none.
+    """Returns the rules that a server's error message about a conversation reveals, or an empty dict.
 
     >>> learned_rules("Invalid 'input[4].call_id': string too long. Expected a string with maximum length 40")
     {'id_length': 40}

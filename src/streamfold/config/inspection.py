@@ -30,7 +30,8 @@ class EffectiveValue:
 
     Attributes:
         key: the key, as it appears in the file.
-        shown: the value as TOML. For a secret, this says only whether it is set, and by which environment variable.
+        shown: the value as TOML. For a secret, the text says only whether the secret is set, and by which environment
+            variable.
         source: where the value comes from, such as a file and a line.
     """
 

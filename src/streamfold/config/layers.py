@@ -1,7 +1,7 @@
 """Merges the settings of one provider from several places: the catalogue, `streamfold.toml` and arguments.
 
-Each place is a layer. The values of all layers are first merged and then validated together. Error messages and the
-command `config show` name the place of each value.
+Each place in which settings are written is a layer. The values of all layers are first merged and then validated
+together. Error messages and the command `config show` name the place of each value.
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ class PackageTable(Table):
 
 
 def find_table(name: str) -> type[PackageTable] | None:
-    """Returns the class for a table, or None if it isn't installed. Raises ConfigError if it can't be imported."""
+    """Returns the class for a table, or None if it isn't installed. Raises ConfigError if the class can't be
+    imported.
+    """
     from importlib.metadata import entry_points  # slow to import, and mostly not needed
 
     for entry in entry_points(group="streamfold.tables", name=name):

@@ -224,8 +224,8 @@ class Profile(EndpointModels, Table):
         adapter: the name of the adapter, which determines the API that the endpoint implements.
         base_url: the base URL of the API, including `/v1`.
         api_key: the API key, or a reference to an environment variable that contains it.
-        api_key_env: the names of environment variables that may contain the API key. The first one that is set is used.
-            With an empty list, no API key is needed.
+        api_key_env: the names of environment variables that may contain the API key. The first variable that is set is
+            used. With an empty list, no API key is needed.
         key_header: the HTTP header that contains the API key. In `Authorization`, "Bearer" precedes the API key. Any
             other header, such as Azure's `api-key`, contains only the API key.
         auth: how requests are authenticated if there is no API key. With "key", an API key is required if `api_key_env`
@@ -258,7 +258,7 @@ class Profile(EndpointModels, Table):
         headers: additional HTTP headers for every request.
         options: default options for every request, such as `temperature`. The options of a request take precedence.
         unsupported_options: what happens if the model or the endpoint doesn't support an option. With "adapt",
-            streamfold adapts or leaves out the option, with a warning. With "strict", it raises ConfigError.
+            streamfold adapts or leaves out the option, with a warning. With "strict", streamfold raises ConfigError.
         extra_body: additional fields for the JSON body of every request.
         timeouts: the timeouts in seconds, by name: connect, first_event, read, stall and total. `inf` means no timeout.
         max_retries: the maximum number of retries if a request fails before its first chunk. 0 turns retries off.
@@ -275,13 +275,13 @@ class Profile(EndpointModels, Table):
         tpm: the maximum number of input and output tokens per minute.
         max_concurrent: the maximum number of parallel requests.
         max_cost_per_day: the maximum cost per day (UTC), in the currency of the prices.
-        rate_limits: the store that counts the limits. By default, it is the store in the table `[rate_limits]`.
+        rate_limits: the store that counts the limits. The default is the store in the table `[rate_limits]`.
         fallback: the names of providers to try if this provider fails; see `Fallback`.
         turn_cache: the store in which the turn cache saves its entries, such as "memory", "sqlite:///turns.db" or
             "valkey://host:6379". The turn cache restores data that the caller's messages have lost; see `TurnCache`.
         capabilities: the features that all models at this endpoint support or lack.
         hosted: the kinds of hosted tools that this endpoint runs (of "web_search", "web_fetch", "code_execution",
-            "file_search", "mcp" and "custom"). If it is None, the kinds are unknown, and every kind that the API has is
+            "file_search", "mcp" and "custom"). With None, the kinds are unknown, and every kind that the API has is
             sent.
         prices: the prices of all models at this endpoint per million tokens, such as `{input = 3, output = 15}`; see
             `Prices`. The tables in `models` may contain other prices.

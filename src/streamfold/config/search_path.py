@@ -80,8 +80,7 @@ class Location:
 
     Attributes:
         origin: where this path comes from, as text.
-        required: True if the caller or an environment variable names the file. If the file doesn't exist, this is an
-            error.
+        required: True if the caller or an environment variable names the file, so that a missing file is an error.
     """
 
     path: Path

@@ -312,8 +312,8 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """True if the same request may succeed later. The cause decides if it is known, else the code, the type or the
-        status.
+        """True if the same request may succeed later. A known cause of the error decides, or else the code, the type or
+        the status.
         """
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)

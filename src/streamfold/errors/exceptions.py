@@ -111,10 +111,10 @@ class APIError(StreamfoldError):
 
     Attributes:
         message: the server's error message, or streamfold's description of the failure.
-        request_id: the server's id for the request. The provider's support asks for it.
+        request_id: the server's id for the request, for which the provider's support asks.
         retryable: True if the same request may succeed later. Retrying is safe, because streamfold delivers no tool
             calls with an error.
-        body: the response body, up to the configured size limit. If the body is JSON, it is parsed.
+        body: the response body, up to the configured size limit. A JSON body is parsed.
         info: the error object, if the server sent one.
         partial: the part of the answer that had arrived, without tool calls, or None if no part had arrived.
         partial_tool_calls: the tool calls that the model hadn't finished, for display only.
@@ -271,7 +271,7 @@ class IncompleteStreamError(StreamError):
 
 
 class UpstreamError(StreamError):
-    """The server responded with status 200, and then sent an error. An attribute that it didn't send is None."""
+    """The server responded with status 200, and then sent an error. Attributes that the server didn't send are None."""
 
     def __init__(
         self,

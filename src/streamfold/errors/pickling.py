@@ -20,7 +20,7 @@ class PicklableError(Exception):
     """An exception that can be pickled and copied with its attributes, regardless of the arguments of its `__init__`.
 
     If an attribute can't be pickled, it is dropped, and a note on the error names it. The cause is pickled if it
-    consists of plain data. If it doesn't, a note describes the cause, because other libraries' exceptions may hold
+    consists of plain data. In other cases, a note describes the cause, because other libraries' exceptions may hold
     connections and secrets.
     """
 
@@ -71,7 +71,7 @@ def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Returns the attributes, including slots. The last one is the attribute that changes when a cause is set."""
+    """Returns the attributes, including slots. The last attribute is the one that changes when a cause is set."""
     state: Any = object.__getstate__(error)
     plain, slots = state if isinstance(state, tuple) else (state, None)
     attributes = {**(plain or {}), **(slots or {})}

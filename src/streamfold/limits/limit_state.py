@@ -39,13 +39,13 @@ class Reserve:
         burst: the length of an unused period that may be used later, in seconds.
         rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
         start: the first rate to try if the rate is unknown. 0 means no limit.
-        accepted: the number of requests that the server has accepted since the last batch. An adaptive rate grows by
-            it.
+        accepted: the number of requests that the server has accepted since the last batch, which makes an adaptive rate
+            grow.
         tokens: the expected tokens of a request, used until an average is known.
         slots: the maximum number of parallel requests. 0 means no limit.
         budget: the maximum amount of money per day. 0 means no limit.
-        money: the maximum cost of one request, or 0 if unknown. If it is unknown, the cost of the most expensive answer
-            is reserved, or the entire rest of the budget while no cost is known.
+        money: the maximum cost of one request, or 0 if unknown. If the maximum is unknown, the cost of the most
+            expensive answer is reserved, or the entire rest of the budget while no cost is known.
     """
 
     requests: int = 1
@@ -445,7 +445,9 @@ def _hold_money(state: State, holder: str, requests: int, money: int) -> None:
 
 
 def _free_slots(state: State, ask: Reserve, holder: str) -> int:
-    """Returns the number of slots that are free for a limiter. If others wait too, it gets at most an equal share."""
+    """Returns the number of slots that are free for a limiter. If other limiters wait too, a limiter gets at most an
+    equal share.
+    """
     held = {field[2:]: int(number) for field, number in state.items() if field[:2] == "h:"}
     waiting = {field[2:] for field in state if field[:2] == "w:"} - {holder}
     free = ask.slots - sum(held.values())

@@ -89,8 +89,8 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
     Use this for limits besides those of the provider, such as the budget of a gateway key.
 
     Args:
-        reserve: a function that gets the text, the usage and the cost of the previous request. If it raises an
-        exception, the answer ends with this exception.
+        reserve: a function that gets the text, the usage and the cost of the previous request. If the function raises
+            an exception, the answer ends with this exception.
     """
     token = _part_reserver.set(reserve)
     try:
@@ -466,10 +466,10 @@ class Reservation:
             self.failed()
 
     def claim(self, limiter: RateLimiter) -> bool:
-        """Marks the reservation as used by a provider. Returns False if it is used already or belongs to another
-        limiter.
+        """Marks the reservation as used by a provider. Returns False if the reservation is used already or belongs to
+        another limiter.
 
-        The provider that gets it from `ChatParams.reservation` charges and closes it.
+        The provider that gets the reservation from `ChatParams.reservation` charges and closes it.
         """
         if self._limiter is not limiter or self._claimed or self._closed:
             return False
@@ -485,7 +485,7 @@ class Reservation:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Charges the usage of the request. Calling this again has no effect."""
+        """Charges the usage of the request. A second call has no effect."""
         if self._closed:
             return
         self._closed = True

@@ -117,7 +117,9 @@ class SharedLimitStore:
 
     @property
     def failure(self) -> LimitStoreError | None:
-        """The last error, if the store failed less than a second ago. The store isn't called during that second."""
+        """The last error, if the store failed less than a second ago. For a second after a failure, the store isn't
+        called.
+        """
         return self._failure if self.availability.is_paused else None
 
     async def run(self, call: Callable[[], None]) -> None:

@@ -47,7 +47,7 @@ class LimitStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes files and connections. The next call opens them again."""
+        """Closes files and connections, which the next call opens again."""
 
     async def aclose(self) -> None:
         """Calls `close` in a thread."""

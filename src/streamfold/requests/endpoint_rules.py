@@ -64,14 +64,12 @@ class Rules:
         tool_name: the pattern that tool names must match.
         response_format: the way in which an answer with a schema is requested.
         format_names: True if a request can contain a name and a description for the answer's schema.
-        json_mode: whether the API has a JSON mode. With "says_json", it has one, but a message must contain the word
-            "json".
+        json_mode: whether the API has a JSON mode ("says_json" if a message must then contain the word "json").
         schemas: the subsets of JSON Schema that the endpoint accepts.
         strict_output: True if streamfold requests strict mode for schemas generated from pydantic models.
         passes: functions that change every schema, before unsupported keywords are removed.
         hosted: the hosted tools that the API supports, by kind.
-        tool_choice_none: True if the API accepts the tool choice "none". If it doesn't, streamfold leaves the tools
-            out.
+        tool_choice_none: True if the API accepts the tool choice "none". With False, streamfold leaves the tools out.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME

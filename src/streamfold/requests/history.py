@@ -1,4 +1,4 @@
-"""Adapts a conversation to an endpoint. If the endpoint would refuse it, this raises an error or repairs it.
+"""Adapts a conversation to an endpoint. A conversation that the endpoint would refuse raises an error or is repaired.
 
 `HistoryRules` describes the rules. Each adapter defines the rules of its API, and `facts/histories.toml` has the rules
 of endpoints and models. The caller's messages are never changed. Changes that preserve the meaning are always made, and
@@ -52,15 +52,15 @@ class HistoryRules:
             positions are sent as user messages.
         joined: the roles of which two consecutive messages must be joined.
         begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
-            user message. If it doesn't, a user message with the text "Continue." is added.
-        user_behind_result: True if a user message may follow a tool result. If it may not, an assistant message with
-            the text "..." is added between them.
-        late_results: True if a later request may contain the result of a background tool call. If it may not, the
-            request contains a placeholder, which a later request replaces.
+            user message. If the conversation has no such message, a user message with the text "Continue." is added.
+        user_behind_result: True if a user message may follow a tool result. With False, an assistant message with the
+            text "..." is added between the two.
+        late_results: True if a later request may contain the result of a background tool call. With False, the request
+            contains a placeholder, which a later request replaces.
         added_tools: True if messages inside the conversation may add tools.
         results_follow: True if tool results must directly follow the message with their tool calls.
-        result_media: True if tool results may contain images. If they may not, the images are moved to a user message
-            after the results.
+        result_media: True if tool results may contain images. With False, the images are moved to a user message after
+            the results.
         single_call: True if a message may have at most one tool call.
         unique_ids: where tool call ids must be unique, within a message ("turn") or within the conversation
             ("conversation"), or None if the adapter renumbers the ids.
@@ -70,8 +70,8 @@ class HistoryRules:
         object_arguments: True if tool call arguments must be a JSON object.
         plain_names: True if the `name` of a message may contain only letters, digits, "_" and "-".
         strings: the roles whose content must be a string instead of a list of text parts.
-        blanks: whether the API accepts blank texts. With "refused" it refuses empty texts, and with "space_refused"
-            also texts that are only white space.
+        blanks: whether the API accepts blank texts. With "refused" the API refuses empty texts, and with
+            "space_refused" also texts that are only white space.
         blank_results: True if tool results may be empty.
         null_content: True if a message with tool calls may have null instead of text. Otherwise `""` is sent.
         empty_others: True if user and system messages may have no content.
@@ -82,7 +82,7 @@ class HistoryRules:
             string.
         knows_more: True if the provider has stored earlier messages, so that the request may have a tool result whose
             tool call isn't in it.
-        refusals: True if assistant messages have a field for refusals. If they don't, a refusal is sent as text.
+        refusals: True if assistant messages have a field for refusals. With False, a refusal is sent as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES

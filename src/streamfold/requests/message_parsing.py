@@ -313,7 +313,7 @@ def _other(item: dict[str, Any], where: str) -> Message:
 
 
 def _function_tools(tools: Any) -> tuple[Tool, ...]:
-    """Returns the tools of an item. If one can't be parsed, returns no tools, and the request contains the item
+    """Returns the tools of an item. If a tool can't be parsed, returns no tools, and the request contains the item
     unchanged.
     """
     try:

@@ -95,8 +95,8 @@ class ModelFacts:
         budget: the minimum and maximum number of thinking tokens, for models with a budget instead of effort levels.
         none_as: how the effort "none" is sent if the model can't stop thinking. With "between_tools", the model thinks
             only between tool calls.
-        sampling: whether the model accepts `temperature` and `top_p`. With "default" it accepts only the value 1, with
-            "one_of" only one of the two options, and with "ignored" the options have no effect.
+        sampling: whether the model accepts `temperature` and `top_p`. With "default" the model accepts only the value
+            1, with "one_of" only one of the two options, and with "ignored" the options have no effect.
         samples_while_thinking: whether `temperature` and `top_p` have an effect while the model thinks.
         temperature_max: the maximum temperature.
         stop: whether the model accepts stop texts.

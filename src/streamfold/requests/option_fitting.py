@@ -1,7 +1,7 @@
 """Adapts options that a model, its endpoint or its API doesn't support.
 
 streamfold clamps, emulates or leaves out an unsupported option, with a warning. If this would change the meaning of the
-request, it raises an error. With `unsupported_options = "strict"`, it raises an error for each change.
+request, streamfold raises an error. With `unsupported_options = "strict"`, each change raises an error. The file
 docs/guides/options.md has the table of options.
 """
 
@@ -39,7 +39,7 @@ class OptionRules:
         stop_bytes: the maximum length of each stop text in bytes.
         blank_stops: True if a stop text may consist of white space only.
         parallel_calls: True if parallel tool calls can be turned off.
-        efforts: True if a request can contain an effort level. If it can't, it can only turn thinking on or off.
+        efforts: True if a request can contain an effort level. With False, requests can only turn thinking on or off.
         switch: True if a request can turn thinking on and off.
         budgets: True if a request can contain a maximum number of thinking tokens.
         least_output_tokens: the smallest value that `max_output_tokens` may have.
@@ -99,7 +99,7 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`. Call this function last, because an adapter may turn thinking off before."""
+    """Adapts `temperature` and `top_p`. Call this function last, because an adapter may first turn thinking off."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)

@@ -73,8 +73,8 @@ class ChatOptions(TypedDict, total=False):
     """The keyword arguments of `chat`, `chat_stream` and `run_tools`.
 
     An option that is None counts as missing, so the request doesn't contain it, and the server decides. If the model or
-    its API doesn't support an option, streamfold adapts or drops the option, with a warning. If dropping it would
-    change the meaning of the request, ConfigError is raised. See `unsupported_options`.
+    its API doesn't support an option, streamfold adapts or drops the option, with a warning. If dropping an option
+    would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
     """
 
     model: str | None
@@ -89,10 +89,10 @@ class ChatOptions(TypedDict, total=False):
     """
 
     max_output_tokens: int | None
-    """The maximum number of tokens in the answer. If the provider counts reasoning, this includes reasoning tokens."""
+    """The maximum number of tokens in the answer, including reasoning tokens if the provider counts these as output."""
 
     stop: str | list[str] | None
-    """One or several texts. When the model writes one of them, the answer ends."""
+    """One or several texts at which the answer ends when the model writes one of them."""
 
     seed: int | None
     """The seed for sampling. Some providers then return reproducible answers."""
@@ -126,7 +126,7 @@ class ChatOptions(TypedDict, total=False):
 
     unsupported_options: Literal["adapt", "strict"] | None
     """The handling of options that the model or its API doesn't support. With "adapt" (the default), streamfold adapts
-    or drops the option, with a warning. With "strict", it raises ConfigError.
+    or drops the option, with a warning. With "strict", streamfold raises ConfigError.
     """
 
     extra_body: Mapping[str, Any] | None
@@ -232,7 +232,9 @@ class Options:
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     def over(self, defaults: Options) -> Options:
-        """Uses these defaults for options that are None. Merges the two `extra_body` field by field."""
+        """Returns a copy in which defaults replace the options that are None. Merges the two `extra_body` field by
+        field.
+        """
         if defaults is NO_OPTIONS:
             return self
         if self == NO_OPTIONS:

@@ -111,7 +111,9 @@ class MemoryStore:
         return dict(record.parts) if record else None
 
     def forget(self, owner: str, values: Mapping[str, bytes], *, unless_newer: bool = False) -> None:
-        """Deletes parts, and each record that then has no parts. `unless_newer` skips parts whose value has changed."""
+        """Deletes parts, and each record that then has no parts. With `unless_newer`, parts whose value has changed are
+        kept.
+        """
         for key in values:
             name, part = split_key(key)
             record = self._record(owner, name)

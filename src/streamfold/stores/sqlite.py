@@ -88,7 +88,7 @@ class PrivateDatabase:
 
     @contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
-        """Begins a transaction, and commits it. If the block raises an exception, rolls it back.
+        """Begins a transaction and commits it, or rolls it back if the block raises an exception.
 
         Args:
             reads: True if the block only reads, so that it doesn't wait for writers.
@@ -111,7 +111,7 @@ class PrivateDatabase:
                 raise
 
     def close(self) -> None:
-        """Closes the file. The next use opens it again."""
+        """Closes the file, which the next use opens again."""
         with self.lock:
             if self._open is not None:
                 self._open.close()

@@ -33,9 +33,9 @@ class Retention:
         entries: the maximum number of records.
         size: the maximum size of all records together, in bytes.
         age: the time after its last use at which a record expires, in seconds.
-        evicts: True if records are deleted to stay within the limits. Set it to False for data that must not be lost. A
-            write to a full store then raises StoreError, and a server that may evict keys raises ConfigError. Only the
-            store itself deletes records, after `age`.
+        evicts: True if records are deleted to stay within the limits, or False for data that must not be lost. With
+            False, a write to a full store raises StoreError, and a server that may evict keys raises ConfigError. Only
+            the store itself deletes records, after `age`.
 
     Raises:
         ConfigError: a limit isn't greater than 0.
@@ -73,9 +73,10 @@ class Store(Protocol):
         """Stores all values, or none of them. The new value of an existing key replaces the old value.
 
         Args:
-            new: True to store the values only if none of the keys exists. If several calls do this at once, one
-                succeeds.
-            ahead: a time in seconds, during which these records count as in use. Other records are evicted before them.
+            new: True to store the values only if none of the keys exists. If several calls with `new=True` run at once,
+                one succeeds.
+            ahead: a time in seconds, during which these records count as in use, so that other records are evicted
+                first.
 
         Returns:
             True if the values were stored, or False if `new` is true and a key exists, or if the values are larger than

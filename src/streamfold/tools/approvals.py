@@ -162,7 +162,7 @@ class TurnCalls:
         ]
 
     def load(self, data: Any) -> None:
-        """Restores the statuses that `dump` returned. Raises ConfigError if they belong to other tool calls."""
+        """Restores the statuses that `dump` returned. Raises ConfigError if the statuses belong to other tool calls."""
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
             raise ConfigError("state.calls does not match the tool calls of the last turn")

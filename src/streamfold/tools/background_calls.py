@@ -39,7 +39,7 @@ class BackgroundCalls:
         return bool(self._running)
 
     def start(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> None:
-        """Starts a tool call. If it raises an exception, `take` raises that exception."""
+        """Starts a tool call. If the tool call raises an exception, `take` raises that exception."""
         started = _Running(call)
         self._running.append(started)
 

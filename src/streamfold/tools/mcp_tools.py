@@ -89,10 +89,10 @@ class McpTools:
         cwd: the working directory of the command.
         headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
         http_client: your own HTTP client, instead of `headers`, which is an `httpx.AsyncClient`, or an
-            `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close it.
+            `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close this client.
         prefix: a text that is put before the name of each tool, so that two servers may have tools with the same name.
-        allowed_tools: the names of the tools that the model may call, without the prefix. By default, it may call all
-            tools.
+        allowed_tools: the names of the tools that the model may call, without the prefix. By default, the model may
+            call all tools.
         needs_approval: as for `Tool`, or a list of the names of tools that need approval, without the prefix.
         connect_timeout: the maximum time for starting the server and listing its tools, in seconds.
         call_timeout: the maximum time for a tool call, in seconds. None disables the limit.

@@ -81,7 +81,8 @@ _Status: TypeAlias = Literal["running", "answered", "read", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Functions that a run calls for tracing. They must not block. If one raises an exception, the run logs it.
+    """Functions that a run calls for tracing, and that must not block. If such a function raises an exception, the run
+    logs the exception.
 
     Attributes:
         reading: returns a context manager, which is active while requests are sent and tools run.
@@ -176,8 +177,8 @@ class RunSettings:
 
 
 class ToolRun(AsyncIteration, AsyncContext):
-    """The chunks from all turns of a tool run, as an async iterator. As an async context manager, it closes the
-    connection.
+    """The chunks from all turns of a tool run, as an async iterator. A run is also an async context manager, which
+    closes the connection.
 
     The last chunk of each turn has `finished=True` and the tool calls. The tool calls run when you read the next chunk.
     Between two chunks no task runs, except for tools with `background=True`.
@@ -188,8 +189,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         chat_id: the id that a user interface has chosen for the conversation, or "". Signed approvals contain it.
         abandoned: tool calls for which the conversation has no result although it continued, or None. Before its first
             request, the run denies them or reads their results from the journal.
-        messages: the conversation so far, including tool calls and results. You can always send it again, because each
-            unfinished tool call has the result "not finished".
+        messages: the conversation so far, including tool calls and results. You can always send these messages again,
+            because each unfinished tool call has the result "not finished".
         replies: the replies of the turns so far. For a run that was just resumed, the list is empty.
     """
 
@@ -774,7 +775,8 @@ def run_tools(
         tool_choice: the tool choice for the first turn. Later turns use "auto", because the model could never finish if
             every turn forced a tool call. The tool choice "none" applies to all turns.
         on_tool_error: a synchronous or async function that gets the tool call and the tool's exception, and returns the
-            message for the model, or None for the default message. If it raises an exception, the run ends.
+            message for the model, or None for the default message. If `on_tool_error` raises an exception, the run
+            ends.
         approve: a synchronous or async function that gets each tool call that needs approval, and returns True if the
             tool call may run. With this function, the run doesn't pause for approvals. The function also decides about
             tool calls of `HostedMcpServer(require_approval=...)`.
@@ -791,8 +793,8 @@ def run_tools(
         the run to its end and returns the last reply.
 
     Raises:
-        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. While you read the
-            run, it is also raised if a tool returns a value that can't be converted to JSON.
+        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. The error is also
+            raised, while you read the run, if a tool returns a value that can't be converted to JSON.
         TurnLimitError: the model still called tools in the last turn (raised while you read the run).
         InvalidReplyError: the answer doesn't match `output_type` (raised while you read the run).
         APIError: a request failed (raised while you read the run).
@@ -824,7 +826,8 @@ def resume_tools(
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
             decides which tools run, so never accept it from an untrusted client. A conversation starts a new run, for
             which the journal has no results.
-        tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain them.
+        tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain these
+            arguments.
         max_turns: the maximum number of requests, if `state` is a conversation. A saved state has its own maximum.
         owner: the owner of the run, which must be the same as in the saved state.
 

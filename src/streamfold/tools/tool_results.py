@@ -40,7 +40,7 @@ class ToolResult:
     Attributes:
         call: the tool call.
         message: the result as a message for the model. `message.error` is True if the tool failed.
-        value: the value that the tool returned: text, JSON data or a list of parts. If the tool failed, this is the
+        value: the value that the tool returned: text, JSON data or a list of parts. For a failed tool, the value is the
             text of the message.
         denied: True if the tool call didn't run because it was denied.
     """

@@ -213,7 +213,9 @@ class StreamChunk:
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """Progress of hosted tools, for display. Each hosted tool emits one part at its start and one at its end."""
+        """Progress of hosted tools, for display. There is one part when a hosted tool starts, and one when it has
+        finished.
+        """
         return () if self.details is None else self.details.hosted
 
     @property

@@ -13,7 +13,8 @@ class Compaction:
     """A conversation that the provider has compacted.
 
     Attributes:
-        messages: the messages that replace the earlier conversation. Some of them only the same provider can read.
+        messages: the messages that replace the earlier conversation. Only the same provider can read all of these
+            messages.
         reply: the answer to the compaction request, with `usage`, `cost` and `warnings`.
     """
 

@@ -117,7 +117,9 @@ class _Media(_Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image part. If the provider supports it, `detail` sets the resolution at which the model sees the image."""
+    """An image part. The field `detail` sets the resolution at which the model sees the image, if the provider supports
+    this.
+    """
 
     detail: Detail | None = None
 

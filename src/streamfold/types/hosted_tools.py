@@ -15,7 +15,7 @@ class ServerTool:
 
     Attributes:
         kind: the kind of tool, as in `HostedPart.kind`.
-        limits: the arguments that restrict the tool. If an API doesn't support one of them, streamfold raises
+        limits: the arguments that restrict the tool. If an API doesn't support such an argument, streamfold raises
             ConfigError.
     """
 
@@ -56,8 +56,8 @@ class WebSearch(ServerTool):
 
     Attributes:
         max_uses: the maximum number of searches per answer.
-        allowed_domains, blocked_domains: the only domains to search, or the domains to exclude. Set at most one of
-            them.
+        allowed_domains, blocked_domains: the only domains to search, or the domains to exclude. You can set only one of
+            the two lists.
         user_location: the user's place, such as `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
         context_size: how much of the search results the model reads.
     """
@@ -81,7 +81,8 @@ class UrlContext(ServerTool):
 
     Attributes:
         max_uses: the maximum number of pages per answer.
-        allowed_domains, blocked_domains: the only domains to read, or the domains to exclude. Set at most one of them.
+        allowed_domains, blocked_domains: the only domains to read, or the domains to exclude. You can set only one of
+            the two lists.
         citations: True if the answer must cite the pages.
         max_content_tokens: the maximum number of tokens that the model reads per page.
     """

@@ -52,12 +52,12 @@ class Message:
         reasoning: the reasoning of an assistant message, `""` if the reasoning is hidden, or None if there is none.
         extras: other fields of the message, under the API's names. streamfold sends your own extras unchanged, and an
             answer's extras only if the provider requires them.
-        partial: True if this is the last message and the model must continue its text. Not every API supports this.
+        partial: True if this is the last message and the model must continue its text, which not every API supports.
         error: True if this is a tool message and the tool failed. The content then describes the failure.
         cache: True or a lifetime ("5m", "1h") to store the conversation up to this message in the provider's prompt
-            cache. Parts and tools have this attribute too.
+            cache. Message parts and tools have the attribute `cache` too.
         origin: the adapter and endpoint from which the message came. streamfold sends encrypted reasoning, items and
-            signatures only to this endpoint. With None, every endpoint gets them.
+            signatures only to this endpoint, or to every endpoint if `origin` is None.
         prefix: digests of the earlier messages, if the provider accepts the reasoning only after these messages (Claude
             5.1 and later). If a digest has changed, streamfold leaves the reasoning out.
         tools: on a system or developer message, functions that the model may call from this message on. On OpenAI's

@@ -63,7 +63,7 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedPricing:
-    """A fixed cost. A reply has this value if it was parsed from JSON."""
+    """A fixed cost, which a reply has if it was parsed from JSON."""
 
     known: Cost
 
@@ -156,8 +156,8 @@ class Reply(PydanticField):
 
     @property
     def paused(self) -> bool:
-        """True if the model hasn't finished this turn. To continue it, send the history with `reply.message` as the
-        last item.
+        """True if the model hasn't finished this turn. To continue the turn, send the history with `reply.message` as
+        the last item.
 
         By default, streamfold continues the turn itself, so `paused` is True only with `max_continuations=0`, or if the
         request asked for a pause (`pause_after_compaction`).

@@ -82,7 +82,7 @@ class ToolCall(PydanticField):
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
-        """The safety checks of a computer call. Show them to a person before your program runs the call.
+        """The safety checks of a computer call, which a person must see before your program runs the tool call.
 
         If the person agrees, pass `acknowledge=True` to `tool_result`, because the provider refuses a result without
         it: https://platform.openai.com/docs/guides/tools-computer-use

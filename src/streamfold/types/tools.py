@@ -341,7 +341,7 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Parses a tool choice in the format of an OpenAI API. A `HostedTool(...)` holds one in the provider's format.
+    """Parses a tool choice in the format of an OpenAI API, or in the provider's format as a `HostedTool(...)`.
 
     Raises:
         ConfigError: the tool choice is invalid, or names a tool that isn't in `tools`.

@@ -135,7 +135,7 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
-    """Adds a warning for earlier thinking that the API has left out. The API reports it if the beta header was sent.
+    """Adds a warning for earlier thinking that the API has left out, which the API reports if the beta header was sent.
 
     https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
     """

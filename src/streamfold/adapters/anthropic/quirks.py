@@ -26,15 +26,15 @@ class AnthropicQuirks:
         efforts: the model's effort levels, from the lowest to the highest. If empty, thinking can only be turned on or
             off.
         sampling: True if `temperature` and `top_p` are accepted while the model thinks.
-        effort_grades: True if `output_config.effort` is sent to models that have effort levels. If it isn't, thinking
-            is only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: which earlier thinking requests contain. With "signed", they contain only thinking with a
+        effort_grades: True if `output_config.effort` is sent to models that have effort levels. With False, thinking is
+            only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        thinking_history: which earlier thinking requests contain. With "signed", requests contain only thinking with a
             signature, which Anthropic checks. With "required", the server refuses an assistant message with tool calls
             but without thinking (DeepSeek, Kimi).
         inline_system: True if system messages are accepted inside the conversation (Claude Opus 4.8 and later).
-        prefill: True if the model can continue an assistant message. Claude Opus 4.6 and later refuse this.
+        prefill: True if the model can continue an assistant message, which Claude Opus 4.6 and later refuse.
         forced_while_thinking: True if a forced tool choice is accepted while the model thinks. Manual thinking never
-            allows this.
+            allows a forced tool choice.
         response_format: how structured output is requested. With "json_schema", the request contains
             `output_config.format`.
         schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None for

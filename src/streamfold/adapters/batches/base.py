@@ -136,7 +136,7 @@ class BaseBatchAPI(ABC):
 
     Attributes:
         max_rows, max_bytes: the maximum number of rows in a batch, and the maximum size of all rows together in bytes.
-        keyed: True if a list of batches contains their keys. If it doesn't, only the rows' names in the results contain
+        keyed: True if a list of batches contains their keys. With False, only the rows' names in the results contain
             the keys.
     """
 

@@ -329,7 +329,7 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """Returns the meaning of a finish reason. Returns None if it is missing or "null" (DashScope)."""
+    """Returns the meaning of a finish reason, or None if it is missing or "null" (DashScope)."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):

@@ -92,7 +92,7 @@ def _name(part: FilePart) -> str:
 def check_media_roles(message: Message, where: str) -> None:
     """Raises ConfigError if a system or assistant message contains an image, a file or audio.
 
-    OpenAI refuses these with the error "Image URLs are only allowed for messages with role 'user'"
+    OpenAI refuses such messages with the error "Image URLs are only allowed for messages with role 'user'"
     (openai/openai-node#1030).
     """
     if message.role in ("user", "tool") or isinstance(message.content, str | None):

@@ -19,7 +19,7 @@ class ChatQuirks:
 
     Attributes:
         max_tokens_field: the name of the field for the output limit. OpenAI's reasoning models refuse the old name.
-            Many compatible servers ignore the new name.
+            Many compatible servers ignore the new name, which is `max_completion_tokens`.
         stream_usage: True if `stream_options.include_usage` is sent. OpenAI sends the usage only then, but a few
             servers refuse the field.
         response_format: how structured output is requested: by a JSON schema, by JSON mode and an instruction (for
@@ -34,46 +34,45 @@ class ChatQuirks:
         reasoning_field: where a request contains earlier reasoning: a field of the message, "think_tag" (in <think>
             before its text), or "thinking_part" or "reasoning_part" (a part of its content; Mistral, Databricks). With
             None, the reasoning is left out, because many servers refuse unknown fields.
-        reasoning_of_thinkers: True if only reasoning models accept reasoning in messages. Groq's other models refuse
-            it.
+        reasoning_of_thinkers: True if only reasoning models accept reasoning in messages. At Groq, other models refuse
+            earlier reasoning.
         reasoning_required: True if the server refuses messages with tool calls but without reasoning, so that an empty
             text is sent (DeepSeek, while it thinks: https://api-docs.deepseek.com/guides/thinking_mode).
         reasoning_details: True if the same endpoint gets an answer's `reasoning_details` instead of the reasoning text.
-            OpenRouter and MiniMax need them unchanged, because some are signed.
+            OpenRouter and MiniMax need the details unchanged, because some are signed.
         returned_members: the fields of an answer that later requests to the same endpoint contain unchanged. GitHub
             Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
         reasoning_split: the value of the field `reasoning_split`. Without this field, MiniMax puts reasoning into the
             text.
         thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
-            `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort turns it on. If it is
-            None, the server has no such field.
+            `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort turns it on. With
+            None, the server has no field for thinking.
         effort_grades: True if `reasoning_effort` is sent to models with effort levels. If there is a thinking switch
             too, it is sent for every effort except "none".
-        forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. If
-            it doesn't, "auto" is sent, with a warning. If a model never accepts a forced choice, set the capability
+        forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
+            False, "auto" is sent, with a warning. If a model never accepts a forced choice, set the capability
             `forced_choice`.
-        allowed_tools: True if a choice among some tools is sent as OpenAI's `allowed_tools`. If it isn't, the other
+        allowed_tools: True if a choice among some tools is sent as OpenAI's `allowed_tools`. With False, the other
             tools are left out, which changes the cached beginning of the prompt.
         tool_choice_auto: True if the tool choice "auto" is sent, which is every server's default, and which some strict
             servers refuse.
-        tool_choice_none: True if the server accepts the tool choice "none". If it doesn't, the tools are left out.
+        tool_choice_none: True if the server accepts the tool choice "none". With False, the tools are left out.
         result_images: True if a tool message may contain images. OpenAI accepts images only from users, so images are
             moved to a user message after the results.
-        developer_role: True if the server accepts the role "developer". OpenAI's reasoning models use it for
+        developer_role: True if the server accepts the role "developer", which OpenAI's reasoning models use for
             instructions.
         message_names: True if messages may have the field `name`.
-        refusals: True if an assistant message may have the field `refusal`. If it may not, a refusal is sent as
-            content.
+        refusals: True if an assistant message may have the field `refusal`. With False, a refusal is sent as content.
         model_in_path: True if the path contains the model, as at Azure: /deployments/MODEL/chat/completions.
-        empty_turns: True if user and system messages may be empty. If they may not, an empty message raises an error.
+        empty_turns: True if user and system messages may be empty. With False, an empty message raises an error.
         seed_field: the name of the field for the seed.
         stop_max: the maximum number of stop texts. streamfold itself ends the answer at further stop texts.
         says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure, DashScope).
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
             Other ids are replaced, each always by the same new id.
         continues: how a request asks the server to continue the last message, by the message's field `prefix` (Mistral,
-            DeepSeek's beta), or by the request's field `continue_final_message` (vLLM, SGLang). If it is None, the
-            server can't continue a text.
+            DeepSeek's beta), or by the request's field `continue_final_message` (vLLM, SGLang). With None, the server
+            can't continue a text.
         refused_members: the request fields that the server refuses. If a framework's settings contain such a field, an
             error is raised.
         hosted_tools: the format of hosted tools on this API. OpenAI has none here.

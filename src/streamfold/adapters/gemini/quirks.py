@@ -22,16 +22,16 @@ class GeminiQuirks:
         can_stop_thinking: True if the model accepts a thinking budget of 0.
         signatures: the value is "required" if the API refuses answers in the current turn whose first tool call has no
             signature (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
-        result_images: True if a tool result may contain images (Gemini 3). If it may not, the images follow in a user
+        result_images: True if a tool result may contain images (Gemini 3). With False, the images follow in a user
             content.
         json_with_tools: True if a request may ask for JSON output and have tools (Gemini 3).
         mixed_tools: how a request contains both functions and hosted tools, which is "declared" (Gemini 3), "plain"
             (without a declaration; Vertex AI) or "refused" (older models).
             https://ai.google.dev/gemini-api/docs/tool-combination
         system_instruction: True if the model supports system messages. Gemma doesn't.
-        call_ids: True if requests may contain tool call ids. Vertex AI refuses them for models before Gemini 3.
+        call_ids: True if requests may contain tool call ids, which Vertex AI refuses for models before Gemini 3.
         validated: True if the API has the mode VALIDATED, which makes the model follow the schemas of strict tools.
-            Vertex AI has it only in v1beta1. https://ai.google.dev/api/caching#Mode
+            Vertex AI has VALIDATED only in v1beta1. https://ai.google.dev/api/caching#Mode
         count_form: the body of a request that counts tokens, which is a complete "request", or only some of its fields
             ("members"; Vertex AI). https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """

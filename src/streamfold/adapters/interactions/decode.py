@@ -1,8 +1,9 @@
 """Converts events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
 
 An answer is a list of steps. A step begins with `step.start` and grows by each `step.delta` that has its index. Later
-requests contain it unchanged, with its signature. Before May 2026, the API had contents instead of steps, with the same
-deltas (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026). Both versions are supported.
+requests contain the step unchanged, with its signature. Before May 2026, the API had contents instead of steps, with
+the same deltas (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026). Both versions are
+supported.
 """
 
 from __future__ import annotations

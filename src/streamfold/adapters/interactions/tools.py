@@ -61,7 +61,7 @@ def _function(tool: Tool) -> dict[str, Any]:
 
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
-    """Returns the tool choice, or None for the default. Raises ConfigError if it names a hosted tool."""
+    """Returns the tool choice, or None for the default. Raises ConfigError for the choice of a hosted tool."""
     if all(tool.hosted is not None for tool in request.tools):
         return None
     match request.tool_choice:

@@ -193,9 +193,9 @@ class KimiAdapter(ChatAdapter):
 def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> Iterator[dict[str, Any]]:
     """Gives tool calls the ids that the model itself would have written.
 
-    The model imitates earlier ids in its next tool call. If they have another style, the function's name is lost
-    (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call of the conversation gets
-    the id `functions.NAME:n`. A result belongs to the nearest earlier tool call with the same id. The hosted API
+    The model imitates earlier ids in its next tool call. If the earlier ids have another style, the function's name is
+    lost (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call of the conversation
+    gets the id `functions.NAME:n`. A result belongs to the nearest earlier tool call with the same id. The hosted API
     renumbers ids itself, but inference engines don't.
     """
     number = 0

@@ -118,7 +118,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
     def compacted(self, reply: Reply) -> list[Message]:
         """Returns the messages of a compaction: the user's messages, and an item that replaces all other messages.
 
-        OpenAI requires all of them unchanged in the next request. Raises ValueError if no item is a compaction.
+        OpenAI requires all these messages unchanged in the next request. Raises ValueError if no item is a compaction.
         """
         items = reply.extras.get("output", [])
         if not any(item.get("type") == "compaction" for item in items):

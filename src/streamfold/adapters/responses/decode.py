@@ -93,7 +93,9 @@ class ResponsesEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Converts a JSON body to deltas. Raises ValueError if it is neither a complete response nor an error."""
+        """Converts a JSON body to deltas. Raises ValueError for a body that is neither a complete response nor an
+        error.
+        """
         if isinstance(body, dict) and body.get("object") == "response.compaction":
             return compacted_response(body)
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):

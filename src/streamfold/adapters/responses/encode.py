@@ -366,12 +366,11 @@ class ResponsesQuirks:
     """How requests differ between servers of the Responses API.
 
     Attributes:
-        store: the value of the field `store`. If it is None, the field isn't sent, and OpenAI stores responses for 30
-            days.
+        store: the value of the field `store`. With None, the field isn't sent, and OpenAI stores responses for 30 days.
         encrypted_reasoning: True to ask for encrypted reasoning if the response isn't stored. OpenAI's models without
-            reasoning refuse this.
-        system_as_instructions: True if system messages at the beginning are sent as `instructions`. If they aren't,
-            they are input items, because OpenAI doesn't use the `instructions` of a stored response for the next
+            reasoning refuse such requests.
+        system_as_instructions: True if system messages at the beginning are sent as `instructions`. With False, system
+            messages are input items, because OpenAI doesn't use the `instructions` of a stored response for the next
             response.
         hosted_tools: the format of hosted tools.
         strict_output: True if OpenAI's strict mode is requested for a pydantic model, so that the answer is always
@@ -388,11 +387,11 @@ class ResponsesQuirks:
             "without_instructions", system messages are sent as input items, because the server refuses `instructions`
             together with the id (xAI). With "none", all messages are sent, because the server doesn't support or
             doesn't document stored responses.
-        added_tools: True if the conversation may declare tools in `additional_tools` items. If it may not, the request
-            declares them with the other tools.
+        added_tools: True if the conversation may declare tools in `additional_tools` items. With False, the request
+            declares such tools with the other tools.
         counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't
             (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: True if `tool_choice` is sent. If it isn't, the tools that it excludes are left out.
+        tool_choice: True if `tool_choice` is sent. With False, the tools that the tool choice excludes are left out.
     """
 
     store: bool | None = False

@@ -104,7 +104,9 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
 
 def arguments_text(arguments: Any, out: list[Delta]) -> str:
-    """Returns arguments as text, even if the server sent an object. Raises ValueError if they are nested too deeply."""
+    """Returns arguments as text, even if the server sent an object. Raises ValueError if the object is nested too
+    deeply.
+    """
     if isinstance(arguments, str):
         return arguments
     if arguments is None:
@@ -212,7 +214,7 @@ _COUNTED = {
 def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
     """Adds the number of requests to hosted tools.
 
-    OpenAI sends it beside the usage, and xAI and Perplexity inside the usage.
+    OpenAI sends this number beside the usage, and xAI and Perplexity inside the usage.
     """
     details, calls = usage.get("server_side_tool_usage_details"), usage.get("tool_calls_details")
     if isinstance(calls, dict):

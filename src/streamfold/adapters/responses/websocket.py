@@ -121,8 +121,8 @@ class SocketTurn:
         """Returns the WebSocket message for the request.
 
         Args:
-            newest: the response that the request continues, so that the message contains only new items. With None, it
-                contains all items.
+            newest: the response that the request continues, so that the message contains only new items. With None, the
+                message contains all items.
         """
         self._output, self.begun, self.ended, self.error_code, self.newest = [], False, False, None, None
         body = {"type": "response.create", **self._body}

@@ -63,7 +63,8 @@ def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = F
 
 
 def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: str = "parameters") -> Passed:
-    """Removes keywords from a schema. The provider then doesn't enforce them, so the caller must validate the answer.
+    """Removes keywords from a schema. The provider then doesn't enforce these keywords, so the caller must validate the
+    answer.
 
     >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
     ({'type': 'string'}, ["parameters: minLength removed (the provider doesn't support it)"])

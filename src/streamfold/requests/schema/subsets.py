@@ -15,7 +15,7 @@ from ...errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subset:
-    """The keywords and values that an endpoint accepts in a schema. With the default values, it accepts every schema.
+    """The keywords and values that an endpoint accepts in a schema. The default values accept every schema.
 
     Attributes:
         source, checked: the URL of the endpoint's documentation, and the date on which a person read it.
@@ -31,7 +31,7 @@ class Subset:
         closed: True if every object must have `"additionalProperties": false`.
         all_required: True if every property must be required.
         listed_required: True if `required` may contain only names that are in `properties`.
-        typed: if it isn't None, every schema must have a type or one of these keywords.
+        typed: a list of keywords, or None. With a list, every schema must have a type or one of the keywords.
         needs_items: True if an array must have `items`.
         needs_properties: True if an object must have `properties`.
         booleans: True if the endpoint accepts `true` and `false` as schemas.
