@@ -288,7 +288,7 @@ async def test_external_tools_are_answered_from_outside() -> None:
     assert results(run)[0] == "not finished: the result has not arrived"
     again = resume_tools(model, run.dump(), desk.tools(), external=[PAINT])
     (found,) = ids(again)
-    with pytest.raises(ConfigError, match="it waits for a result"):
+    with pytest.raises(ConfigError, match="the call waits for a result"):
         again.approve(found)
     again.answer(found, {"painted": True})
     again.answer(found, "ignored")

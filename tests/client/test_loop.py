@@ -287,7 +287,7 @@ async def test_results_without_an_end_are_told_to_the_model() -> None:
 
     script = Script(asks(("itself", {}), ("deep", {})), says("ok"))
     await run_tools(script.provider(), "x", [itself, deep])
-    failed = "Error: the tool {} failed: its result contains itself, or is nested too deeply"
+    failed = "Error: the tool {} failed: the result contains itself, or is nested too deeply"
     assert script.results() == [failed.format("itself"), failed.format("deep")]
 
 

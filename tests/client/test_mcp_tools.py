@@ -357,7 +357,7 @@ async def test_servers_that_do_not_start() -> None:
         ),
         (
             {"command": [sys.executable, "-c", "import sys; sys.stdin.read()"], "connect_timeout": 0.5},
-            r"no answer within 0\.5 seconds\. Set connect_timeout= .*: mcp \d.* is installed; it wrote nothing",
+            r"no answer within 0\.5 seconds\. Set connect_timeout= .*: mcp \d.* is installed; the server wrote nothing",
         ),
         ({"url": f"http://127.0.0.1:{port}/mcp"}, rf"\(http://127\.0\.0\.1:{port}/mcp\): failed after"),
     ):

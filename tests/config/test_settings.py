@@ -377,7 +377,7 @@ def test_a_stranger_s_file_is_not_used(alone: Path, monkeypatch: pytest.MonkeyPa
         if used:
             assert Provider.from_config("main").name == "main"
         else:
-            with pytest.raises(ConfigError, match=rf"not used: it belongs to another user \(uid {owner}\)"):
+            with pytest.raises(ConfigError, match=rf"not used: the file belongs to another user \(uid {owner}\)"):
                 Provider.from_config("main")
 
 
@@ -390,7 +390,7 @@ def test_a_stranger_s_file_is_not_used_by_root(alone: Path) -> None:
         os.chown(path, 65534, 65534)
     except PermissionError:
         pytest.skip("only root can give a file away")
-    with pytest.raises(ConfigError, match=r"not used: it belongs to another user \(uid 65534\)"):
+    with pytest.raises(ConfigError, match=r"not used: the file belongs to another user \(uid 65534\)"):
         Provider.from_config("kimi")
 
 

@@ -148,7 +148,7 @@ def test_a_reply_by_a_schema() -> None:
         Reply('{"n": 0}').parse_as(schema)
     with pytest.raises(InvalidReplyError, match="n: is required"):
         Reply("{}").parse_as(schema)
-    with pytest.raises(InvalidReplyError, match="it is not JSON"):
+    with pytest.raises(InvalidReplyError, match="the text is not JSON"):
         Reply("two").parse_as(schema)
 
 

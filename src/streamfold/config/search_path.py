@@ -145,7 +145,7 @@ def _refuse_untrusted(place: Location, status: os.stat_result) -> None:
     if sys.platform == "win32":
         return
     if status.st_uid not in (os.getuid(), 0):  # root could change our own files too
-        problem = f"it belongs to another user (uid {status.st_uid})"
+        problem = f"the file belongs to another user (uid {status.st_uid})"
     elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = (
             f"other users may write it (mode {stat.S_IMODE(status.st_mode):o}; `chmod go-w {place.path}` forbids it)"

@@ -224,7 +224,8 @@ def take_open_calls(
 def _now(found: CallState) -> str:
     if found.decision is not None:
         return f"it was {found.decision}"
-    return {"result": "it waits for a result", "done": "it has a result"}.get(found.status, "it needs none")
+    known = {"result": "the call waits for a result", "done": "the call has a result"}
+    return known.get(found.status, "the call needs none")
 
 
 Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]

@@ -279,7 +279,7 @@ class McpTools:
                 why = f"failed after {anyio.current_time() - started:.1f} seconds: {self._explain(error)}"
             if self._error_output is not None:
                 lines = self._error_output.last_lines(self._redactor)
-                why += "\nIts standard error ends with:\n" if lines else "; it wrote nothing to standard error"
+                why += "\nIts standard error ends with:\n" if lines else "; the server wrote nothing to standard error"
                 why += "\n".join(lines)
             raise self._error(f"can't be reached ({self._address}): {why}") from None
 
@@ -326,7 +326,7 @@ class McpTools:
             try:
                 tool = Tool.from_mcp(description, function=self._function(name), needs_approval=approval)
                 if not _NAME.fullmatch(name) or name in tools:
-                    raise ConfigError("its name is invalid, or another tool has the same name")
+                    raise ConfigError("the tool's name is invalid, or another tool has the same name")
             except ConfigError as error:
                 _logger.warning("%r: the tool %s is left out: %s", self, ascii(name[:200]), _plain_text(str(error)))
                 continue
@@ -369,7 +369,7 @@ class McpTools:
         if (answered := getattr(error, "error", None)) is not None:
             text = str(answered.message)
         elif hasattr(error, "error_count"):  # pydantic's errors quote the answer
-            text = "its response violates the protocol"
+            text = "the server's response violates the protocol"
         else:
             text = str(error) or type(error).__name__
         return _plain_text(self._redactor.text(text))

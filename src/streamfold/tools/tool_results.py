@@ -116,7 +116,7 @@ def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> Too
         return ToolResult(call, tool_result(call, plain, error=error), plain)
     except (ValueError, RecursionError) as exc:
         if not isinstance(exc, PydanticSerializationError | UnicodeError):
-            raise _CyclicResultError("its result contains itself, or is nested too deeply") from exc
+            raise _CyclicResultError("the result contains itself, or is nested too deeply") from exc
         raise ConfigError(
             f"the result of the tool {call.name!r} is neither text, nor parts, nor JSON data: {exc}"
         ) from exc

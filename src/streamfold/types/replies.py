@@ -206,7 +206,7 @@ class Reply(PydanticField):
         except ValidationError as exc:
             raise InvalidReplyError(self._misfit(form, describe_problems(exc, "the answer")), self) from exc
         except ValueError as exc:
-            raise InvalidReplyError(self._misfit(form, f"it is not JSON ({exc})"), self) from exc
+            raise InvalidReplyError(self._misfit(form, f"the text is not JSON ({exc})"), self) from exc
         read, problems = read_by_schema(value, _schema_in(form))
         if problems:
             described = [f"{'.'.join(map(str, path)) or 'the answer'}: {message}" for path, message, _ in problems]

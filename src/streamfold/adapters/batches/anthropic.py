@@ -63,7 +63,7 @@ class AnthropicBatchAPI(InlineBatchAPI):
 
     def read(self, value: Any) -> BatchStatus:
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
-            raise ValueError("it has no 'id'")
+            raise ValueError("the response has no 'id'")
         word, counts = value.get("processing_status"), value.get("request_counts")
         tallies = {name: as_count(n) or 0 for name, n in counts.items()} if isinstance(counts, Mapping) else {}
         ended = word == "ended"
@@ -84,7 +84,7 @@ class AnthropicBatchAPI(InlineBatchAPI):
     def read_batches(self, value: Any) -> BatchListing:
         batches = value.get("data") if isinstance(value, Mapping) else None
         if not isinstance(batches, list):
-            raise ValueError("it has no 'data'")
+            raise ValueError("the response has no 'data'")
         last, more = value.get("last_id"), None
         if value.get("has_more") and isinstance(last, str):
             more = EndpointRequest.get(f"{self.batches().path}&after_id={quote(last, safe='')}", self._version)

@@ -44,7 +44,7 @@ class GeminiBatchAPI(InlineBatchAPI):
 
     def read(self, value: Any) -> BatchStatus:
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-            raise ValueError("it has no 'name'")
+            raise ValueError("the response has no 'name'")
         about = _members(value, "metadata")
         word = str(about.get("state", "")).rpartition("STATE_")[2]
         stats = _members(about, "batchStats")
@@ -72,10 +72,10 @@ class GeminiBatchAPI(InlineBatchAPI):
     def read_batches(self, value: Any) -> BatchListing:
         """Parses a list of batches. If the list is empty, the response has no fields."""
         if not isinstance(value, Mapping):
-            raise ValueError("it is not a list of operations")
+            raise ValueError("the response is not a list of operations")
         token, operations = value.get("nextPageToken"), value.get("operations") or []
         if not isinstance(operations, list):
-            raise ValueError("it is not a list of operations")
+            raise ValueError("the response is not a list of operations")
         more = None
         if isinstance(token, str) and token:
             more = EndpointRequest.get(f"{self.batches().path}&pageToken={quote(token, safe='')}")
@@ -89,7 +89,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         """
         operation = json.loads(b"".join(body))
         if not isinstance(operation, Mapping):
-            raise ValueError("it is not an operation")
+            raise ValueError("the response is not an operation")
         found: Any = operation.get("response") or _members(operation, "metadata").get("output")
         while isinstance(found, Mapping) and "inlinedResponses" in found:
             found = found["inlinedResponses"]

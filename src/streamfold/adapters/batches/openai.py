@@ -140,7 +140,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
 def _text(value: Any, name: str) -> str:
     found = value.get(name) if isinstance(value, Mapping) else None
     if not isinstance(found, str) or not found:
-        raise ValueError(f"it has no {name!r}")
+        raise ValueError(f"the response has no {name!r}")
     return found
 
 
@@ -148,7 +148,7 @@ def _list(value: Any) -> list[Any]:
     """Returns the entries of a list. Together sends the list without an object around it."""
     found = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(found, list):
-        raise ValueError("it is not a list")
+        raise ValueError("the response is not a list")
     return found
 
 

@@ -92,7 +92,7 @@ class InteractionsEventReader:
         elif _is_interaction(payload):
             _whole(payload, out)
         elif kind == "message" and payload:  # what an event is called that has no name
-            raise ValueError("it has no event_type")
+            raise ValueError("the event has no event_type")
         if "metadata" in payload:
             _running_usage(payload, out)
         if event_id := str_or_none(payload.get("event_id")):
