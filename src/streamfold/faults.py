@@ -120,7 +120,6 @@ class Insert:
             yield BodyStep(delay, step.data[place:], step.ending)
 
     def _place(self, data: bytes) -> int | None:
-        """Returns the offset of the position in these bytes, or None if the position comes later."""
         if self._bytes is not None:
             if self._bytes <= len(data):
                 return self._bytes

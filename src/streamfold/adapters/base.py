@@ -174,7 +174,6 @@ class Adapter(ABC):
     def _ready(
         self, request: Request, repair_history: bool, endpoint: EndpointInfo | None
     ) -> tuple[Request, list[ReplyWarning]]:
-        """Adapts the request to the endpoint. Returns the new request and a warning for each change."""
         if request.compact and not self.compacts:
             able = ", ".join(name for name in _BUILT_IN if find_adapter(name).compacts)
             what = f"the API of adapter {self.name!r} can't compact a conversation"
@@ -228,9 +227,6 @@ class Adapter(ABC):
         return request, [ReplyWarning("conversation_restarted", detail)]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
-        """Raises ConfigError if the model lacks a capability that the request needs and that the adapter can't
-        emulate.
-        """
         lacking = missing_capabilities(request.capabilities, request)
         if lacking:
             emulated = self.emulated_capabilities(request)

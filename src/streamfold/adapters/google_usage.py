@@ -64,7 +64,6 @@ class UsageNames:
         return {name: count for name, count in counts.items() if count is not None}
 
     def _details(self, numbers: Mapping[str, Any]) -> dict[str, int]:
-        """Returns the token counts by modality, and the input tokens of hosted tools."""
         found: dict[str, int] = {}
         for member, side in self.details.items():
             parts = numbers.get(member)

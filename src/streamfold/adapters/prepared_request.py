@@ -89,7 +89,6 @@ def required_count(body: Any, name: str) -> int:
 
 
 def _not_json(value: Any, where: str, depth: int = 0) -> str | None:
-    """Describes the path and the type of the first value that JSON can't represent."""
     if depth > 100:
         return f"{where} is nested too deeply"
     match value:

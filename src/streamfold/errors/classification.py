@@ -191,7 +191,6 @@ def _number(text: str | None) -> int | None:
 
 
 def _underscored(name: str) -> str:
-    """Converts camel case to snake case, so `reasoningEffort` becomes `reasoning_effort`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 

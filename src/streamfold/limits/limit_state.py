@@ -357,7 +357,6 @@ def _renew_lease(state: State, now: float, batch: Batch) -> None:
 
 
 def _expire_leases(state: State, now: float) -> None:
-    """Releases the slots and money of limiters whose lease has expired, and removes limiters that no longer wait."""
     for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
         del state[field]
         if field[0] == "x":

@@ -330,7 +330,6 @@ class RateLimiter:
         return await self._session.reserve(ask)
 
     async def _give_back(self) -> None:
-        """Releases moments that were reserved for tasks that have been cancelled."""
         prefetched, self._prefetched = self._prefetched, deque()
         for each in prefetched:
             reservation = Reservation(self, each.grant, each.local)

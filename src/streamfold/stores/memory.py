@@ -20,7 +20,6 @@ class _Record:
     size: int = 0
 
     def growth(self, parts: Mapping[str, bytes]) -> int:
-        """Returns the number of bytes that these parts add to the record."""
         known = self.parts
         return sum(
             len(value) - len(known[part]) if part in known else len(part) + len(value) for part, value in parts.items()
@@ -179,7 +178,6 @@ class MemoryStore:
         return entries > self._retention.entries or size > self._retention.size
 
     def _expire(self) -> None:
-        """Deletes expired records, but not at every call."""
         now, age = self._clock(), self._retention.age
         if not 0 <= now - self._pruned < age * _PRUNED:
             self._pruned = now

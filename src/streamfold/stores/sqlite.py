@@ -297,7 +297,6 @@ class SQLiteStore(ThreadedStore):
         database.execute(grows, (used, grown, owner, name))
 
     def _forget(self, database: sqlite3.Connection, now: float) -> None:
-        """Deletes expired records, and the records that exceed the limits."""
         table, retention = self._table, self._retention
         database.execute(f"DELETE FROM {table}_records WHERE used < ?", (now - retention.age,))  # noqa: S608
         while True:

@@ -92,7 +92,6 @@ class AWSEventStream:
         yield self._event_type("error", json.dumps({"type": "error", "error": error}), "", None)
 
     def _inner(self, payload: bytes) -> str:
-        """Returns the event inside a chunk as JSON text."""
         try:
             outer = json.loads(payload)
             inner = b64decode(outer["bytes"]) if isinstance(outer, dict) and "bytes" in outer else b""

@@ -158,7 +158,6 @@ def _tools(tools: Any) -> Any:
 
 
 def _unmarked(value: Any) -> Any:
-    """Returns content blocks without cache marks, including the blocks in tool results."""
     if isinstance(value, list):
         return [_unmarked(each) for each in value]
     if isinstance(value, Mapping) and ("cache_control" in value or isinstance(value.get("content"), list)):

@@ -26,7 +26,6 @@ _SMALLEST_THRESHOLD = 50_000  # tokens
 
 
 def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
-    """Yields the compaction blocks of a message that this endpoint wrote."""
     blocks = message.extras.get("blocks")
     if not isinstance(blocks, list) or not request.came_from_here(message):
         return

@@ -153,7 +153,6 @@ def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _served(block: Any, out: list[Delta]) -> None:
-    """Records which model has replaced the requested model, if a block says so."""
     match block:
         case {"type": "fallback", "to": {"model": str(model)}} if model:
             out.append(ServedBy(model))
@@ -330,7 +329,6 @@ def _read_counts(numbers: Mapping[str, Any]) -> Usage:
 
 
 def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the cache writes by their lifetime, and the output tokens by category."""
     written, output = numbers.get("cache_creation"), numbers.get("output_tokens_details")
     found = (
         {f"cache_write_{age}_tokens": count_or_none(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}

@@ -176,7 +176,6 @@ def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
 
 
 def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dict[str, Any]:
-    """Returns the fields for an effort level, or no fields if the request has none."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return {}
@@ -237,7 +236,6 @@ def content_blocks(message: Message, where: str, request: Request, report: Encod
 
 
 def _report(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Reports the parts of a message that get lost when it is converted to new blocks."""
     report.add_message(message, where, request, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
     report.add_name_and_detail(message, where)
     report.add_media_members(message, where, names=False)

@@ -110,5 +110,4 @@ def _members(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> int:
-    """Converts a count, which Google's APIs send as a string, to a number."""
     return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 0

@@ -363,12 +363,10 @@ def _parts(content: Any, out: list[Delta]) -> None:
 
 
 def _has_content(delta: Any) -> bool:
-    """Returns True if a delta contains more than a role."""
     return any(value for name, value in delta.items() if name != "role") if isinstance(delta, dict) else bool(delta)
 
 
 def _text_of(value: Any) -> str:
-    """Returns the reasoning text in a string, a part, or a list of parts."""
     match value:
         case str():
             return value

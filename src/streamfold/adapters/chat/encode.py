@@ -331,7 +331,6 @@ class ChatRequestWriter:
 
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Converts a tool call in an earlier message, including the data that the provider requires."""
     extra = dict(extra or {})
     if is_custom(call):
         custom = {"name": call.name, "input": call.raw_arguments}

@@ -211,7 +211,6 @@ def encode_contents(
 
 
 def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, list[tuple[int, Message]]]]:
-    """Groups the messages that become one content."""
     group: list[tuple[int, Message]] = []
     kind = ""
     for at, message in messages:
@@ -289,7 +288,6 @@ def report_unsent(message: Message, where: str, request: Request, quirks: Gemini
 
 
 def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the function calls among the parts, without the calls of hosted tools."""
     calls = [part for part in parts if isinstance(part.get("functionCall"), dict)]
     for answer in (part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), dict)):
         by = "id" if answer.get("id") else "name"

@@ -338,7 +338,6 @@ def _summary_delta(index: int | None, delta: dict[str, Any], out: list[Delta]) -
 
 
 def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
-    """Decodes a part of a thought's summary, which is text or an image."""
     if not isinstance(content, dict):
         return
     text = content.get("text")

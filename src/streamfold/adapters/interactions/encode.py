@@ -93,7 +93,6 @@ def system_texts(message: Message, at: int) -> Iterator[str]:
 
 
 def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Converts a message to contents. Raises ConfigError for unsupported content."""
     for place, part in read_parts(message, where):
         match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:

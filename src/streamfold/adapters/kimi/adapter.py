@@ -113,7 +113,6 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, tool_name=_NAME, schemas=schema_rules("kimi", None, ""), strict_output=False)
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Replaces forced tool choices that the hosted API refuses while the model thinks."""
         choice = request.tool_choice
         if choice in ("auto", "none") or not self.hosted or not may_reason(request):
             return request, []

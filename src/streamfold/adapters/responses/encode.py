@@ -67,7 +67,6 @@ def _text_of_result(message: Message) -> str:
 
 
 def _value(message: Message) -> Any:
-    """Returns a result as a JSON value if it is valid JSON, otherwise as text."""
     text = _text_of_result(message)
     try:
         return parse_object(text)
@@ -316,7 +315,6 @@ def _parts(parts: Iterable[Any], position: int) -> list[dict[str, Any]]:
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
-    """Converts a content part to this API's format. A part that is already in this format is returned unchanged."""
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
@@ -523,7 +521,6 @@ class ResponsesRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
     ) -> None:
-        """Reports the parts of a message that aren't sent: another provider's reasoning, and unsupported fields."""
         here, plain = request.came_from_here(message), self.quirks.returned_items == "plain"
         items = original_payload(message, stored=stored) if here and not plain else None
         if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):

@@ -52,7 +52,6 @@ def _item_facts(item: dict[str, Any], output: int) -> list[Delta]:
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
-    """Returns the texts of an item: the parts of a message, or the summary or the full text of reasoning."""
     kind, item_id = item.get("type"), str_or_none(item.get("id"))
     if kind == "message":
         content = item.get("content")

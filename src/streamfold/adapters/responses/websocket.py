@@ -179,7 +179,6 @@ class SocketTurn:
 
 
 def _event(message: bytes) -> bytes:
-    """Converts a message to a server-sent event."""
     lines = message.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     return b"".join(b"data: %b\n" % line for line in lines) + b"\n"
 

@@ -614,7 +614,6 @@ def _refs_in(node: Any) -> Iterator[str]:
 
 
 def _recursive_refs(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the references to schemas that contain themselves."""
     uses: dict[str, set[str]] = {}
     waiting = set(_all_refs(schema))
     while waiting:
