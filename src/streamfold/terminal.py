@@ -149,7 +149,7 @@ def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None
 
     Args:
         as_json: True to also print the error on standard output, as a line of JSON with the field `error`.
-        line: the other fields of this line.
+        line: the other fields of the printed line of JSON.
     """
     try:
         yield

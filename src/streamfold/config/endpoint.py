@@ -312,7 +312,7 @@ def same_origin(one: Any, other: Any) -> bool:
 
 
 def joined_url(base_url: str, path: str) -> str:
-    """Joins a base URL and a path. Either may have a query."""
+    """Joins a base URL and a path, each of which may have a query."""
     base, _, query = base_url.partition("?")
     path, _, more = path.partition("?")
     queries = "&".join(filter(None, (query, more)))

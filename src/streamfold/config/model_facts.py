@@ -117,7 +117,7 @@ def _read_own(file: Path, changed: int) -> tuple[Family, ...]:
 
 
 def read_families(file: TomlFile) -> tuple[Family, ...]:
-    """Returns the rows of a file. Raises ConfigError for the first mistake, which contains the line."""
+    """Returns the rows of a file. Raises ConfigError, which contains the line, for the first mistake."""
     rows = file.data.get("families", [])
     if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts", "partners")), None):
         raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. Write each row below [[families]]")

@@ -127,7 +127,7 @@ class _PickledException:
 
 
 def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
-    """Returns an exception in a form that can be pickled. Returns None if unpickling couldn't restore it."""
+    """Returns an exception in a form that can be pickled, or None if unpickling couldn't restore the exception."""
     if id(error) in seen:
         return None
     seen.add(id(error))

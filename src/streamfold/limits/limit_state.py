@@ -67,8 +67,8 @@ class Charge:
     """Replaces a reservation by the real usage.
 
     Attributes:
-        request_seconds, token_seconds: the time by which the next free moments move, in seconds. The time is negative
-            if the real usage was below the reservation.
+        request_seconds, token_seconds: how many seconds later the next request may be sent than the reservation says.
+            The number is negative if the real usage was below the reservation.
         tokens, cost: the real usage, from which averages are computed. None if unknown.
         money: the money that was spent beyond the reservation.
         reserved: the reserved money to release.

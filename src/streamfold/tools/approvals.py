@@ -84,8 +84,8 @@ class TurnCalls:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns the result messages. A missing result is replaced by the reason. Background tool calls are left
-        out.
+        """Returns the result messages. A missing result is replaced by the reason why it is missing. Background tool
+        calls are left out.
         """
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)

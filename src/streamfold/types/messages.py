@@ -249,7 +249,8 @@ def assistant(
     """Creates an assistant message. To add a reply to the history, use `reply.message` instead.
 
     Args:
-        partial: True if the model must continue this text (Kimi's partial mode). The answer won't repeat the text.
+        partial: True if the model must continue this text (Kimi's partial mode). The model's answer won't repeat the
+            text.
     """
     if isinstance(tool_calls, ToolCall):
         raise ConfigError("assistant(): tool_calls must be a list of tool calls, not a single tool call")

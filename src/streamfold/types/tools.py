@@ -245,7 +245,7 @@ class NamedTool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """A tool choice that allows only some tools. With the mode "required", the model must call one of them."""
+    """A tool choice that allows only some tools. With the mode "required", the model must call one of these tools."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"

@@ -117,7 +117,7 @@ def leave_out_thinking(body: dict[str, Any]) -> None:
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
-    """Describes how the prefix has changed since an answer. Returns "" if nothing has changed.
+    """Describes how the prefix has changed since an answer, or returns "" if the prefix is the same.
 
     Args:
         between: the positions of the messages that may have changed.

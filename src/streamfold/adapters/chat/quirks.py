@@ -64,7 +64,8 @@ class ChatQuirks:
         message_names: True if messages may have the field `name`.
         refusals: True if an assistant message may have the field `refusal`. With False, a refusal is sent as content.
         model_in_path: True if the path contains the model, as at Azure: /deployments/MODEL/chat/completions.
-        empty_turns: True if user and system messages may be empty. With False, an empty message raises an error.
+        empty_turns: True if user and system messages may be empty. With False, sending an empty message raises an
+            error.
         seed_field: the name of the field for the seed.
         stop_max: the maximum number of stop texts. streamfold itself ends the answer at further stop texts.
         says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure, DashScope).

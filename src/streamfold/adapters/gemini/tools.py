@@ -29,7 +29,7 @@ FORMS = {
 
 
 def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the list of tools. One entry, at the position of the first function, contains all functions."""
+    """Returns the list of tools. All functions are in one entry, at the position of the first function."""
     functions = [function(tool) for tool in request.tools if tool.hosted is None]
     entries: list[dict[str, Any]] = []
     for tool in request.tools:
