@@ -128,7 +128,7 @@ class RateLimiter:
         rpm: the maximum number of requests per minute, which are sent at even intervals.
         tpm: the maximum number of tokens per minute, input and output together. Each request reserves the average usage
             of recent answers, and is charged its real usage later.
-        max_concurrent: the maximum number of parallel requests. If a process crashes, its requests count for 15
+        max_concurrent: the maximum number of parallel requests. If a process crashes, its requests count for 15 more
             seconds.
         max_cost_per_day: the maximum amount of money per day (UTC), in the currency of the costs, at most
             1,000,000,000. Each request reserves the cost of the most expensive recent answer. Until the first cost is

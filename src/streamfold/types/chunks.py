@@ -41,7 +41,8 @@ class ToolCallDelta(PydanticField):
         ended: True if the server marked the tool call as complete, False if as incomplete.
         begins: True if the server marked this fragment as the start of a tool call.
         custom: True if the arguments are free text instead of JSON.
-        held: True if streamfold delayed the fragment until the end of the stream, because a finish reason followed it.
+        held: True if streamfold delayed the fragment until the end of the stream, although it arrived before the finish
+            reason.
     """
 
     index: int | None = None

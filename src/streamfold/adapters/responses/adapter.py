@@ -84,9 +84,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return request, [*changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path for the rest of a stored response as a stream. Only `store` or `background` store a
-        response.
-        """
+        """Returns the path for the rest of a stored response as a stream, or None if responses aren't stored."""
         whole = self.answer_path(request, answer_id)
         last = f"&starting_after={after}" if after != "" else ""
         return None if whole is None else f"{whole}?stream=true{last}"
