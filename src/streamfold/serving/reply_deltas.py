@@ -12,27 +12,28 @@ from ..jsontext import replace_non_finite, str_or_none
 from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, ToolCall, ToolCallDelta
 
 
-def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
+def end_deltas(reply: Reply, *, has_items: bool = False) -> list[Delta]:
     """Converts the end of an answer to deltas: complete tool calls, and all data that chunks don't contain.
 
     Args:
         has_items: also return the texts of the answer's items. Only for an answer whose texts haven't been written.
     """
+    deltas: list[Delta] = []
     if reply.reasoned and not reply.reasoning:
-        yield ReasoningDelta("")
+        deltas.append(ReasoningDelta(""))
     if reply.refusal and not has_items:
-        yield RefusalDelta(reply.refusal)
+        deltas.append(RefusalDelta(reply.refusal))
     for name, values in reply.extras.items():
         if name != "output":
-            for value in _cited_in_whole_text(reply, values) if name == "annotations" else values:
-                yield ExtraPart(name, value)
-    yield from _items_and_calls(reply, with_texts=has_items)
+            found = _cited_in_whole_text(reply, values) if name == "annotations" else values
+            deltas += [ExtraPart(name, value) for value in found]
+    deltas += _items_and_calls(reply, with_texts=has_items)
     if reply.usage is not None:
-        yield reply.usage
-    for warning in reply.warnings:
-        yield Warn(warning.code, warning.detail)
+        deltas.append(reply.usage)
+    deltas += [Warn(warning.code, warning.detail) for warning in reply.warnings]
     if reply.finish_reason != "unknown" or reply.raw_finish_reason:
-        yield Finish(reply.finish_reason, reply.raw_finish_reason or "")
+        deltas.append(Finish(reply.finish_reason, reply.raw_finish_reason or ""))
+    return deltas
 
 
 def _cited_in_whole_text(reply: Reply, annotations: list[Any]) -> list[Any]:
@@ -55,17 +56,16 @@ def _moved(cited: Any, by: int) -> Any:
     return cited
 
 
-def reply_deltas(reply: Reply) -> Iterator[Delta]:
+def reply_deltas(reply: Reply) -> list[Delta]:
     """Converts a complete answer to deltas."""
-    yield Meta(reply.id, reply.model)
+    deltas: list[Delta] = [Meta(reply.id, reply.model)]
     if has_items(reply):
-        yield from end_deltas(reply, has_items=True)
-    else:
-        if reply.reasoning:
-            yield ReasoningDelta(reply.reasoning)
-        if reply.text:
-            yield TextDelta(reply.text)
-        yield from end_deltas(reply)
+        return deltas + end_deltas(reply, has_items=True)
+    if reply.reasoning:
+        deltas.append(ReasoningDelta(reply.reasoning))
+    if reply.text:
+        deltas.append(TextDelta(reply.text))
+    return deltas + end_deltas(reply)
 
 
 def has_items(reply: Reply) -> bool:

@@ -222,7 +222,10 @@ class StreamSerializer(ABC):
     def _take(self, delta: Delta) -> None:
         if self.is_writing_call and self._is_behind(delta):
             self.waiting.append(delta)
-            return
+        else:
+            self._write(delta)
+
+    def _write(self, delta: Delta) -> None:
         match delta:
             case (
                 TextDelta(whole=True)
@@ -405,18 +408,11 @@ class StreamSerializer(ABC):
         for value in values:
             self.write_extra(extra.name, value)
 
-    def _write_all_but_calls(self, deltas: Iterable[object]) -> None:
+    def _write_all_but_calls(self, deltas: Iterable[Delta]) -> None:
         """Writes content that waited for a tool call that stays incomplete. Waiting tool calls are dropped."""
         for delta in deltas:
-            match delta:
-                case TextDelta():
-                    self.write_text(delta)
-                case ReasoningDelta():
-                    self.write_reasoning(delta)
-                case RefusalDelta():
-                    self.write_refusal(delta)
-                case ExtraPart():
-                    self._extra(delta)
+            if not isinstance(delta, ToolCallDelta):
+                self._write(delta)
 
     @property
     def stem(self) -> str:

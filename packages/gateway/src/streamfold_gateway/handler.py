@@ -211,7 +211,7 @@ class RequestHandler:
             api = incoming.api
             headers = {**api.headers(incoming.log.id), **api.stream_headers(routed.request)}
             incoming.response.stream_events(headers, self.options.keepalive, api.keep_alive)
-        await answer_request(routed, serializer, output, meter)
+        await Answer(routed, serializer, output, meter).send()
 
     async def parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
         """Parses a request, and finds its provider.
@@ -358,38 +358,14 @@ def _objects_in(value: Any) -> int:
     return count
 
 
-async def answer_request(
-    routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter
-) -> None:
-    """Sends a request to its model and writes the response. Closes the connection to the provider at the end.
+class Answer:
+    """Reads one response from the provider, and writes it for the client.
 
     Args:
         serializer: writes the response in the format of the client's API.
         meter: charges the usage of the request. If `meter.reads_on` is true and the client disconnects, the provider's
             stream is read for up to 10 more seconds, because the usage arrives at the end.
-
-    Raises:
-        HTTPError: the request failed before any part of the response was sent.
-        ClientGone: the client disconnected before the end.
     """
-    answer = _Answer(routed, serializer, output, meter)
-    try:
-        with requests_of(routed.owner):
-            async with output.while_connected(_READ_ON_SECONDS if meter.reads_on else 0.0):
-                try:
-                    await answer.send()
-                except anyio.get_cancelled_exc_class():
-                    if not output.gone:  # the server stops: an answer that has begun must not look complete
-                        routed.log.stopped()
-                        with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
-                            await answer.send_shutdown_error()
-                    raise
-    finally:
-        await meter.aclose()
-
-
-class _Answer:
-    """Reads one response from the provider, and writes it for the client."""
 
     def __init__(self, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter) -> None:
         self._routed = routed
@@ -400,7 +376,28 @@ class _Answer:
         self._unsent = b""  # events of chunks that were read together with the next one
 
     async def send(self) -> None:
-        """Reads the response of the provider, and sends it to the client: as it arrives, or complete."""
+        """Sends the request to its model and writes the response. Closes the connection to the provider at the end.
+
+        Raises:
+            HTTPError: the request failed before any part of the response was sent.
+            ClientGone: the client disconnected before the end.
+        """
+        output, meter = self._output, self._meter
+        try:
+            with requests_of(self._routed.owner):
+                async with output.while_connected(_READ_ON_SECONDS if meter.reads_on else 0.0):
+                    try:
+                        await self._send()
+                    except anyio.get_cancelled_exc_class():
+                        if not output.gone:  # the server stops: an answer that has begun must not look complete
+                            self._routed.log.stopped()
+                            with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
+                                await self._send_shutdown_error()
+                        raise
+        finally:
+            await meter.aclose()
+
+    async def _send(self) -> None:
         try:
             reply = await self._read()
             await self._end(reply)
@@ -480,7 +477,7 @@ class _Answer:
             await anyio.sleep(_PIECE_DELAY)
         await self._output.write(last, last=True)
 
-    async def send_shutdown_error(self) -> None:
+    async def _send_shutdown_error(self) -> None:
         """Ends the response with an error whose message makes agents retry."""
         refusal = http_error(503, "service unavailable: the server is shutting down")
         if self._output.started:

@@ -24,13 +24,13 @@ from streamfold.types import ErrorInfo
 
 from ..apis import RESPONSES_API, APIEndpoint
 from ..handler import (
+    Answer,
     APIRoute,
     AppTaskGroup,
     Handler,
     IncomingRequest,
     RequestHandler,
     RoutedRequest,
-    answer_request,
 )
 from ..http_errors import HTTPError, http_error, with_warning
 from ..rate_limits import Meter
@@ -198,7 +198,7 @@ class StoredResponses:
                     tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
                     try:
-                        await answer_request(routed, serializer, running, meter)
+                        await Answer(routed, serializer, running, meter).send()
                     except HTTPError as refusal:
                         routed.log.failed(refusal)
                         await running.refuse(refusal)
