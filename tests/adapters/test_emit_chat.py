@@ -351,7 +351,7 @@ def test_warnings_are_comments(api: str) -> None:
 @each_row("delta", [ToolCallDelta(None, "a", "f", "{}"), TextDelta("x", whole=True)])
 def test_what_was_not_sorted_is_refused(api: str, delta: Delta) -> None:
     """A caller that forgot the engine is told so, and does not write nonsense."""
-    with pytest.raises(TypeError, match="serializers take what the engine has sorted"):
+    with pytest.raises(TypeError, match="a serializer needs the deltas of DeltaOrder"):
         serializer(api).feed(delta)
 
 
@@ -360,7 +360,7 @@ def test_a_name_in_pieces_is_refused(api: str) -> None:
     """What was written of a name can't be taken back: the engine joins it first. The same name again says nothing."""
     made = serializer(api)
     body = made.feed_all([ToolCallDelta(0, "a", "get_", ""), ToolCallDelta(0, name="get_", arguments="{}")])
-    with pytest.raises(TypeError, match="serializers take what the engine has sorted"):
+    with pytest.raises(TypeError, match="a serializer needs the deltas of DeltaOrder"):
         made.feed(ToolCallDelta(0, name="weather"))
     assert body.count(b'"get_"') == 1
 

@@ -248,7 +248,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         HI | TOOLS | {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["h"]}}},
         "there is no function 'h'",
     ),
-    (HI | {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount is always 1"),
+    (HI | {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount must be 1"),
     (HI | {"generationConfig": {"responseLogprobs": True}}, "generationConfig.responseLogprobs"),
     (HI | {"generationConfig": {"responseMimeType": "text/x.enum"}}, "Allowed: text/plain, application/json"),
     (HI | {"generationConfig": {"thinkingConfig": {"thinkingLevel": "MAX"}}}, "unknown level 'MAX'"),

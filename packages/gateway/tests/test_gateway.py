@@ -372,7 +372,7 @@ async def test_a_request_that_is_none(api: str) -> None:
             answer = await client.post(PATHS[api], content=content)
             assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
         several = await ask(client, api, n=2)
-        assert (several.status_code, several.json()["error"]["message"][:15]) == (400, "n is always 1, ")
+        assert (several.status_code, several.json()["error"]["message"][:12]) == (400, "n must be 1,")
         kept = await ask(client, "responses", previous_response_id="resp_1")
         assert (kept.status_code, kept.json()["error"]["code"]) == (400, "previous_response_not_found")
         assert client.upstream.requests == []  # type: ignore[attr-defined]

@@ -228,7 +228,7 @@ async def test_answers(client: str, provider: str) -> None:
         if isinstance(reply, UpstreamError):
             # Clients of the Messages API run what they have of a call; an error is the only end that stops them.
             assert (client, name in CUT) == ("anthropic", True)
-            assert "inside a call of look_up" in reply.message
+            assert "inside a tool call: look_up" in reply.message
             continue
         assert of_reply(reply) == of_reply(direct), name
         cut = name == "filtered" and client == "interactions"  # that API has no word for a filter

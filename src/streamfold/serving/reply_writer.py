@@ -261,8 +261,8 @@ class DeltaOrder:
         if not is_truncated(reply.finish_reason):
             raise ProtocolError(f"the tool calls of {tools} changed or disappeared at the end of the answer")
         if not may_be_cut:
-            how = "reached its limit of tokens" if reply.finish_reason == "length" else "was filtered"
-            raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")
+            how = "reached its token limit" if reply.finish_reason == "length" else "was filtered"
+            raise IncompleteStreamError(f"the answer {how} inside a tool call: {tools}")
 
     def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
         """Returns a complete tool call. White space that arrived after the next tool call had begun is removed.
@@ -274,7 +274,7 @@ class DeltaOrder:
         if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
             return end
         if text[size:].strip() or not text[:size].endswith(closed):
-            raise ProtocolError(f"the arguments of {end.name} continued after their end")
+            raise ProtocolError(f"more arguments of {end.name} arrived after the closing brace")
         return replace(end, arguments=text[:size])
 
     def _fragments_of(self, number: int) -> _CallFragments:

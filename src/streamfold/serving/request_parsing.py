@@ -19,9 +19,7 @@ def wants_stream(body: Any) -> bool:
 def refuse_several(fields: ObjectReader) -> None:
     """Raises ConfigError if a request asks for more than one answer."""
     if (number := fields.any("n")) not in (None, 1):
-        raise ConfigError(
-            f"n is always 1, not {number!r}: one stream carries one answer; send several requests instead"
-        )
+        raise ConfigError(f"n must be 1, not {number!r}: each request gets one answer; send several requests instead")
 
 
 def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
@@ -39,7 +37,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
         fields = ObjectReader(entry, where)
         kind = fields.any("type")
         if kind != "function" and not (nested and kind == "builtin_function"):
-            raise ConfigError(f"{where}.type is {kind!r}: tools are functions here")
+            raise ConfigError(f"{where}.type is {kind!r}. Allowed: function")
         inner = fields.object("function") if nested else fields
         if inner is None:
             raise ConfigError(f'{where}.function is missing: it must be an object with the "name" of the function')

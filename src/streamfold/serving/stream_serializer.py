@@ -479,4 +479,4 @@ class StreamSerializer(ABC):
 
 
 def _unsorted(delta: Delta) -> NoReturn:
-    raise TypeError(f"serializers take what the engine has sorted, not {delta!r}")
+    raise TypeError(f"a serializer needs the deltas of DeltaOrder or of a reply, not {delta!r}")

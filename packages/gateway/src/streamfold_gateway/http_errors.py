@@ -40,7 +40,7 @@ def misconfigured() -> HTTPError:
     """Returns the error response for a request that fails because of the operator's configuration. The log contains the
     reason.
     """
-    return http_error(500, "the server is misconfigured for this model; see its log", x_should_retry="false")
+    return http_error(500, "the server is misconfigured for this model; see the server's log", x_should_retry="false")
 
 
 # Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and

@@ -161,7 +161,7 @@ def error_text(error: Exception) -> str:
     """Returns the text of an error for a user: the provider's message, but no details of your server."""
     redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
     if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
-        return "the server is misconfigured for this model; see its log"
+        return "the server is misconfigured for this model; see the server's log"
     if isinstance(error, APIError):
         return error.message
     if isinstance(error, TurnLimitError | CallInDoubtError):

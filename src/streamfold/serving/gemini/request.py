@@ -242,9 +242,9 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
         fields.put("toolConfig", left)
     config = ObjectReader(camel_case(fields.any("generationConfig") or {}), "generationConfig")
     if config.any("candidateCount") not in (None, 1):
-        raise ConfigError("generationConfig.candidateCount is always 1: one stream carries one answer")
+        raise ConfigError("generationConfig.candidateCount must be 1: each request gets one answer")
     if config.flag("responseLogprobs"):
-        raise ConfigError("generationConfig.responseLogprobs: log probabilities are not passed on")
+        raise ConfigError("generationConfig.responseLogprobs can't be requested: log probabilities are not supported")
     options = Options(
         temperature=config.number("temperature"),
         top_p=config.number("topP"),

@@ -105,7 +105,7 @@ def parse_conversation(instructions: Any, given: Any) -> list[Message]:
     entries = [given] if isinstance(given, Mapping) else given
     if not isinstance(entries, list) or not entries:
         problem = "is missing" if not entries else f"is {kind_of(given)}"
-        raise ConfigError(f"input {problem}: it is a text, contents, or steps")
+        raise ConfigError(f"input {problem}: it must be a text, a list of contents, or a list of steps")
     if all(isinstance(entry, Mapping) and entry.get("type") in ("text", *_MEDIA) for entry in entries):
         return [*opening, _user(entries, "input")]
     return [*opening, *_turns(entries)]

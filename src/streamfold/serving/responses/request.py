@@ -21,7 +21,7 @@ from .tools_as_functions import ClientTools, ToolsAsFunctions, has_only_function
 _KEPT = {
     "previous_response_id": "send the whole conversation as input",
     "conversation": "send the whole conversation as input",
-    "background": "leave it out, and read the answer as it comes",
+    "background": "leave it out, and read the response while it arrives",
     "prompt": "send the instructions themselves",
 }
 
