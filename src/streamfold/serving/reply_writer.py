@@ -391,7 +391,7 @@ class _CallFragments:
 
     Attributes:
         id, name: the id and name that the client has received; empty before that.
-        pieces: all pieces of the arguments.
+        pieces: the arguments so far, in pieces.
         held: the last pieces, which haven't been written.
         shown: the pieces that have been written.
         first: the first piece of the arguments. is_only: True until a different piece arrives.

@@ -212,7 +212,7 @@ class StreamSerializer(ABC):
         return self.feed_all((delta,))
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
-        """Returns the events for several deltas."""
+        """Returns the events for several deltas: see `feed`."""
         for delta in deltas:
             if not self.ended:
                 self._take(delta)

@@ -81,7 +81,7 @@ def _key(name: str | None, given: Any) -> GatewayKey:
 
 
 def make_key(name: str | None, text: Any, options: KeyOptions) -> GatewayKey:
-    """Returns a client's key. Raises ConfigError if the key isn't a non-empty string."""
+    """Returns a gateway key. Raises ConfigError if `text` isn't a non-empty string."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(
             "keys must be a list of non-empty strings"

@@ -191,7 +191,7 @@ class MemberFilter:
         known: the documented fields of the client's API.
         only_known: also remove undocumented fields.
         passthrough: paths of undocumented fields to keep, such as `plugins`.
-        any_model: whether a hosted tool may name its model.
+        any_model: whether a request may choose the model that a hosted tool uses.
 
     Attributes:
         destinations: the paths of removed fields that choose a model, an address or an API key.
@@ -218,7 +218,7 @@ class MemberFilter:
         return kept
 
     def _object(self, value: Mapping[str, Any], known: Known, prefix: str) -> dict[str, Any]:
-        """Filters an object whose fields are documented."""
+        """Filters the fields of the request, or of an object in it whose fields are documented."""
         kept = {}
         for name, inner in value.items():
             documented = name if name in known else camel_name(name)
@@ -241,7 +241,7 @@ class MemberFilter:
         return True
 
     def _without_destinations(self, value: Any, where: str) -> Any:
-        """Filters an undocumented value, at any depth."""
+        """Filters the fields of an undocumented value, at any depth."""
         if isinstance(value, list):
             return [self._without_destinations(entry, f"{where}[{at}]") for at, entry in enumerate(value)]
         if not isinstance(value, Mapping):

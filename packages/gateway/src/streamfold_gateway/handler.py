@@ -66,8 +66,9 @@ class RoutedRequest:
 
     Attributes:
         owner: the client, as in `GatewayKey.id`.
-        warnings: warnings about parts of the request that aren't sent.
-        turn_cache: restores earlier turns of the client; None: turns aren't restored.
+        warnings: warnings about parts of the request that the provider doesn't get.
+        turn_cache: the client's turn cache, which restores what the client left out of earlier turns; None: there is
+            none.
     """
 
     api: ClientAPI
@@ -293,7 +294,8 @@ class RequestHandler:
 
 
 class AppTaskGroup:
-    """Background tasks that outlive the request that started them. They are cancelled when the app ends."""
+    """Runs background tasks that continue after the end of the request that started them. The tasks are cancelled when
+    the app stops."""
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None

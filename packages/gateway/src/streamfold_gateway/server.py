@@ -96,7 +96,7 @@ def run(
 
 @dataclass
 class WorkerFactory:
-    """Creates the app in a worker process, which granian forks, or to which it sends this object.
+    """Creates the app in a worker process. granian forks the process, or sends this object to a new process.
 
     Attributes:
         path: the configuration file, if one was named.

@@ -282,7 +282,8 @@ class _Connection:
         return lane
 
     def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
-        """Returns the request with its remembered conversation. Raises HTTPError for an invalid request."""
+        """Returns the request, with the remembered conversation in its input. Raises HTTPError for an invalid
+        request."""
         if payload.get("background"):
             raise http_error(400, "background is not available over a WebSocket: send a POST")
         user = named_end_user(payload, Headers(scope=self._scope), explicit=True)
@@ -319,7 +320,7 @@ class _Connection:
             await self._forward(turn, "response.completed", {"sequence_number": 1, "response": done})
 
     async def _forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
-        """Sends an event of a response, and remembers the response at its end."""
+        """Sends an event of a response to the client. Remembers the response when it is complete."""
         if isinstance(event, str) and turn.lane is None and turn.previous is None and kind not in _ENDS:
             await self._send(event)
             return

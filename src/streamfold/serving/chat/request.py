@@ -1,7 +1,7 @@
 """Parses the Chat Completions requests that clients send to a server.
 
-Known fields are checked and converted. Unknown fields become `extra_body`, or `extras` of a message. `stream` and
-`stream_options` are ignored here.
+Fields that streamfold has options for are checked and converted. Other fields become `extra_body`, or `extras` of a
+message. `stream` and `stream_options` are ignored here.
 """
 
 from __future__ import annotations

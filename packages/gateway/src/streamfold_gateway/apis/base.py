@@ -340,7 +340,7 @@ async def counted_tokens(api: ClientAPI, request: ClientRequest) -> tuple[int, s
     """Returns the number of tokens of a request. No model is called.
 
     Returns:
-        The provider's count, and "". If the provider can't count tokens: an estimate, and the reason.
+        The provider's count and ""; or an estimate and the reason why the provider couldn't count.
 
     Raises:
         HTTPError: the provider rejected the request.

@@ -314,7 +314,7 @@ class BackgroundResponse(Recorder):
 
     @staticmethod
     def state_of(response: Mapping[str, Any]) -> bytes:
-        """Returns the JSON of a response."""
+        """Returns the JSON of a response object."""
         return json.dumps(response).encode()
 
     # --- for who makes it ---------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class BackgroundResponse(Recorder):
         self._memory.count(self, -sum(len(event.data) for event in freed))
 
     def _behind(self, number: int) -> list[SerializedEvent]:
-        """Returns the events after a number."""
+        """Returns the events with a greater `sequence_number`."""
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
     @asynccontextmanager
@@ -472,7 +472,7 @@ class BackgroundResponse(Recorder):
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response as last stored."""
+        """The response object, as last stored."""
         read: dict[str, Any] = json.loads(str(self._shown, "utf-8")) if self._shown else self.kept.response
         return read
 
@@ -491,7 +491,7 @@ class BackgroundResponse(Recorder):
             self.wake()
 
     async def next_events(self, follower: Subscriber) -> list[SerializedEvent]:
-        """Waits for the next events of a subscriber and returns them; empty at the end."""
+        """Waits for the next events for a subscriber and returns them; no events at the end of the response."""
         while True:
             found, size = list[SerializedEvent](), 0
             for event in self._behind(follower.at):
@@ -513,7 +513,7 @@ class BackgroundResponse(Recorder):
             await self._changed.wait()
 
     def as_kept(self) -> StoredResponse:
-        """Returns the response so far."""
+        """Returns the response as `ResponseStore` returns it, with the output so far."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[SerializedEvent]) -> None:

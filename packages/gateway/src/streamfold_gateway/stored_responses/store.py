@@ -36,7 +36,7 @@ def interrupted_response(
     """Returns an interrupted response with the output received so far, and its final event.
 
     Args:
-        members: additional fields that describe the end.
+        members: more fields of the response object, such as `error`.
     """
     known = list(events)
     ended = {**response, "status": status, "output": partial_output(each.payload for each in known), **members}
@@ -121,8 +121,8 @@ class ResponseStore:
 
         Args:
             state: the JSON of the response; empty if it hasn't changed.
-            events: additional events, in order.
-            head: also store the request's own items.
+            events: the events since the last call, in order.
+            head: also store the input items of the request.
         """
         values: dict[str, bytes] = {}
         if head:
