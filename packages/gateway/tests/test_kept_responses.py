@@ -450,3 +450,19 @@ async def test_an_answer_has_one_end() -> None:
     assert running.response == kept.response
     assert (running.done, [event.number for event in running.events]) == (True, [0, 1, 2])
     assert kept.response["status"] in running.events[-1].data.decode()
+
+
+async def test_the_end_is_stored_before_the_writer_goes_on() -> None:
+    """So nothing that is cancelled afterwards can store the last events a second time."""
+    responses = ResponseStore(MemoryStore(), 10_000)
+    begun = StoredResponse("resp_1", "me", [], None, {"id": "resp_1", "status": "in_progress", "output": []})
+    serializer = ResponsesSerializer(id="resp_1", model="m", records=True, fill_finish_reason=True)
+    running = BackgroundResponse(responses, RecorderMemory(10_000), begun, serializer, background=True)
+    await running.begin()
+    assert serializer.feed(TextDelta("Hi")) + serializer.finish() == b""
+    await running.write(b"", last=True)
+    kept = await responses.get("resp_1", "me")
+    assert kept is not None
+    assert (kept.ended, running.done, running.over) == (True, True, True)
+    numbers = [event.number for event in await responses.events(kept)]
+    assert numbers == list(range(len(numbers)))

@@ -110,7 +110,7 @@ def test_a_call_that_is_not_handed_out_is_an_error(api: str) -> None:
 
 
 @EACH
-@each_row(("reason", "what"), [("length", "reached its limit"), ("content_filter", "was filtered")])
+@each_row(("reason", "what"), [("length", "reached its token limit"), ("content_filter", "was filtered")])
 def test_an_answer_that_reaches_its_limit_inside_a_call(api: str, reason: str, what: str) -> None:
     """Chat and Responses say so as OpenAI does, with a call that nobody can parse; Messages ends with an error."""
     out, made = rewritten(text("Hm. ") + BEGUN + fin(reason) + DONE, api)

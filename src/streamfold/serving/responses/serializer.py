@@ -159,6 +159,7 @@ class ResponsesSerializer(StreamSerializer):
 
     Attributes:
         response: the response object, which is complete after the end.
+        omits_data: whether events without the response object are recorded without their bytes, to save memory.
     """
 
     call_kinds = KINDS
@@ -176,6 +177,7 @@ class ResponsesSerializer(StreamSerializer):
         super().__init__(**others)
         self.response = {**new_response_object(request or {}), **(about or {})}
         self._records = records
+        self.omits_data = False
         self._events: list[SerializedEvent] = []
         self.sequence_number = 0
         self.output: list[dict[str, Any]] = []
@@ -510,16 +512,16 @@ class ResponsesSerializer(StreamSerializer):
 
     def _record(self, kind: str, members: dict[str, Any]) -> None:
         """Adds an event for `take_events`. SSE comments since the last event become part of the event."""
-        number, comments = self.sequence_number, b"".join(self._out)
-        self._out = []
-        data = comments + event({"type": kind, "sequence_number": number, **members}, kind)
-        if "response" not in members:
-            self._events.append(SerializedEvent(number, data, chars=len(members.get("delta", ""))))
-            return
-        # The JSON of the response stands behind these characters, at the end of the event.
-        begin = len(comments) + len(f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":{number},"response":')
-        state = memoryview(data)[begin : -len("}\n\n")]
-        self._events.append(SerializedEvent(number, data, state, last=kind not in _BEGINNINGS))
+        number, has_response = self.sequence_number, "response" in members
+        comments, self._out = b"".join(self._out), []
+        data, state = b"", memoryview(b"")
+        if has_response or not self.omits_data:
+            data = comments + event({"type": kind, "sequence_number": number, **members}, kind)
+        if has_response:  # its JSON stands behind these characters, at the end of the event
+            head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":{number},"response":'
+            state = memoryview(data)[len(comments) + len(head) : -len("}\n\n")]
+        is_last = has_response and kind not in _BEGINNINGS
+        self._events.append(SerializedEvent(number, data, state, is_last, len(members.get("delta", ""))))
 
     def take_events(self) -> list[SerializedEvent]:
         """Removes and returns the events that were written since the last call, with the option `records`."""

@@ -330,6 +330,15 @@ class BackgroundResponse(Recorder):
     def _holds(self) -> bool:
         return self.resumable or bool(self._followers)
 
+    def forget_events(self) -> None:
+        super().forget_events()
+        self._omit_unneeded()
+
+    def _omit_unneeded(self) -> None:
+        """Lets the serializer drop the bytes of events that are neither stored nor read."""
+        if self.serializer is not None:
+            self.serializer.omits_data = not self._holds
+
     @property
     def weight(self) -> int:
         return self.held + _GATHERED * (self.chars + _PIECE * self.pieces) + _WRITTEN * self.chars
@@ -369,8 +378,10 @@ class BackgroundResponse(Recorder):
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Records the events, and pauses while the memory limit is reached."""
+        """Records the events, and pauses while the memory limit is reached. The end of the response is stored."""
         self.record()
+        if last:
+            await self.save()
         while not self.done:
             blocked, self.blocked = self.blocked, not self.resumable and self.held > _BACKLOG
             if self.blocked and not blocked:
@@ -480,12 +491,15 @@ class BackgroundResponse(Recorder):
     def followed(self, after: int) -> Iterator[Subscriber]:
         """Yields a subscriber that gets the events after this `sequence_number`."""
         follower = Subscriber(after)
+        self.record()
         self._followers.add(follower)
+        self._omit_unneeded()
         try:
             with self.used():
                 yield follower
         finally:
             self._followers.discard(follower)
+            self._omit_unneeded()
             if not self.resumable:
                 self._release()
             self.wake()
