@@ -159,7 +159,7 @@ class Adapter(ABC):
     def prepare_count(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request that counts the tokens of a prompt. The arguments are those of `prepare`.
+        """Returns the HTTP request that counts the tokens of a prompt. The arguments are the same as for `prepare`.
 
         Raises:
             ConfigError: the API can't count tokens, or the endpoint would refuse the prompt.
@@ -308,7 +308,7 @@ class Adapter(ABC):
         return self.path
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request that counts tokens. The arguments are those of `encode`.
+        """Returns the JSON body of a request that counts tokens. The arguments are the same as for `encode`.
 
         Raises:
             ConfigError: the API can't count tokens.
@@ -433,7 +433,7 @@ class Adapter(ABC):
 
 
 def find_adapter(name: str) -> type[Adapter]:
-    """Returns the adapter class with this name. Raises ConfigError, which lists the known names, if there is none."""
+    """Returns the adapter class with this name. Raises ConfigError for an unknown name, and lists the known names."""
     if target := _BUILT_IN.get(name):
         module, _, attribute = target.partition(":")
         built_in: type[Adapter] = getattr(import_module(module), attribute)

@@ -396,7 +396,7 @@ def load_profile(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Profile:
-    """Returns the settings of one provider without its fallbacks. The arguments are those of `load_profiles`."""
+    """Returns the settings of one provider without its fallbacks. The arguments are the same as for `load_profiles`."""
     config, chosen = _chosen(spec, path)
     return config.profile(chosen, overrides)
 

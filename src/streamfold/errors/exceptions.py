@@ -163,8 +163,8 @@ class APIError(StreamfoldError):
                 async with error.resume() as stream: ...
 
         The request is sent when you read the first chunk. The chunks continue the text that had already arrived. The
-        final reply has the complete text, but only the last request's usage. If the new stream fails, you can resume
-        its error too.
+        final reply has the complete text, but only the last request's usage. If the new stream fails, you can call
+        `resume()` on the new error.
 
         Returns:
             A `ChatStream`, or the stream type of `streamfold.sync` if the synchronous API sent the request.

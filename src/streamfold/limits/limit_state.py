@@ -342,7 +342,7 @@ def _begin_day(state: State, now: float) -> None:
 
 
 def _renew_lease(state: State, now: float, batch: Batch) -> None:
-    """Renews a limiter's lease. If its slots and money were released or lost, restores them."""
+    """Renews a limiter's lease. Restores the limiter's slots and money if they were released or lost."""
     _expire_leases(state, now)
     held, money, reserved, lease = (f"{kind}:{batch.holder}" for kind in "hmnx")
     if lease not in state and batch.born:

@@ -47,7 +47,7 @@ def open_limit_store(where: str) -> LimitStore:
             The store `valkey://HOST:PORT/DATABASE` counts on a Valkey or Redis server, and `valkeys://` uses TLS.
 
     Raises:
-        ConfigError: `where` isn't such a URL.
+        ConfigError: `where` isn't the URL of a store.
     """
     if where == "memory" and _instead:
         where = _instead[0]

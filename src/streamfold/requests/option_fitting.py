@@ -32,7 +32,7 @@ class OptionRules:
     """The options that an endpoint accepts, regardless of the model.
 
     Attributes:
-        chat: True for Chat Completions. Some models accept fewer options there than on the Responses API.
+        chat: True for Chat Completions, where some models accept fewer options than on the Responses API.
         sampling: True if `temperature` and `top_p` are accepted.
         seed: True if a seed is accepted.
         stops: the maximum number of stop texts, or None if there is no maximum.

@@ -151,7 +151,7 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
         present: True to let other processes find out with `Store.runs` whether this process runs.
 
     Raises:
-        ConfigError: `where` isn't such a URL.
+        ConfigError: `where` isn't the URL of a store.
     """
     scheme, rest = store_place(where, f"the store of {table}")
     if scheme == "memory":

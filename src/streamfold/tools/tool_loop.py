@@ -348,8 +348,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Sets the result of an external tool call that waits for it. If the tool call has a result, the new one is
-        ignored.
+        """Sets the result of an external tool call that waits for it. If the tool call already has a result, the new
+        result is ignored.
 
         Args:
             content: the result, as text, parts or JSON data.

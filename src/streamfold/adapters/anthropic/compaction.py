@@ -1,8 +1,8 @@
 """Compaction of conversations by Claude, on request or automatically above a number of tokens.
 
 A compaction on request is a signed block that replaces all earlier messages. The API refuses a request that contains
-both (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an automatic compaction, a
-request may still contain the earlier messages, which the API ignores
+the block and earlier messages (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an
+automatic compaction, a request may still contain the earlier messages, which the API ignores
 (https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). Both kinds of compaction need a beta
 header, also in later requests that contain the compaction.
 """

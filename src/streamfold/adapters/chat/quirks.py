@@ -47,8 +47,8 @@ class ChatQuirks:
         thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
             `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort turns it on. With
             None, the server has no field for thinking.
-        effort_grades: True if `reasoning_effort` is sent to models with effort levels. If there is a thinking switch
-            too, it is sent for every effort except "none".
+        effort_grades: True if `reasoning_effort` is sent to models with effort levels. With a thinking switch,
+            `reasoning_effort` is sent for every effort except "none".
         forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
             False, "auto" is sent, with a warning. If a model never accepts a forced choice, set the capability
             `forced_choice`.

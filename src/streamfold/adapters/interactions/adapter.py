@@ -166,7 +166,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 def _continued_turn(request: Request) -> Message | None:
     """Returns the unfinished answer at the end of the conversation if it has a continuation token, or None.
 
-    Google's own client sends the token like this, in https://github.com/googleapis/python-genai.
+    Google's own client (https://github.com/googleapis/python-genai) sends the token in the same way.
     """
     last = request.messages[-1]
     return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None
