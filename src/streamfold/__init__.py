@@ -7,7 +7,6 @@ async for chunk in provider.chat_stream("Hello!"):
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -38,7 +37,7 @@ from .errors import (
     UnsupportedOptionError,
     UpstreamError,
 )
-from .public_names import Deprecated, deprecated_name, set_public_module
+from .public_names import Deprecated, deprecated_name, import_later, set_public_module
 from .requests import ChatOptions
 from .types import (
     AllowedTools,
@@ -173,17 +172,20 @@ __all__ = [
 
 set_public_module(__name__, [globals().get(name) for name in __all__])
 
-_LATER = ("answers", "client", "config", "tools")  # imported when they are needed: the pure core needs no network
-
+_LATER = {  # imported when they are used: the pure core needs no network
+    ".answers": ("ChatModel", "ChatStream", "extract", "trim_history"),
+    ".client": ("Fallback", "Hooks", "Preview", "Provider"),
+    ".config": ("ProviderConfig",),
+    ".tools": ("McpTools", "ToolResult", "ToolRun", "run_tools"),
+}
 
 _DEPRECATED: dict[str, Deprecated] = {}  # docs/stability.md says how long they stay
 
 
 def __getattr__(name: str) -> Any:
-    for package in _LATER if name in __all__ else ():
-        if hasattr(module := import_module(f"{__name__}.{package}"), name):
-            return getattr(module, name)
-    return deprecated_name(__name__, name, _DEPRECATED)
+    if name in _DEPRECATED:
+        return deprecated_name(__name__, name, _DEPRECATED)
+    return import_later(__name__, name, _LATER)
 
 
 def __dir__() -> list[str]:

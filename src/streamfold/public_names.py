@@ -1,4 +1,4 @@
-"""Sets the public module of classes, and handles deprecated names."""
+"""Names of modules: imported at their first use, marked with their public module, or deprecated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,24 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
-from typing import Any, NamedTuple, is_typeddict
+from typing import Any, NamedTuple, TypeAlias, is_typeddict
+
+LaterImports: TypeAlias = Mapping[str, Iterable[str]]
+"""Relative names of modules, with the names that are imported from each of them at their first use."""
+
+
+def import_later(package: str, name: str, modules: LaterImports) -> Any:
+    """Imports the module that defines a name, and returns the name's value. For the package's `__getattr__`.
+
+    A name must differ from its module's name, because the package's attribute of that name becomes the module.
+
+    Raises:
+        AttributeError: none of the modules defines the name.
+    """
+    for module, names in modules.items():
+        if name in names:
+            return getattr(import_module(module, package), name)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
 class Deprecated(NamedTuple):

@@ -174,6 +174,25 @@ def test_importing_the_pure_core_brings_no_network() -> None:
     assert out.stdout.strip() == "[]"
 
 
+UNUSED = """
+import sys
+from streamfold import Provider
+for spec in ("openai:gpt-5-mini", "anthropic:claude-sonnet-5"):
+    Provider.from_config(spec).preview("Hello", [{"type": "function", "function": {"name": "f"}}])
+names = {name.removeprefix("streamfold.") for name in sys.modules}
+unused = {"limits", "stores", "turn_cache", "tools", "testing", "recording", "client.batches", "config.inspection",
+          "adapters.batches.openai", "adapters.batches.anthropic", "adapters.anthropic.aws_event_stream",
+          "answers.partial_values", "types.incremental_json", "requests.schema.openapi"}
+print(sorted(names & unused))
+"""
+
+
+def test_what_a_request_does_not_use_is_not_imported() -> None:
+    """Limits, stores, batches and other parts are imported when a program uses them."""
+    out = subprocess.run([sys.executable, "-c", UNUSED], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
 WITHOUT_SOCKETS = """
 import socket, sys
 

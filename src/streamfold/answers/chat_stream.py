@@ -12,7 +12,9 @@ from ..errors import APIError, StreamfoldError
 from ..jsontext import whole_characters
 from ..net import clear_frames
 from ..types import CallKind, ChunkDetails, PartialToolCall, Reply, ReplyWarning, StreamChunk
-from .partial_values import Partial, PartialReader, Watcher, Watchers
+
+if TYPE_CHECKING:
+    from .partial_values import Partial, PartialReader, Watcher, Watchers
 
 # Type checkers don't see the methods that explain a synchronous use, so that they report the mistake too.
 
@@ -195,6 +197,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         """
         if self._started:
             raise StreamfoldError("watch() must be called before the stream is read")
+        from .partial_values import Watchers
+
         watchers = self._watchers or Watchers()
         watchers.add(path, function, tool)
         self._watchers = watchers
@@ -279,6 +283,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         """
         reader = self._readers.get(model)
         if reader is None:
+            from .partial_values import PartialReader
+
             reader = self._readers[model] = PartialReader(model)
         reply = self.source.reply if self._ended else None
         self._size += sum(map(len, islice(self._deltas, self._counted, None)))

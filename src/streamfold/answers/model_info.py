@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ..config import Profile
-from ..limits import RateLimiter
 from ..requests import Request, TimeoutOptions
 from ..types import Cost, Pricing, Reply, Timeouts, Usage
 from .chat_model import ChatModel
+
+if TYPE_CHECKING:
+    from ..limits import RateLimiter
 
 _ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
 

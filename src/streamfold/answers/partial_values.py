@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeAlias, 
 
 from ..errors import ConfigError
 from ..jsontext import partial_value
+from ..public_names import set_public_module
 from ..types import IncrementalJSON, PartialUpdate, PathPattern, StreamChunk, ToolCallUpdate, path_pattern
 
 if TYPE_CHECKING:
@@ -252,3 +253,6 @@ class Watchers:
             text = rest if fenced else text
             self._answer = self._begin(None, None)
         self._answer.feed(text)
+
+
+set_public_module("streamfold.types", [Partial])

@@ -17,6 +17,7 @@ from ..answers import ChatParams
 from ..errors import APIError, ConfigError, status_error, upstream_error
 from ..limits import account_digest
 from ..net import Exchange, Redactor, redact_error, whole_answer_timeouts
+from ..public_names import set_public_module
 from ..types import Reply, ReplyWarning
 from .api_calls import call_api, json_reader
 from .endpoint import Endpoint
@@ -132,3 +133,6 @@ async def _save(path: Path, exchange: Exchange) -> None:
     async with await anyio.open_file(path, "wb") as file:
         while (data := await exchange.read()) is not None:
             await file.write(data)
+
+
+set_public_module("streamfold.types", [BatchClient, BatchRequest])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from hashlib import sha256
@@ -16,7 +16,6 @@ from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import EndpointRequest
 from ..config import Profile, ResolvedEndpoint, URLs, timeouts_over
 from ..errors import ConfigError
-from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import HIDDEN, HTTPRequest, LoopBoundClient, Signer, aiohttp_problem, make_client, whole_answer_timeouts
 from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, with_endpoint_defaults
 from ..types import Timeouts
@@ -26,6 +25,7 @@ from .hooks import Hooks, RequestInfo
 from .rejected_options import RestrictionCache, current_owner
 
 if TYPE_CHECKING:
+    from ..limits import RateLimiter
     from ..requests import TimeoutOptions
 
 _logger = logging.getLogger("streamfold.transport")
@@ -82,7 +82,11 @@ class Endpoint:
         self.prompt_cache = PromptCacheMonitor()
         self.patient = True
         self._limiter: RateLimiter | None = None
-        self._owns_limiter = is_limited(profile)
+        self._open_limiter: Callable[[], RateLimiter] | None = None
+        if profile.is_limited:  # imported here, because an import at the first request would block the event loop
+            from ..limits import provider_limiter
+
+            self._open_limiter = partial(provider_limiter, profile)
         self._defaults = profile.default_options()
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._models: dict[tuple[str, str | None], ServedModel] = {}  # by name and wire format
@@ -92,7 +96,7 @@ class Endpoint:
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
         """Returns a copy of this endpoint with another limiter, which the caller must close. All else is shared."""
         limited = copy(self)
-        limited._limiter, limited._owns_limiter, limited.patient = limiter, False, patient
+        limited._limiter, limited._open_limiter, limited.patient = limiter, None, patient
         return limited
 
     def prefer_aiohttp(self) -> None:
@@ -102,8 +106,8 @@ class Endpoint:
 
     def limiter(self) -> RateLimiter | None:
         """Returns the limiter of all requests, or None without limits. Raises ConfigError."""
-        if self._limiter is None and self._owns_limiter:
-            self._limiter = provider_limiter(self.profile)
+        if self._limiter is None and self._open_limiter is not None:
+            self._limiter = self._open_limiter()
         return self._limiter
 
     async def aclose(self) -> None:
@@ -111,7 +115,7 @@ class Endpoint:
         try:
             await self.connections.aclose()
         finally:
-            if self._limiter is not None and self._owns_limiter:
+            if self._limiter is not None and self._open_limiter is not None:
                 await self._limiter.aclose()
 
     def model(self, name: str | None, api: str | None = None) -> ServedModel:

@@ -10,10 +10,12 @@ and the bytes of the successful attempt are then passed to the decoder of the an
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from ..answers import ChatParams, ChatStream, ChunkSource, WrappedAnswer
 from ..engine import NonStreamBody, StreamDecoder
@@ -29,7 +31,6 @@ from ..errors import (
     StreamError,
     StreamfoldError,
 )
-from ..limits import part_reserver
 from ..net import Exchange, HTTPRequest
 from ..requests import estimated_tokens, text_tokens
 from ..types import Message, PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
@@ -40,6 +41,27 @@ from .retry_backoff import RetryLoop
 
 _FIRST_POLL = 1.0  # seconds between two looks at an answer that the server has not finished
 _LONGEST_POLL = 15.0
+
+_PartReserver: TypeAlias = Callable[[Reply], Awaitable[None]]
+_part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_reserver", default=None)
+
+
+@contextmanager
+def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
+    """Calls a function before each additional request, if an answer that is read inside the block needs several
+    requests.
+
+    Use this for limits besides those of the provider, such as the budget of a gateway key.
+
+    Args:
+        reserve: a function that gets the text, the usage and the cost of the previous request. If it raises an
+            exception, the answer ends with this exception.
+    """
+    token = _part_reserver.set(reserve)
+    try:
+        yield
+    finally:
+        _part_reserver.reset(token)
 
 
 class AnswerReader:
@@ -353,7 +375,7 @@ class NetworkStream:
             unfinished = IncompleteStreamError(what, partial=decoder.partial())
             unfinished.partial_tool_calls = decoder.partial_tool_calls
             raise unfinished
-        if (reserve := part_reserver()) is not None:
+        if (reserve := _part_reserver.get()) is not None:
             await reserve(part)
         self._earlier_warnings = self._request_warnings
         self._earlier_calls = len(decoder.partial_tool_calls)

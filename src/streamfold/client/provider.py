@@ -15,14 +15,11 @@ import httpx
 from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, check_model
 from ..config import Config, Profile, load_profiles
 from ..errors import ConfigError
-from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
-from ..turn_cache import TurnCache, TurnStore, read_turn_cache
 from ..types import Compaction, GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike, user
 from ..urls import shown_url
 from .api_calls import cancel_answer, compact_history, count_tokens, counts_tokens, fetch_file, retrieve_answer
-from .batches import BatchClient
 from .costs import ModelPrices, ProfilePricing
 from .endpoint import Endpoint
 from .fallback import Fallback
@@ -33,7 +30,10 @@ from .prepared_call import PreparedCall, Preview
 if TYPE_CHECKING:
     from ..answers import ChatModel
     from ..config import ProviderConfig
+    from ..limits import RateLimiter
     from ..requests import TimeoutOptions
+    from ..turn_cache import TurnCache, TurnStore
+    from .batches import BatchClient
 
 
 class Provider(BaseChatModel):
@@ -68,7 +68,7 @@ class Provider(BaseChatModel):
             check_model(profile, "Provider()")
             raise ConfigError(f"Provider() needs a Profile, not {type(profile).__name__}")
         self.profile = profile
-        self.turn_cache = read_turn_cache(profile.resolve().turn_cache if turn_cache is None else turn_cache)
+        self.turn_cache = _open_turn_cache(profile.resolve().turn_cache if turn_cache is None else turn_cache)
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
@@ -273,6 +273,8 @@ class Provider(BaseChatModel):
         Raises:
             ConfigError: the provider's wire format has no batch API, or the API key isn't set.
         """
+        from .batches import BatchClient
+
         return BatchClient(self._endpoint)
 
     async def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
@@ -306,6 +308,14 @@ class Provider(BaseChatModel):
     def _stream(self, arguments: ChatParams) -> ChatStream:
         model = self._fallback or self._own
         return model._stream(arguments) if self.turn_cache is None else self.turn_cache.chat_stream(model, arguments)
+
+
+def _open_turn_cache(given: TurnCache | TurnStore | str | bool | None) -> TurnCache | None:
+    if given is None or given is False:
+        return None
+    from ..turn_cache import read_turn_cache
+
+    return read_turn_cache(given)
 
 
 class _OwnModel(BaseChatModel):

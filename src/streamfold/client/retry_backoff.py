@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import random
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from ..errors import APIError, APITimeoutError
-from ..limits import RateLimiter, Reservation, is_rate_limit
+from ..errors import APIError, APITimeoutError, is_rate_limit
 from ..net import Exchange, HTTPRequest, LoopBoundClient, Redactor, StreamTimeouts, event_loop, redact_error
 from ..types import Attempt, RateLimit, Reply
 from .hooks import Notifier
+
+if TYPE_CHECKING:
+    from ..limits import RateLimiter, Reservation
 
 T = TypeVar("T")
 

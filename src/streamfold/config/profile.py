@@ -398,6 +398,12 @@ class Profile(EndpointModels, Table):
         check_models(models, info.data.get("adapter"))
         return models
 
+    @property
+    def is_limited(self) -> bool:
+        """True if the settings contain a limit."""
+        limits = (self.rpm, self.tpm, self.max_concurrent, self.max_cost_per_day, self.rate_limits)
+        return any(limit is not None for limit in limits)
+
     def default_options(self) -> Options:
         """Returns the configured default options, or `NO_OPTIONS`."""
         options = Options.read(self.options)

@@ -335,6 +335,25 @@ class ModelNotFoundError(APIError):
     """The model doesn't exist, or the API key has no access to it. A wrong URL raises `NotFoundError` instead."""
 
 
+class LimitReachedError(RateLimitError):
+    """A configured limit is reached, and the wait would be too long. `retry_after` is the time to wait, in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
+        details.setdefault("retryable", True)
+        super().__init__(message, status_code=429, code="rate_limit_exceeded", retry_after=retry_after, **details)
+
+
+class BudgetExceededError(QuotaExceededError):
+    """Today's budget is spent. `retry_after` is the time until the next day begins (UTC), in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **details)
+
+
+class LimitStoreError(APIConnectionError):
+    """The shared store can't be used, and the setting `on_store_error` is "refuse"."""
+
+
 class TurnLimitError(StreamfoldError):
     """In the last allowed turn of `run_tools`, the model still called tools. The conversation is in the run's
     `messages`.
@@ -349,6 +368,12 @@ def failed_before_answer(error: APIError) -> bool:
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"
     return isinstance(error, APIStatusError | APIConnectionError) and not isinstance(error, StreamError)
+
+
+def is_rate_limit(error: APIError) -> bool:
+    """Returns True if the server's rate limit caused the error. streamfold's own limits don't count."""
+    status = getattr(error, "status_code", None)
+    return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
 
 
 # Exceptions by cause, combined with those by status: a `ContextLengthError` is a `BadRequestError` before the stream,

@@ -7,26 +7,20 @@ sqlite            counts limits in an SQLite file
 valkey            counts limits in Valkey or Redis
 store_connection  sends a limiter's operations to its store, and counts locally while the store is down
 rate_limiter      waits for reservations, and charges them
-errors            the exceptions for a reached limit, a spent budget and a failed store
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..errors import failed_before_answer
+from ..errors import BudgetExceededError, LimitReachedError, LimitStoreError, failed_before_answer
 from ..public_names import set_public_module
 from ..requests import estimated_tokens, text_tokens
-from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
 from .rate_limiter import (
     RateLimiter,
     Reservation,
     account_digest,
     count_memory_in,
-    is_limited,
-    is_rate_limit,
     open_limit_store,
-    part_reserver,
     provider_limiter,
-    reserving_parts,
 )
 from .sqlite import SQLiteLimitStore
 from .store_connection import SharedLimitStore
@@ -47,7 +41,6 @@ __all__ = [
     "estimated_tokens",
     "failed_before_answer",
     "provider_limiter",
-    "reserving_parts",
     "text_tokens",
 ]
 

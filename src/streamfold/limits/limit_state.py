@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, inf
 from typing import Any, Literal, TypeAlias, cast
 
+from ..errors import LimitStoreError
 from .adaptive_rate import State, current_rate, lower_rate
-from .errors import LimitStoreError
 
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found no free slot tries again

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from hashlib import sha256
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self
 
 import anyio
 
 from ..config import Profile, RateLimitSettings, read_settings, store_place, store_url
-from ..errors import APIError, ConfigError, QuotaExceededError, failed_before_answer
+from ..errors import (
+    APIError,
+    BudgetExceededError,
+    ConfigError,
+    LimitReachedError,
+    failed_before_answer,
+    is_rate_limit,
+)
 from ..net import Interrupted, run_within
-from ..types import Cost, RateLimit, Reply, Usage
+from ..types import Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
-from .errors import BudgetExceededError, LimitReachedError
 from .limit_state import DAY, Charge, Grant, PauseSending, Reserve
 from .sqlite import SQLiteLimitStore
 from .store_connection import LimitSession, LocalSession, SharedLimitStore, SharedSession
@@ -76,32 +81,6 @@ _MOST_TOKENS = 10**12  # more than an answer can have used
 _LONGEST_REST = 60.0  # seconds; a longer pause that the server asks for is an error of the caller
 _CHARGING = 3.0  # seconds that charging may take
 _UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
-
-_PartReserver: TypeAlias = Callable[[Reply], Awaitable[None]]
-_part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_reserver", default=None)
-
-
-@contextmanager
-def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
-    """Calls a function before each additional request, if an answer that is read inside the block needs several
-    requests.
-
-    Use this for limits besides those of the provider, such as the budget of a gateway key.
-
-    Args:
-        reserve: a function that gets the text, the usage and the cost of the previous request. If the function raises
-            an exception, the answer ends with this exception.
-    """
-    token = _part_reserver.set(reserve)
-    try:
-        yield
-    finally:
-        _part_reserver.reset(token)
-
-
-def part_reserver() -> _PartReserver | None:
-    """Returns the function that the surrounding `reserving_parts` block has set, or None outside of such a block."""
-    return _part_reserver.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,12 +380,6 @@ class RateLimiter:
         )
 
 
-def is_rate_limit(error: APIError) -> bool:
-    """Returns True if the server's rate limit caused the error. streamfold's own limits don't count."""
-    status = getattr(error, "status_code", None)
-    return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
-
-
 class Reservation:
     """The right to send one request. If `charge` isn't called, the average usage of an answer is charged.
 
@@ -544,12 +517,6 @@ def account_digest(profile: Profile) -> str:
     """Returns a hash of the base URL and the API key. Raises ConfigError if an environment variable isn't set."""
     endpoint = profile.resolve()
     return sha256(f"{endpoint.base_url}\0{endpoint.key or ''}".encode()).hexdigest()[:32]
-
-
-def is_limited(profile: Profile) -> bool:
-    """Returns True if a provider's settings contain a limit."""
-    limits = (profile.rpm, profile.tpm, profile.max_concurrent, profile.max_cost_per_day, profile.rate_limits)
-    return any(limit is not None for limit in limits)
 
 
 def provider_limiter(

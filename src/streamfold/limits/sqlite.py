@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable
 
-from ..errors import ConfigError
+from ..errors import ConfigError, LimitStoreError
 from ..stores import PrivateDatabase
-from .errors import LimitStoreError
 from .limit_state import DAY, Batch, BatchAnswer, apply, read_state, written_state
 from .stores import LimitStore
 

@@ -22,10 +22,9 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from ..errors import ConfigError
+from ..errors import ConfigError, LimitStoreError
 from ..net import Interrupted, run_within
 from ..stores import PATIENCE, StoreError, ThreadedCalls
-from .errors import LimitStoreError
 from .limit_state import DAY, Batch, BatchAnswer, Charge, Grant, Operation, PauseSending, Reserve
 from .stores import LimitStore, MemoryLimitStore
 

@@ -5,10 +5,9 @@ A Lua script repeats the algorithms of `limit_state.py` and `adaptive_rate.py`, 
 
 from __future__ import annotations
 
-from ..errors import ConfigError
+from ..errors import ConfigError, LimitStoreError
 from ..stores import refuse_eviction, shown_server, valkey_client
 from .adaptive_rate import DECREASE, DOUBLING, FAR, FLOOR, INCREASE
-from .errors import LimitStoreError
 from .limit_state import DAY, FARTHEST, LARGEST, MEAN_OF, MOMENTS, MONEY, POLL, QUIET, Batch, BatchAnswer
 from .stores import LimitStore
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..public_names import import_later, set_public_module
+
 if TYPE_CHECKING:
     from .assertions import assert_any_cut, assert_any_text_cut, assert_recording
     from .doubles import ProviderDouble, ReplayProvider, ScriptError, SentRequest
@@ -40,20 +42,19 @@ __all__ = [
     "usage",
 ]
 
-# Imported when they are needed: folding bytes needs no network code, and pytest starts without any of it.
-_LATER = ("script", "assertions", "doubles", "scripted", "replay_server", "pytest_fixtures")
+_LATER = {  # imported when they are used: folding bytes needs no network code, and pytest starts without any of it
+    ".assertions": ("assert_any_cut", "assert_any_text_cut", "assert_recording"),
+    ".doubles": ("ProviderDouble", "ReplayProvider", "ScriptError", "SentRequest"),
+    ".pytest_fixtures": ("ReplayFixture", "ScriptedFixture"),
+    ".replay_server": ("serve_replay",),
+    ".script": ("Answer", "Step", "call", "fail", "finish", "pause", "refuse", "say", "think", "usage"),
+    ".scripted": ("ScriptedProvider", "Turn"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    from ..public_names import set_public_module
-
-    for module in _LATER if name in __all__ else ():
-        if hasattr(found := import_module(f"{__name__}.{module}"), name):
-            set_public_module(__name__, [value := getattr(found, name)])
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    set_public_module(__name__, [value := import_later(__name__, name, _LATER)])
+    return value
 
 
 def __dir__() -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorInfo, TimeoutPhase
-from ..public_names import set_public_module
+from ..public_names import import_later, set_public_module
 from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta, ToolCallUpdate
 from .compaction import Compaction
 from .content import (
@@ -61,7 +60,6 @@ from .hosted_tools import (
     UrlContext,
     WebSearch,
 )
-from .incremental_json import IncrementalJSON, PathPattern, path_pattern
 from .limits_and_timeouts import Limits, Timeouts
 from .mcp_content import mcp_content, mcp_member, mcp_resource, read_mcp_result
 from .media_types import audio_format, from_base64, media_type_of, read_data_url, to_base64
@@ -118,6 +116,7 @@ if TYPE_CHECKING:
     from ..config import Profile
     from ..engine.dialects import Dialect, DialectContext
     from ..requests import Capabilities, Options, ReasoningEffort, Request, ResponseFormat, Support, TimeoutOptions
+    from .incremental_json import IncrementalJSON, PathPattern, path_pattern
 
 __all__ = [
     "Attempt",
@@ -167,12 +166,12 @@ __all__ = [
     "Watcher",
 ]
 
-_OF_UPPER_LAYERS = {
-    "answers": ("BackendInfo", "ChatParams", "ChunkSource", "DirectModel", "ModelInfo", "Partial", "Watcher"),
-    "client": ("BatchClient", "BatchRequest", "RequestInfo"),
-    "config": ("Profile",),
-    "engine.dialects": ("Dialect", "DialectContext"),
-    "requests": (
+_LATER = {  # imported when they are used: they are defined in upper layers, or most programs don't need them
+    "..answers": ("BackendInfo", "ChatParams", "ChunkSource", "DirectModel", "ModelInfo", "Partial", "Watcher"),
+    "..client": ("BatchClient", "BatchRequest", "RequestInfo"),
+    "..config": ("Profile",),
+    "..engine.dialects": ("Dialect", "DialectContext"),
+    "..requests": (
         "Capabilities",
         "Options",
         "ReasoningEffort",
@@ -181,16 +180,14 @@ _OF_UPPER_LAYERS = {
         "Support",
         "TimeoutOptions",
     ),
-}  # these stand above this layer, and are imported when they are asked for
+    ".incremental_json": ("IncrementalJSON", "PathPattern", "path_pattern"),
+}
 
 set_public_module(__name__, [globals()[name] for name in __all__ if name in globals()])
 
 
 def __getattr__(name: str) -> Any:
-    for package, names in _OF_UPPER_LAYERS.items():
-        if name in names:
-            return getattr(import_module(f"streamfold.{package}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_later(__name__, name, _LATER)
 
 
 def __dir__() -> list[str]:

@@ -16,8 +16,7 @@ from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
 
 from streamfold import APIError, ConfigError, NotConfiguredError, Reply, ReplyWarning
-from streamfold.client import requests_of
-from streamfold.limits import reserving_parts
+from streamfold.client import requests_of, reserving_parts
 from streamfold.serving import ReplyWriter, StreamSerializer, wants_stream
 from streamfold.stores import StoreError
 from streamfold.turn_cache import TurnCache, named_end_user

@@ -25,12 +25,10 @@ from ...requests import (
 )
 from ...types import INSTRUCTION_ROLES, RESPONSE_STATES, GeneratedFile, Message, Reply, ReplyWarning
 from ..base import Adapter
-from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
 from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import encode_utf8, required_count, write_body
-from .aws_event_stream import AWSEventStream
 from .compaction import asks_for_compaction, is_signed_compaction
 from .decode import AnthropicEventReader
 from .encode import encode_request, requested_betas
@@ -69,7 +67,10 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:
         self.quirks = quirks or AnthropicQuirks()
         self.cache_included = self.quirks.cache_included
-        self.framing = AWSEventStream if self.quirks.platform == "bedrock" else None
+        if self.quirks.platform == "bedrock":
+            from .aws_event_stream import AWSEventStream
+
+            self.framing = AWSEventStream
 
     # --- what the request asks for, and what can be had ---------------------------------------------------------------
 
@@ -160,6 +161,8 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         """Returns the batch API. Bedrock and Vertex AI have none, because they read batches from their own storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
+        from ..batches.anthropic import AnthropicBatchAPI
+
         return AnthropicBatchAPI(settings, self.quirks.version)
 
     def compacted(self, reply: Reply) -> list[Message]:

@@ -13,7 +13,6 @@ from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
 from ...types import Message, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
-from ..batches.openai import OpenAIBatchAPI
 from .decode import ChatEventReader
 from .encode import ChatRequestWriter, returned_members, sent_extras
 from .quirks import ChatQuirks
@@ -47,6 +46,8 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        from ..batches.openai import OpenAIBatchAPI
+
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:

@@ -24,7 +24,6 @@ from ...requests.schema import openapi_subset
 from ...types import AllowedTools, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
-from ..batches.gemini import GeminiBatchAPI
 from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
@@ -120,6 +119,8 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return encode_request(request, self.quirks, report)
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        from ..batches.gemini import GeminiBatchAPI
+
         return GeminiBatchAPI(settings)
 
     def count_path(self, request: Request) -> str:

@@ -16,7 +16,6 @@ from ...requests import HistoryRules, OptionRules, Request, Rules, read_items, s
 from ...types import GeneratedFile, Message, Reply, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
-from ..batches.openai import OpenAIBatchAPI
 from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
@@ -146,6 +145,8 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        from ..batches.openai import OpenAIBatchAPI
+
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:

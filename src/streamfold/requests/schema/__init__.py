@@ -10,7 +10,16 @@ schemas to the older format of Google's endpoints.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ...public_names import import_later
 from .fitting import Fitted, count_uses, fit_schema
 from .json_schema import Passed, check_shapes, drop_keywords, inline_refs, schema_digest
-from .openapi import from_openapi, openapi_subset
 from .subsets import SchemaRules, Subset, schema_rules, without_references
+
+if TYPE_CHECKING:
+    from .openapi import from_openapi, openapi_subset
+
+
+def __getattr__(name: str) -> Any:
+    return import_later(__name__, name, {".openapi": ("from_openapi", "openapi_subset")})
