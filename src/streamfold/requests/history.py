@@ -29,13 +29,16 @@ from ..types import (
     TextPart,
     ToolCall,
     tool_result_content,
+    user,
 )
+from .request import Request
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _NOT_ANSWERED = "this call was not answered"
 _STILL_RUNNING = "still running: the result follows"
 _NO_OUTPUT = "(no output)"
 _PAUSE = "..."  # of the assistant, between a result and a user message
+_SUMMARY = "Summary of the conversation so far:\n\n"
 _MEDIA = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 CONTINUE_PROMPT = "Continue."
 GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no client has written it
@@ -718,3 +721,36 @@ def _with_ids(
     ids = iter(calls)
     made = [{**item, member: next(ids).id} if item.get("type") in kinds else item for item in items]
     return {**extras, name: made}
+
+
+def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarning]]:
+    """Converts summaries in another provider's compactions to text. Returns the request, and a warning for each
+    summary.
+
+    A message is a compaction only if it has no other content.
+
+    Raises:
+        ConfigError: only the other provider can read the compaction, so this model wouldn't see the earlier messages.
+    """
+    if not any(message.extras for message in request.messages):
+        return request, []
+    messages, warnings = list(request.messages), list[ReplyWarning]()
+    for number, (at, message) in enumerate(request.numbered):
+        found = None if request.came_from_here(message) else _compaction(message)
+        if found is None:
+            continue
+        summary = found.get("content")
+        if not isinstance(summary, str) or not summary:
+            why = f"only the provider that created it can read it ({message.origin})"
+            raise ConfigError(f"messages[{at}] is a compaction, and {why}: pass the earlier messages instead")
+        messages[number] = user(f"{_SUMMARY}{summary}")
+        detail = f"messages[{at}]: the summary of another provider's compaction was sent as text"
+        warnings.append(ReplyWarning("provider_data_dropped", detail))
+    return (replace(request, messages=tuple(messages)), warnings) if warnings else (request, warnings)
+
+
+def _compaction(message: Message) -> Mapping[str, Any] | None:
+    if message.role != "assistant" or message.content or message.tool_calls or not message.extras:
+        return None
+    found = [part for part in message.hosted if part.kind == "compaction"]
+    return found[0].raw if found and len(found) == len(message.hosted) else None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorInfo, TimeoutPhase
 from ..public_names import import_later, set_public_module
 from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta, ToolCallUpdate
-from .compaction import Compaction
 from .content import (
     AudioPart,
     CacheMark,
@@ -22,7 +21,7 @@ from .content import (
     read_cache_control,
     write_part,
 )
-from .conversation import Conversation, read_conversation
+from .conversation import Compaction, Conversation, read_conversation
 from .cost import (
     Cost,
     CostSource,

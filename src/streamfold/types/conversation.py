@@ -1,13 +1,17 @@
-"""`Conversation`: keeps the ids of the answers that a provider stores, so that requests send only new messages."""
+"""`Conversation`: keeps the ids of the answers that a provider stores, so that requests send only new messages; and
+`Compaction`, a conversation that the provider has compacted."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
 from ..errors import ConfigError
+from .messages import Message
+from .replies import Reply
 
 _MOST_TURNS = 100  # of one account: an older turn that is edited costs a request with the whole conversation
 _MOST_ACCOUNTS = 20
@@ -138,3 +142,23 @@ def _are_turns(value: Any) -> bool:
     return all(
         isinstance(turns, dict) and all(isinstance(known, str) for known in turns.values()) for turns in value.values()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A conversation that the provider has compacted.
+
+    Attributes:
+        messages: the messages that replace the earlier conversation. Only the same provider can read all of these
+            messages.
+        reply: the answer to the compaction request, with `usage`, `cost` and `warnings`.
+    """
+
+    messages: list[Message]
+    reply: Reply
+
+    @property
+    def summary(self) -> str | None:
+        """The summary that replaces the conversation, or None if only the provider can read the summary (OpenAI)."""
+        found = (part.raw.get("content") for part in self.reply.hosted if part.kind == "compaction")
+        return next((text for text in found if isinstance(text, str)), None)
