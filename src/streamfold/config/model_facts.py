@@ -1,4 +1,4 @@
-"""Facts about a model at an endpoint, from `families.toml`, from the user's own file, and from a provider's settings.
+"""Facts about models: families.toml, the user's own file, and the checks of the tables of a provider.
 
 Only the rows of `families.toml` that are needed are parsed, because parsing all rows would take longer than sending the
 first request.
@@ -15,23 +15,19 @@ from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from ..adapters import Adapter, find_adapter
-from ..errors import ConfigError, NotConfiguredError
-from ..requests import CAPABILITIES, NO_FAMILY, Capabilities, Family, ModelTable, bare_name, merge_facts
+from ..adapters import find_adapter
+from ..errors import ConfigError
+from ..requests import NO_FAMILY, Family, ModelTable, bare_name
 from ..types import Prices
 from .catalogue import FAMILIES_FILE, catalogue_folder
-from .history_facts import check_history_rules, history_facts
+from .history_facts import check_history_rules
 from .layers import TomlFile
 from .search_path import user_folder
 from .tables import read_table, validation_error, validation_errors
-
-if TYPE_CHECKING:
-    from .endpoint import ResolvedEndpoint
 
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
@@ -213,125 +209,6 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
         raise validation_error(mistakes)
 
 
-# What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
-_OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
-
-
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
     """Returns a model's prices. A price in the list `models` takes precedence."""
     return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
-
-
-class EndpointModels:
-    if TYPE_CHECKING:
-        name: str
-        profile: str | None
-        adapter: str
-        base_url: str
-        renders_templates: bool
-        dialect: str | None
-        api: str | None
-        model_family: str | None
-        families: str | None
-        quirks: dict[str, Any]
-        prices: dict[str, Any]
-        capabilities: Capabilities
-        models: tuple[ModelTable, ...]
-
-        def resolve(self) -> ResolvedEndpoint: ...
-
-        def on_api(self, api: str) -> Self: ...
-
-    def make_adapter(self, model: str | None = None) -> Adapter:
-        served = self.for_model(model)
-        kind, quirks = find_adapter(served.adapter), read_quirks(served.adapter, served.quirks_of(model))
-        adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
-        adapter.family = adapter.known_family(served.family_of(model))
-        return adapter
-
-    def adapter_of(self, model: str | None) -> str:
-        """Returns the adapter for a model. All requests of a conversation use the same adapter."""
-        if self.api is None or self.adapter not in ("chat", "responses"):
-            return self.adapter
-        return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
-
-    def for_model(self, model: str | None) -> Self:
-        api = self.adapter_of(model)
-        return self if api == self.adapter else self.on_api(api)
-
-    def capabilities_of(self, model: str | None) -> Capabilities:
-        """Returns a model's known capabilities. If `model` is None, returns the capabilities that all models share."""
-        return self.family_of(model).capabilities
-
-    def family_of(self, model: str | None) -> Family:
-        """Returns the facts about a model at this endpoint.
-
-        If several sources contain a fact, the first of these wins: `models`, `capabilities`, the user's families, the
-        families in the catalogue.
-        """
-        served = self.for_model(model)
-        family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
-        return family.over({"history": history}) if history else family
-
-    def _facts_of(self, model: str | None) -> Family:
-        own, found = self.families_of(model)
-        can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
-        quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
-        known = {**own.known(), **can, **merge_facts(self.models, model or "")}
-        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
-
-    def _history_of(self, model: str, own: Family, found: Family) -> dict[str, Any]:
-        name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
-        history = history_facts(name, self.adapter, providers, host, self.renders_templates)
-        for facts in (found, own, *(table for table in self.models if table.fits(model))):
-            history |= facts.history or {}
-        return history
-
-    def families_of(self, model: str | None) -> tuple[Family, Family]:
-        """Returns the facts about a model in the user's families, and those in the families of the catalogue."""
-        name = self.model_family or model or ""
-        found = find_family(name)
-        if not self._is_makers_own(found.vendor):
-            found = found.elsewhere()
-        elif not (found.retirement_holds(bare_name(name)) and is_operated_by_maker(found.vendor, self._host() or "")):
-            found = found.without_retirement()
-        return own_family(self.families, name), found
-
-    def quirks_of(self, model: str | None) -> dict[str, Any]:
-        """Returns a model's quirks, which come from its dialect, its family, the endpoint, and the list `models`."""
-        served = self.for_model(model)
-        quirks: dict[str, Any] = {}
-        for name in (served.dialect or "").split("+"):
-            quirks |= _OF_DIALECTS.get((name.strip(), served.adapter), {})
-        quirks |= served._facts_of(model).quirks.get(served.adapter, {})
-        for table in (served.quirks, *(table.quirks for table in served.models if table.fits(model or ""))):
-            quirks |= table
-        return quirks
-
-    def prices_of(self, model: str | None) -> dict[str, Any]:
-        """Returns a model's known prices as a table. A price in the list `models` takes precedence."""
-        return prices_in(self.prices, self.models, model or "")
-
-    def models_with(self, capability: str) -> list[str]:
-        return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
-
-    def examples(self) -> list[str]:
-        own = (name for table in self.models for name in table.examples)
-        return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
-
-    def _is_makers_own(self, vendor: str | None) -> bool:
-        # The host decides, unless only the maker uses the adapter.
-        if publisher := re.search(r"/publishers/([\w-]+)", self.base_url):  # Vertex AI: the path names the maker
-            return vendor == publisher[1]
-        if vendor is not None and find_adapter(self.adapter).maker == vendor:
-            return bool(self.quirks.get("hosted", True))
-        host = self._host()
-        if host is None:  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
-            return self.api is not None
-        return is_first_party_host(vendor, host)
-
-    def _host(self) -> str | None:
-        try:
-            return (urlsplit(self.resolve().base_url).hostname or "").lower()
-        except (NotConfiguredError, ValueError):
-            return None

@@ -1,4 +1,6 @@
-"""The settings of one provider: the keys, their types and their validation, without reading environment variables."""
+"""The settings of one provider, with their types and validation, and the facts about its models. Environment variables
+aren't read here.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,10 +24,10 @@ from pydantic import (
     field_validator,
 )
 
-from ..adapters import find_adapter
+from ..adapters import Adapter, find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
-from ..errors import ConfigError, allowed_values_hint
+from ..errors import ConfigError, NotConfiguredError, allowed_values_hint
 from ..requests import (
     CAPABILITIES,
     HEADER_NAME,
@@ -32,16 +35,30 @@ from ..requests import (
     OPTION_SYNONYMS,
     Capabilities,
     ChatOptions,
+    Family,
     ModelTable,
     Options,
+    bare_name,
     header_name_problem,
+    merge_facts,
 )
 from ..types import Limits, Timeouts
 from ..urls import check_references, shown_url, variable_names
 from .catalogue import catalogue_values, provider_files
 from .endpoint import ResolvedEndpoint, check_url, joined_url, normalized_url
 from .environment import read_environment
-from .model_facts import EndpointModels, check_models, read_prices, read_quirks
+from .history_facts import history_facts
+from .model_facts import (
+    check_models,
+    examples,
+    find_family,
+    is_first_party_host,
+    is_operated_by_maker,
+    own_family,
+    prices_in,
+    read_prices,
+    read_quirks,
+)
 from .store_settings import RateLimitSettings, StoreName
 from .tables import (
     Count,
@@ -215,7 +232,11 @@ def _are_options(options: dict[str, Any]) -> None:
         raise validation_error(mistakes)
 
 
-class Profile(EndpointModels, Table):
+# What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
+_OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
+
+
+class Profile(Table):
     """The settings of one provider, merged from all places and validated.
 
     Attributes:
@@ -411,6 +432,100 @@ class Profile(EndpointModels, Table):
             options = replace(options, unsupported_options=self.unsupported_options)
         options = replace(options, extra_body={**self.extra_body, **options.extra_body})
         return NO_OPTIONS if options == NO_OPTIONS else options
+
+    def make_adapter(self, model: str | None = None) -> Adapter:
+        served = self.for_model(model)
+        kind, quirks = find_adapter(served.adapter), read_quirks(served.adapter, served.quirks_of(model))
+        adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
+        adapter.family = adapter.known_family(served.family_of(model))
+        return adapter
+
+    def adapter_of(self, model: str | None) -> str:
+        """Returns the adapter for a model. All requests of a conversation use the same adapter."""
+        if self.api is None or self.adapter not in ("chat", "responses"):
+            return self.adapter
+        return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
+
+    def for_model(self, model: str | None) -> Self:
+        api = self.adapter_of(model)
+        return self if api == self.adapter else self.on_api(api)
+
+    def capabilities_of(self, model: str | None) -> Capabilities:
+        """Returns a model's known capabilities. If `model` is None, returns the capabilities that all models share."""
+        return self.family_of(model).capabilities
+
+    def family_of(self, model: str | None) -> Family:
+        """Returns the facts about a model at this endpoint.
+
+        If several sources contain a fact, the first of these wins: `models`, `capabilities`, the user's families, the
+        families in the catalogue.
+        """
+        served = self.for_model(model)
+        family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
+        return family.over({"history": history}) if history else family
+
+    def _facts_of(self, model: str | None) -> Family:
+        own, found = self.families_of(model)
+        can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
+        quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
+        known = {**own.known(), **can, **merge_facts(self.models, model or "")}
+        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
+
+    def _history_of(self, model: str, own: Family, found: Family) -> dict[str, Any]:
+        name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
+        history = history_facts(name, self.adapter, providers, host, self.renders_templates)
+        for facts in (found, own, *(table for table in self.models if table.fits(model))):
+            history |= facts.history or {}
+        return history
+
+    def families_of(self, model: str | None) -> tuple[Family, Family]:
+        """Returns the facts about a model in the user's families, and those in the families of the catalogue."""
+        name = self.model_family or model or ""
+        found = find_family(name)
+        if not self._is_makers_own(found.vendor):
+            found = found.elsewhere()
+        elif not (found.retirement_holds(bare_name(name)) and is_operated_by_maker(found.vendor, self._host() or "")):
+            found = found.without_retirement()
+        return own_family(self.families, name), found
+
+    def quirks_of(self, model: str | None) -> dict[str, Any]:
+        """Returns a model's quirks, which come from its dialect, its family, the endpoint, and the list `models`."""
+        served = self.for_model(model)
+        quirks: dict[str, Any] = {}
+        for name in (served.dialect or "").split("+"):
+            quirks |= _OF_DIALECTS.get((name.strip(), served.adapter), {})
+        quirks |= served._facts_of(model).quirks.get(served.adapter, {})
+        for table in (served.quirks, *(table.quirks for table in served.models if table.fits(model or ""))):
+            quirks |= table
+        return quirks
+
+    def prices_of(self, model: str | None) -> dict[str, Any]:
+        """Returns a model's known prices as a table. A price in the list `models` takes precedence."""
+        return prices_in(self.prices, self.models, model or "")
+
+    def models_with(self, capability: str) -> list[str]:
+        return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
+
+    def examples(self) -> list[str]:
+        own = (name for table in self.models for name in table.examples)
+        return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
+
+    def _is_makers_own(self, vendor: str | None) -> bool:
+        # The host decides, unless only the maker uses the adapter.
+        if publisher := re.search(r"/publishers/([\w-]+)", self.base_url):  # Vertex AI: the path names the maker
+            return vendor == publisher[1]
+        if vendor is not None and find_adapter(self.adapter).maker == vendor:
+            return bool(self.quirks.get("hosted", True))
+        host = self._host()
+        if host is None:  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
+            return self.api is not None
+        return is_first_party_host(vendor, host)
+
+    def _host(self) -> str | None:
+        try:
+            return (urlsplit(self.resolve().base_url).hostname or "").lower()
+        except (NotConfiguredError, ValueError):
+            return None
 
     def on_api(self, api: str) -> Self:
         """Returns the settings for the given API, Chat Completions or the Responses API, at the same endpoint."""

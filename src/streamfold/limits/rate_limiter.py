@@ -28,7 +28,7 @@ from ..types import Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .limit_state import DAY, Charge, Grant, PauseSending, Reserve
 from .sqlite import SQLiteLimitStore
-from .store_connection import LimitSession, LocalSession, SharedLimitStore, SharedSession
+from .store_connection import LocalSession, SharedLimitStore, SharedSession
 from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number, process_store
 from .valkey import ValkeyLimitStore
 
@@ -162,7 +162,7 @@ class RateLimiter:
         self._currency: str | None = None
         leased, budgeted = self._slots > 0 or self._budget > 0, self._budget > 0
         self.counts_here = isinstance(self.store, MemoryLimitStore)
-        self._session: LimitSession
+        self._session: LocalSession | SharedSession
         if isinstance(self.store, MemoryLimitStore):
             self._session = LocalSession(self.store, name, leased=leased, budgeted=budgeted)
         else:

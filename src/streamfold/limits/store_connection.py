@@ -16,7 +16,6 @@ from functools import partial
 from math import inf
 from threading import Event, Lock, Thread
 from time import time
-from typing import Protocol
 from uuid import uuid4
 
 import anyio
@@ -32,39 +31,6 @@ _MOST_QUEUED = 10_000  # charges that are queued one by one for a store that is 
 _MOST_SENT = 100  # operations of one batch
 
 _logger = logging.getLogger("streamfold.limits")
-
-
-class LimitSession(Protocol):
-    """The connection of a limiter to its store.
-
-    Attributes:
-        prefetch_seconds: the length of the period from which one batch may reserve several moments, in seconds.
-    """
-
-    prefetch_seconds: float
-
-    async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests.
-
-        While the shared store is down, this also returns the local store that counts instead.
-
-        Raises:
-            LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
-            ConfigError: the store refuses the password.
-        """
-        ...
-
-    async def send(self, operation: Charge | PauseSending, local: LimitStore | None = None) -> None:
-        """Applies an operation. While the store is down, a charge waits in a queue.
-
-        Args:
-            local: the local store that counted the reservation, if the shared store was down.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Sends the operations that are in the queue."""
-        ...
 
 
 class LocalSession:
@@ -241,6 +207,14 @@ class SharedSession:
         self._held = Batch()  # slots and money as the store has them; `born`, `day` and `spent` of its last answer
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
+        """Reserves moments for requests.
+
+        While the shared store is down, this also returns the local store that counts instead.
+
+        Raises:
+            LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
+            ConfigError: the store refuses the password.
+        """
         failure = self._shared.failure
         if failure is None:
             call = _Call(ask)

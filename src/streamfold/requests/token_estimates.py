@@ -43,12 +43,11 @@ def _texts(message: Message) -> list[str]:
 
 
 def _message(message: Message) -> int:
-    content = message.content
-    parts = [TextPart(content)] if isinstance(content, str) else content or ()
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    texts, content = _texts(message), message.content
+    media = 0 if content is None or isinstance(content, str) else len(content) - len(texts)
     calls = [text for call in message.tool_calls for text in (call.name, call.raw_arguments)]
     written = text_tokens("".join([*texts, *calls, message.reasoning or ""]))
-    return _MESSAGE + written + _MEDIA * (len(parts) - len(texts))
+    return _MESSAGE + written + _MEDIA * media
 
 
 def _tool(tool: Tool) -> int:

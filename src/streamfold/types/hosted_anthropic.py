@@ -117,7 +117,3 @@ def files(blocks: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
                 yield GeneratedFile(
                     str_or_none(output.get("mime_type")), str_or_none(output.get("filename")), file_id=file_id
                 )
-
-
-def requests(blocks: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield from (part.kind for part in hosted(blocks) if part.part == "call")

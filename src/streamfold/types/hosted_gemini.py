@@ -176,9 +176,5 @@ def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
 _STANDARD = str.maketrans("-_", "+/")
 
 
-def requests(parts: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield from (part.kind for part in hosted(parts) if part.part == "call")
-
-
 def _dicts(value: Any) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

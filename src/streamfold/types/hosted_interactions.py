@@ -79,10 +79,6 @@ def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
             yield part
 
 
-def requests(steps: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield from (part.kind for part in hosted(steps) if part.part == "call" and part.kind != "function")
-
-
 def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yields the contents of a `model_output` step. Steps of any other type have no contents."""
     found = step.get("content") if step.get("type") == "model_output" else None

@@ -246,9 +246,3 @@ def _image_type(item: Mapping[str, Any], data: bytes) -> str:
         return f"image/{said}"
     found = media_type_of(data, None)
     return found if found.startswith("image/") else "image/png"
-
-
-def requests(items: list[Mapping[str, Any]]) -> Iterator[str]:
-    for part in hosted(items, ()):
-        if part.part == "both" or (part.part == "call" and part.runs == "server"):
-            yield part.kind

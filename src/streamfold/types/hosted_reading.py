@@ -97,11 +97,10 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the number of hosted tool requests, by kind of tool."""
-    blocks, of_gemini = _blocks(extras)
-    read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
-    steps = hosted_interactions.requests(_items(extras, "steps"))
-    return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read, *steps]))
+    """Returns the number of hosted tool requests by kind. Functions that the server runs aren't counted."""
+    parts = [part for part in hosted_parts(extras, ()) if part.kind != "function"]
+    ran = [part for part in parts if part.part == "both" or (part.part == "call" and part.runs == "server")]
+    return dict(Counter(part.kind for part in ran))
 
 
 def text_in(extras: Mapping[str, Any]) -> str:
