@@ -490,17 +490,13 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
 
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
-    """Returns the stored turn of a complete answer, and its refusal."""
-    return {**_provider_data(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
-
-
-def _provider_data(reply: Reply) -> dict[str, Any]:
-    """Returns data without a field in LangChain: the original text of arguments, signatures, items."""
-    message = reply.message
+    """Returns the refusal of a complete answer, and data without a field in LangChain: the original text of arguments,
+    signatures, items."""
+    message, refused = reply.message, {"refusal": reply.refusal} if reply.refusal else {}
     if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):
-        return {}
+        return refused
     calls = [(call.id, call.name, call.arguments) for call in reply.tool_calls if call.error is None]
-    return keep_turn(message, reply.text, calls, reply.reasoning, reply.refusal)
+    return {**keep_turn(message, reply.text, calls, reply.reasoning, reply.refusal), **refused}
 
 
 def _metadata(reply: Reply) -> dict[str, Any]:
