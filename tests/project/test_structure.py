@@ -180,7 +180,7 @@ from streamfold import Provider
 for spec in ("openai:gpt-5-mini", "anthropic:claude-sonnet-5"):
     Provider.from_config(spec).preview("Hello", [{"type": "function", "function": {"name": "f"}}])
 names = {name.removeprefix("streamfold.") for name in sys.modules}
-unused = {"limits", "stores", "turn_cache", "tools", "testing", "recording", "client.batches", "config.inspection",
+unused = {"limits", "stores", "turn_cache", "tools", "testing", "recording", "client.batches", "client.batches",
           "adapters.batches.openai", "adapters.batches.anthropic", "adapters.anthropic.aws_event_stream",
           "answers.partial_values", "types.incremental_json", "requests.schema.openapi"}
 print(sorted(names & unused))

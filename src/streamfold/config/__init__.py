@@ -9,20 +9,28 @@ By means of the public names, other packages read their own tables in `streamfol
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 from ..errors import allowed_values_hint, did_you_mean
-from ..public_names import import_later, set_public_module
+from ..public_names import set_public_module
 from ..urls import shown_url, variable_names
 from .catalogue import catalogue_folder, provider_files
 from .endpoint import EndpointHeaders, ResolvedEndpoint, URLs
 from .environment import set_variable, variable_is_set, variable_value
-from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
+from .file import Config, PackageTable, load_profile, load_profiles, read_config, read_profile, read_settings
+from .gc_tuning import tune_gc_for_server
 from .history_facts import learned_rules
+from .inspection import (
+    Budget,
+    EffectiveValue,
+    abilities,
+    capability_values,
+    config_problems,
+    configured_budgets,
+    describe_key,
+    effective_values,
+    retiring_models,
+    stores_in_process,
+)
 from .model_facts import prices_in, read_prices
-from .package_tables import PackageTable
 from .profile import Profile, ProviderConfig, timeouts_over
 from .search_path import search_locations, trust_file
 from .store_settings import RateLimitSettings, StoreName, is_shared_store, store_place, store_url
@@ -42,21 +50,6 @@ from .tables import (
     validation_errors,
 )
 from .toml_positions import KeyPath, key_lines, toml_path
-
-if TYPE_CHECKING:
-    from .gc_tuning import tune_gc_for_server
-    from .inspection import (
-        Budget,
-        EffectiveValue,
-        abilities,
-        capability_values,
-        config_problems,
-        configured_budgets,
-        describe_key,
-        effective_values,
-        retiring_models,
-        stores_in_process,
-    )
 
 __all__ = [
     "Config",
@@ -92,26 +85,6 @@ __all__ = [
     "variable_value",
 ]
 
-_LATER = {  # imported when they are used: requests need neither
-    ".gc_tuning": ("tune_gc_for_server",),
-    ".inspection": (
-        "Budget",
-        "EffectiveValue",
-        "abilities",
-        "capability_values",
-        "config_problems",
-        "configured_budgets",
-        "describe_key",
-        "effective_values",
-        "retiring_models",
-        "stores_in_process",
-    ),
-}
-
-set_public_module(__name__, [globals().get(name) for name in __all__])
+set_public_module(__name__, [globals()[name] for name in __all__])
 
 set_public_module("streamfold.types", [Profile])
-
-
-def __getattr__(name: str) -> Any:
-    return import_later(__name__, name, _LATER)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 
@@ -23,17 +23,67 @@ from .catalogue import catalogue_layers, provider_files
 from .endpoint import same_origin, untrusted
 from .environment import variable_is_set
 from .layers import Layer, MergedSettings, TomlFile, locate_errors, merge
-from .package_tables import PackageTable, find_table, package_of_table, table_names
 from .profile import Profile
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
 from .store_settings import RateLimitSettings
 from .tables import Table, validated_by
 from .toml_positions import KeyPath, toml_path
 
-P = TypeVar("P", bound=PackageTable)
+P = TypeVar("P", bound="PackageTable")
 T = TypeVar("T", bound=Table)
 
 _SHARED_KEYS = ("rate_limits", "families")
+_PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of the other distributions of the project
+
+
+class PackageTable(Table):
+    """Base class for the table of another package.
+
+    The name of the entry point is the table's name: `gateway = "package.module:Settings"`.
+    """
+
+    store_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys whose values are the URLs of stores. In an untrusted file, these URLs must not contain environment
+    variables.
+    """
+
+    def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
+        """Yields additional problems for `streamfold config check`, each as a path in the table and a text.
+
+        Args:
+            unknown: a function that returns an error message for an unknown provider name, or None for a known one.
+        """
+        yield from ()
+
+    def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
+        """Yields each budget in the table, as its path and the providers whose prices must be known for it.
+
+        Args:
+            providers: the names of the file's providers.
+        """
+        yield from ()
+
+
+def find_table(name: str) -> type[PackageTable] | None:
+    """Returns the class for a table, or None if it isn't installed. Raises ConfigError if the class can't be
+    imported.
+    """
+    from importlib.metadata import entry_points  # slow to import, and mostly not needed
+
+    for entry in entry_points(group="streamfold.tables", name=name):
+        try:
+            model: type[PackageTable] = entry.load()
+        except Exception as exc:  # whatever the other package raises
+            raise ConfigError(f"table [{name}] ({entry.value}) can't be imported: {exc!r}") from exc
+        return model
+    return None
+
+
+def table_names() -> list[str]:
+    """Returns the names of all known tables that belong to other packages, whether or not these are installed."""
+    from importlib.metadata import entry_points
+
+    return sorted({*_PACKAGES, *entry_points(group="streamfold.tables").names})
 
 
 def _name(name: str) -> None:
@@ -56,7 +106,7 @@ class FileSettings(Table):
         """Returns the error message for an unknown key. If the value is a table, the message shows how to write a
         provider.
         """
-        if package := package_of_table(key):
+        if package := _PACKAGES.get(key):
             return f"this table is for a package that is not installed: pip install {package}"
         names = [*FileSettings.model_fields, *table_names()]
         text = f"unknown key{allowed_values_hint(key, names)}"
