@@ -246,7 +246,7 @@ async def test_what_only_its_provider_can_read_is_sent_nowhere_else(other: dict[
     """Without it the model would answer to another conversation, so that this is an error."""
     found, _, _ = await compacted("responses", BODIES["responses"])
     provider = Provider.from_config({"base_url": "http://other.test/v1", "model": "m", "api_key": "k", **other})
-    with pytest.raises(ConfigError, match=r"messages\[2\] is a compaction, and only its own provider"):
+    with pytest.raises(ConfigError, match=r"messages\[2\] is a compaction, and only the provider that created it"):
         provider.preview([*found.messages, user("And now?")])
 
 

@@ -434,7 +434,7 @@ async def test_a_conversation_of_the_provider() -> None:
             reply = await model.chat(history, conversation=conversation)
             history += [reply.message, user(question)]
         await model.chat(history, conversation=conversation)
-        with pytest.raises(ConfigError, match="must begin with those"):
+        with pytest.raises(ConfigError, match="must begin with the messages"):
             await model.chat([user("other"), *history[1:]], conversation=conversation)
     assert [len(body["input"]) for body in bodies] == [1, 1, 1]
 
@@ -465,7 +465,7 @@ async def test_an_api_that_stores_nothing() -> None:
         model = models_of(client)["chat"]
         _, second = await ask(storing, model, model, conversation=Conversation())
         assert [warning.code for warning in second.warnings] == ["option_dropped"]
-        with pytest.raises(ConfigError, match="stores no conversations here"):
+        with pytest.raises(ConfigError, match="doesn't store conversations here"):
             await model.chat("one", conversation=Conversation(), unsupported_options="strict")
         unknown = responses(client, quirks={})
         assert [each.code for each in unknown.preview("one", conversation=Conversation()).warnings] == [
@@ -478,7 +478,7 @@ async def test_an_api_that_stores_nothing() -> None:
     ("options", "said"),
     [
         ({"extra_body": {"store": False}}, "remove store=False"),
-        ({"extra_body": {"previous_response_id": "resp_1"}}, "pass one of them"),
+        ({"extra_body": {"previous_response_id": "resp_1"}}, "pass only one of them"),
         ({"conversation": 7}, "not int"),
         ({"conversation": ""}, "needs an id of the provider"),
         ({"previous_response_id": "resp_1"}, "pass conversation="),
