@@ -19,15 +19,16 @@ _HEAD = """\
 
 # The fixtures
 
-Answers as servers send them: `NAME.sse` is the body, byte for byte; `NAME.toml` says where it comes from and what it
-become when it is read. The tests read each one whole, byte by byte and in random pieces. `streamfold inspect
-fixtures/FOLDER/NAME.sse` explains one event by event.
+A fixture is the response of a server. `NAME.sse` contains the bytes of the body. `NAME.toml` contains their origin and
+the expected result. The tests read each fixture in one piece, byte by byte and in random pieces. The command
+`streamfold inspect fixtures/FOLDER/NAME.sse` explains each event of a fixture.
 """
 _SOURCES = {
-    "recorded": "as a running server sent it, {engines} by inference engines (llama.cpp, transformers) and {stand_ins}"
-    " by stand-ins for hosted APIs (aimock, mock-ai-api, LiteLLM's proxy before them); none by a hosted provider yet",
-    "documented": "written from the format's documentation, with content of our own",
-    "synthesised": "written to show one behaviour, or one kind of damage, that servers are known for",
+    "recorded": "a running server sent it: {engines} are from inference engines (llama.cpp, transformers), and"
+    " {stand_ins} from servers that imitate hosted APIs (aimock, mock-ai-api, LiteLLM's proxy with them); none is"
+    " from a hosted provider yet",
+    "documented": "we wrote it from the API's documentation, with our own content",
+    "synthesised": "we wrote it to show one behaviour or one defect of servers",
 }
 
 
