@@ -374,7 +374,7 @@ class Answer:
         self._output = output
         self._meter = meter
         self._writer = ReplyWriter(serializer, streams=routed.request.stream)
-        self._unsent = b""  # events of chunks that were read together with the next one
+        self._unsent: list[bytes] = []  # events of chunks that were read together with the next one
 
     async def send(self) -> None:
         """Sends the request to its model and writes the response. Closes the connection to the provider at the end.
@@ -410,7 +410,9 @@ class Answer:
                 raise refusal from refusal.__cause__
             self._routed.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await self._end_failed(self._unsent + self._writer.fail(self._api.stream_info(refusal), partial))
+            await self._end_failed(
+                b"".join([*self._unsent, self._writer.fail(self._api.stream_info(refusal), partial)])
+            )
 
     async def _read(self) -> Reply:
         """Reads and writes the chunks, and returns the reply.
@@ -435,16 +437,16 @@ class Answer:
                             meter.take(chunk)
                         if output.gone:
                             continue
-                        self._unsent += writer.feed(chunk)
+                        self._unsent.append(writer.feed(chunk))
                         if stream.ready:  # what was read at once is written at once
                             continue
                         try:
-                            await output.write(self._unsent)
+                            await output.write(b"".join(self._unsent))
                         except ClientGone:
                             if not meter.reads_on:
                                 raise
                             output.leave()
-                        self._unsent = b""
+                        self._unsent.clear()
                 meter.answered(stream.reply)
                 if output.gone:
                     raise ClientGone
@@ -463,7 +465,7 @@ class Answer:
         """Sends the end of a streamed response, or a complete response as JSON."""
         request = self._routed.request
         if request.stream:
-            await self._output.write(self._unsent + self._writer.finish(reply), last=True)
+            await self._output.write(b"".join([*self._unsent, self._writer.finish(reply)]), last=True)
         else:
             compact = request.parsed.compact
             body = self._api.compaction_body(request, reply) if compact else self._writer.body(reply)
