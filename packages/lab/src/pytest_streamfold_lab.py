@@ -1,4 +1,4 @@
-"""The pytest plugin of streamfold-lab: options of its suites, and a fixture for the authors of parsers."""
+"""Pytest plugin: command-line options for the test suites of streamfold-lab, and a fixture for authors of parsers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ __all__: list[str] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options of the suites."""
+    """Adds the command-line options of the test suites."""
     server = "for streamfold_lab.conformance.suite: "
     group = parser.getgroup("streamfold")
     group.addoption("--streamfold-server", help=f"{server}the base URL of the server to judge")
-    group.addoption("--streamfold-model", help=f"{server}the model to ask; by default the first that is listed")
-    group.addoption("--streamfold-api-key-env", help=f"{server}the environment variable that holds the key")
+    group.addoption("--streamfold-model", help=f"{server}the model; by default the first in the server's list")
+    group.addoption("--streamfold-api-key-env", help=f"{server}the environment variable with the API key")
     parsers = "for streamfold_lab.any_cut.suite: "
     group.addoption("--streamfold-parser", help=f"{parsers}the parser, as module:Class")
-    group.addoption("--streamfold-vectors", help=f"{parsers}the texts: a format such as hermes, or a JSON file")
+    group.addoption(
+        "--streamfold-vectors", help=f"{parsers}the test texts: the name of a format such as hermes, or a JSON file"
+    )
 
 
 @pytest.fixture
 def assert_any_cut() -> Callable[..., None]:
-    """Returns a function that fails if a parser of vLLM or SGLang reads a split text differently from the whole text.
+    """Returns a function that fails the test if a vLLM or SGLang parser reads a split text differently from the unsplit
+    text.
 
     def test_my_parser(assert_any_cut):
         assert_any_cut(MyParser, "hermes")

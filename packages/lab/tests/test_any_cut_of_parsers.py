@@ -162,7 +162,7 @@ def test_mistakes_are_named(texts: str) -> None:
         find_parser("json")
     with pytest.raises(ConfigError, match="the methods of neither SGLang"):
         as_piece_parser(dict)
-    with pytest.raises(ConfigError, match="no vectors 'hermess'"):
+    with pytest.raises(ConfigError, match="no test texts 'hermess'"):
         load_vectors("hermess")
 
 

@@ -57,7 +57,7 @@ def test_everything_at_once(server: PatientServer, tmp_path: Path) -> None:
     ]
     done = run(server.url, *options, cwd=tmp_path)
     assert done.exit_code == 0, done.output
-    assert "Under which name does it accept a seed?" in done.output
+    assert "Which field sets the seed?" in done.output
     assert 'quirks.seed_field = "random_seed"' in done.output
     config = read_config(tmp_path / "streamfold.toml")
     assert [problem for problem in config_problems(config) if "set DOCTOR_KEY" not in problem] == []

@@ -90,7 +90,7 @@ def test_inspect_a_raw_body(tmp_path: Path):
     assert "tool call  get_time {}" in done.stdout
     assert done.stderr == ""
     forgotten = run("inspect", str(body), "--dialect", "hermes")
-    assert "name the tools with --tool" in forgotten.stderr
+    assert "name the request's tools with --tool" in forgotten.stderr
     assert "leaked_markup" in forgotten.stdout
 
 
@@ -117,7 +117,7 @@ def test_hostile_text_does_not_steer_the_terminal(tmp_path: Path):
 def test_diff_exits_with_0_for_the_same_answer():
     """The same recording twice, and two that differ in nothing that counts."""
     done = run("diff", "fixtures/kimi/parallel_calls.sse", "fixtures/kimi/parallel_calls.sse")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "the same answer")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "the replies are the same")
     words = ["fixtures/aimock/note.sse", "fixtures/litellm/note.sse"]
     assert run("diff", *words).returncode == 1
     assert run("diff", *words, "--ignore", "ids", "--ignore", "usage", "--ignore", "model").returncode == 0

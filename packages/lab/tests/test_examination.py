@@ -89,7 +89,7 @@ def test_intervals_are_those_of_clopper_and_pearson(found: int, tries: int, low:
     [
         (Budget(requests=3), "the budget of 3 requests is used up"),
         (Budget(bytes=2000), "the budget of 2000 bytes is used up"),
-        (Budget(cost=Decimal("0.0005")), "less than a request may cost"),
+        (Budget(cost=Decimal("0.0005")), "the next request may cost more"),
     ],
 )
 def test_limits_are_kept(budget: Budget, saw: str) -> None:

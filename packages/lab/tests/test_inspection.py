@@ -124,7 +124,7 @@ def test_damaged_streams_are_explained_too(name: str):
             [entry(0, "a", "f", "{}"), entry(0, "b", "g", "{}"), entry(0, "a", arguments=" ")],
             [
                 "no call is open: opens call 0 (f)",
-                "index 0 is that of call 0 (f), but id 'b' is not its: opens call 1 (g)",
+                "index 0 belongs to call 0 (f), but id 'b' differs: opens call 1 (g)",
                 "id 'a' is known: continues call 0 (f)",
             ],
         ),
@@ -136,15 +136,15 @@ def test_damaged_streams_are_explained_too(name: str):
             [entry(0, "", "f", '{"x":1}'), entry(0, "", "f", '{"x":2}'), entry(0, "", "g", "{}")],
             [
                 "no call is open: opens call 0 (f)",
-                "index 0 is that of call 0 (f), but an object begins again: opens call 1 (f)",
-                "index 0 is that of call 1 (f), but the name is 'g': opens call 2 (g)",
+                "index 0 belongs to call 0 (f), but a new object begins: opens call 1 (f)",
+                "index 0 belongs to call 1 (f), but the name is 'g': opens call 2 (g)",
             ],
         ),
         (
             [entry(0, "a", "f", '{"x"'), entry(0, "other", arguments=":1}")],
             [
                 "no call is open: opens call 0 (f)",
-                "index 0 is in use, the id is another, and nothing begins a call: continues call 0 (f)",
+                "index 0 is in use, the id differs, but no new call begins: continues call 0 (f)",
             ],
         ),
         (
@@ -152,22 +152,22 @@ def test_damaged_streams_are_explained_too(name: str):
             [
                 "no call is open: opens call 0 (f)",
                 "no index: the last call continues, call 0 (f)",
-                "no index, and id 'b' is a new one: opens call 1 (f)",
+                "no index, and id 'b' is new: opens call 1 (f)",
             ],
         ),
         (
             [entry(0, "a", "f", "{}"), entry(0, "b", "g"), entry(1, arguments='{"x":1}')],
             [
                 "no call is open: opens call 0 (f)",
-                "index 0 is that of call 0 (f), but id 'b' is not its: opens call 1 (g)",
-                "unknown index 1, no name: arguments of call 1 (g) as the next tool call without arguments",
+                "index 0 belongs to call 0 (f), but id 'b' differs: opens call 1 (g)",
+                "unknown index 1, no name: arguments for call 1 (g), the next tool call without arguments",
             ],
         ),
         (
             [entry(None, "a", "f"), entry(None, "b", "g"), entry(0, arguments="{}"), entry(1, None, "h", "{}")],
             [
                 "no call is open: opens call 0 (f)",
-                "no index, and id 'b' is a new one: opens call 1 (g)",
+                "no index, and id 'b' is new: opens call 1 (g)",
                 "index 0 is new: opens call 2",
                 "index 1 is new: opens call 3 (h)",
             ],
@@ -203,8 +203,8 @@ def test_why_on_the_responses_api():
     assert why(body, adapter="responses") == [
         "no call is open: opens call 0 (f)",
         "item 'fc_1' is known: continues call 0 (f)",
-        "the server's final list of tool calls: item 'fc_1' is that of call 0 (f)",
-        "the server's final list of tool calls: it was not streamed: opens call 1 (late)",
+        "the server's final list of tool calls: item 'fc_1' belongs to call 0 (f)",
+        "the server's final list of tool calls: this call was not streamed: opens call 1 (late)",
     ]
 
 
@@ -336,9 +336,9 @@ def test_notes_on_what_did_not_show():
     ]
     assert [(one.name, one.arguments) for one in by_dialect.reply.tool_calls] == [("f", {})]
     half = inspect_stream(b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n' + text("x"))
-    assert half.events[0].notes == ("text: half of a character, held back for the other half",)
+    assert half.events[0].notes == ("text: half of a character, held back until the other half arrives",)
     (twice,) = {note for one in inspected("aimock/responses_interleaved").events for note in one.notes}
-    assert twice == "text: it was already sent, so nothing is new"
+    assert twice == "text: already received, so nothing is new"
 
 
 def test_steps_tell_what_is_the_same_once():
@@ -473,7 +473,7 @@ def test_errors_are_compared():
 
 def test_only_parts_of_the_answer_can_be_ignored():
     """A part that does not exist is a mistake, not a comparison that ignores nothing."""
-    with pytest.raises(ConfigError, match=r"unknown part of the answer 'id'\. Allowed: outcome, text"):
+    with pytest.raises(ConfigError, match=r"unknown part of the reply 'id'\. Allowed: outcome, text"):
         compared([], [], ignore=["id"])
 
 

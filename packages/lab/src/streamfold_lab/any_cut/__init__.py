@@ -1,4 +1,4 @@
-"""Tests parsers of tool calls: a text that is split anywhere must give the same result as the whole text."""
+"""Tests tool call parsers: wherever a text is split, a parser must return the same result."""
 
 from __future__ import annotations
 

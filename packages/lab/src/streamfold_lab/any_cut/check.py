@@ -1,4 +1,4 @@
-"""Gives each text to a parser, whole and split at every position, and finds different results."""
+"""Runs a parser on each text, unsplit and split at every position, and collects the results that differ."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Failure:
     """A text that a parser reads incorrectly.
 
     Attributes:
-        mode: "whole": the parser reads the whole text incorrectly. "in pieces": for some splits, the result differs
-            from the result for the whole text.
+        mode: "whole": the parser reads the unsplit text incorrectly. "in pieces": for some splits, the result differs
+            from the result for the unsplit text.
         cuts: the number of splits with a different result.
         tried: the number of splits that were tried.
-        pieces: the first such split, with as few pieces as possible.
+        pieces: the split with the fewest pieces that gives a different result.
         wanted, found: descriptions of the expected and the actual result.
     """
 
@@ -50,11 +50,11 @@ class Failure:
 
 
 def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]:
-    """Yields a text in one piece, in two pieces at every position, in pieces of each size, and in pieces of random
-    sizes.
+    """Yields splits of a text: unsplit, in two pieces at every position, in pieces of equal size, and in pieces of
+    random size.
 
     Args:
-        cut_tokens: also split special tokens, which are single tokens for a model.
+        cut_tokens: also split special tokens. A model always emits a special token in one piece.
     """
     atoms = list(text) if cut_tokens else [match[0] for match in _ATOM.finditer(text)]
     yield (text,)
@@ -72,8 +72,10 @@ def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]
 
 
 def check_parser(parser: PieceParser, vectors: Iterable[Vector], *, cut_tokens: bool = False) -> list[Failure]:
-    """Returns the texts that a parser reads incorrectly. If the parser can't read the whole text, the vector's
-    content counts.
+    """Returns a failure for each text that the parser reads incorrectly.
+
+    The result for a split text must equal the parser's own result for the unsplit text. If the parser raises an
+    exception for the unsplit text, the vector's expected result is used instead.
     """
     return [failure for vector in vectors for failure in _check(parser, vector, cut_tokens)]
 
@@ -106,8 +108,8 @@ def _tried(parse: Callable[[], ParsedText]) -> ParsedText | Exception:
 
 
 def _difference(wanted: ParsedText, found: ParsedText | Exception) -> Kind | None:
-    """Returns a description of the difference between two results; None if they are equal. White space around text
-    is ignored.
+    """Returns the kind of difference between two results, or None if they are equal. Differences in white space don't
+    count.
     """
     if isinstance(found, Exception):
         return "raises"

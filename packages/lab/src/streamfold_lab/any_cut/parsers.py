@@ -1,7 +1,7 @@
-"""Parsers of SGLang and vLLM, and other parsers with the same methods, behind one interface.
+"""One interface for tool call parsers of SGLang and vLLM, and for other parsers with the same methods.
 
-At the end of a stream, arguments of the last tool call that a parser knows but hasn't streamed are added, as the
-servers of both projects do.
+At the end of a stream, a parser may know arguments of the last tool call that it hasn't streamed yet. This module adds
+these arguments, as the servers of both projects do.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ class ParsedCall(NamedTuple):
 
 
 class ParsedText(NamedTuple):
-    """The result of a parser for a text."""
+    """A parser's result for one text."""
 
     content: str
     calls: tuple[ParsedCall, ...] = ()
 
 
 Tools = Sequence[Mapping[str, Any]]
-"""Tools as a request of Chat Completions declares them."""
+"""Tool declarations in the format of a Chat Completions request."""
 
 
 class PieceParser(Protocol):
-    """A parser under test. Each method call is for a new text."""
+    """A parser under test. Each method call parses a new text."""
 
     def whole(self, text: str, tools: Tools) -> ParsedText:
-        """Returns the parsed whole text."""
+        """Parses a complete text."""
         ...
 
     def pieces(self, pieces: Iterable[str], tools: Tools) -> ParsedText:
-        """Returns the parsed text, which arrives in pieces."""
+        """Parses a text that arrives in pieces."""
         ...
 
 
 def find_parser(name: str) -> Callable[[], Any]:
-    """Returns the class for `module:Class`. Raises ConfigError."""
+    """Imports a parser class by its name, `module:Class`. Raises ConfigError if that fails."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigError(f"{name!r} doesn't name a parser: write module:Class")
@@ -61,10 +61,10 @@ def find_parser(name: str) -> Callable[[], Any]:
 
 
 def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
-    """Wraps a parser of SGLang or vLLM in the common interface.
+    """Wraps an SGLang or vLLM parser in the common interface.
 
     Args:
-        make: returns a new parser: its class, or a function. A class of vLLM gets a tokenizer without tokens.
+        make: the parser's class, or a function that returns a new parser. A vLLM class is called with a fake tokenizer.
 
     Raises:
         ConfigError: the parser has neither the methods of SGLang nor those of vLLM.
@@ -84,7 +84,7 @@ def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
 
 @dataclass(slots=True)
 class _Calls:
-    """Tool calls that are assembled from pieces, by the parser's numbers."""
+    """Assembles tool calls from streamed pieces, by the index that the parser assigns to each piece."""
 
     calls: dict[int, list[str]] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class _Calls:
         call[1] += arguments or ""
 
     def finish(self, parser: Any) -> None:
-        """Adds the arguments that the servers of both projects add at the end of a stream."""
+        """Adds arguments that the parser knows but hasn't streamed yet."""
         known, streamed = (getattr(parser, name, None) for name in ("prev_tool_call_arr", "streamed_args_for_tool"))
         if not known or not streamed or len(known) > len(streamed):
             return
@@ -146,7 +146,7 @@ def _sglang_tools(tools: Tools) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _VLLMParser:
-    """`ToolParser` of vLLM. Each piece counts as one token with an arbitrary number."""
+    """`ToolParser` of vLLM. Each piece counts as one token, with an arbitrary token id."""
 
     make: Callable[[], Any]
 
@@ -183,7 +183,7 @@ def _vllm_request(tools: Tools) -> Any:
 
 
 class _Vocabulary(dict[str, int]):
-    """A vocabulary with a number for each token that a parser looks up."""
+    """A fake vocabulary, which assigns an id to each token that a parser looks up."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.setdefault(key, 1_000_000 + len(self))
@@ -196,7 +196,7 @@ class _Vocabulary(dict[str, int]):
 
 
 class _NoTokenizer:
-    """A fake tokenizer for parsers that only look up the numbers of their markers."""
+    """A fake tokenizer for parsers that only look up the token ids of their markers."""
 
     def __init__(self) -> None:
         self.vocab = _Vocabulary()

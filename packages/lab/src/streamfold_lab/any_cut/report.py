@@ -1,4 +1,4 @@
-"""Bug reports for a parser: one for each kind of failure, with the shortest example."""
+"""Writes bug reports for a parser: one for each kind of failure, with the shortest example."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TITLES = {
 
 
 def as_markdown(parser: str, versions: Iterable[str], failures: Sequence[Failure], tried: int) -> str:
-    """Returns a report.
+    """Returns the report as Markdown.
 
     Args:
         parser: `module:Class`.
-        versions: the versions of the parser's package and of this package.
+        versions: the names and versions of the parser's package and of this package.
         tried: the number of tested texts.
     """
     groups: dict[tuple[str, str], list[Failure]] = {}
@@ -46,9 +46,9 @@ def _section(parser: str, mode: str, kind: str, found: Sequence[Failure]) -> lis
     first = min(found, key=lambda failure: (len(failure.pieces), len(failure.vector.text)))
     names = [failure.vector.name for failure in found]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    where = "for a whole text" if mode == "whole" else "for a text in pieces"
-    said = "" if mode == "whole" else f" {first.cuts} of {first.tried} cuts of this text show it."
-    expected = "The text says" if mode == "whole" else "The same parser, for the whole text"
+    where = "for a complete text" if mode == "whole" else "for a text in pieces"
+    said = "" if mode == "whole" else f" {first.cuts} of {first.tried} splits of the example show the failure."
+    expected = "Expected" if mode == "whole" else "The same parser, for the unsplit text"
     return [
         f"## {parser.rpartition(':')[2]} {_TITLES[kind]} {where}",
         "",

@@ -1,4 +1,5 @@
-"""Tests for the authors of parsers, one for each text: a split text must be read like the whole text.
+"""Pytest suite for authors of parsers, with one test for each text: a parser must read the split text like the unsplit
+text.
 
 pytest --pyargs streamfold_lab.any_cut.suite --streamfold-parser my_parsers:HermesParser --streamfold-vectors hermes
 """
@@ -15,7 +16,7 @@ __all__: list[str] = []
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Creates a test for each text that the options name."""
+    """Creates a test for each text of `--streamfold-vectors`."""
     if "vector" in metafunc.fixturenames:
         source = metafunc.config.getoption("streamfold_vectors")
         vectors = load_vectors(source) if source else []
@@ -23,13 +24,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_any_cut(vector: Vector, request: pytest.FixtureRequest) -> None:
-    """The parser reads the split text like the whole text, wherever it is split."""
+    """The parser reads the split text like the unsplit text, wherever it is split."""
     name = request.config.getoption("streamfold_parser")
     if not name:
         pytest.skip("no parser: pass --streamfold-parser module:Class")
     failures = check_parser(as_piece_parser(find_parser(name)), [vector])
     lines = [
-        f"{failure.kind} {failure.mode}, at {failure.cuts} of {failure.tried} cuts: {list(failure.pieces)!r}\n"
+        f"{failure.kind} {failure.mode}, for {failure.cuts} of {failure.tried} splits: {list(failure.pieces)!r}\n"
         f"  expected {failure.wanted}\n  found    {failure.found}"
         for failure in failures
     ]

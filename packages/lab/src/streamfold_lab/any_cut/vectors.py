@@ -1,4 +1,4 @@
-"""Texts with tool calls, and their expected results: built-in ones, or those of a JSON file."""
+"""Test texts with tool calls, and their expected results: built in, or read from a JSON file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Vector(BaseModel):
     """A text, the declared tools, and the expected result.
 
     Attributes:
-        schemas: types of parameters by tool, for formats whose values have no types: `{"search": {"limit":
+        schemas: the types of each tool's parameters, for formats that don't encode types: `{"search": {"limit":
             "integer"}}`.
         content: the text without the tool calls.
     """
@@ -76,20 +76,20 @@ _VECTORS = TypeAdapter(list[Vector])
 
 
 def dialects() -> list[str]:
-    """Returns the names of the formats that have vectors."""
+    """Returns the names of the tool call formats with built-in test texts."""
     folder = files(__package__).joinpath("vectors")
     return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
 
 
 def load_vectors(source: str) -> list[Vector]:
-    """Returns the vectors of a format, or of a JSON file. Raises ConfigError."""
+    """Returns the built-in test texts of a format, or those in a JSON file. Raises ConfigError for another source."""
     path = Path(source)
     if source in dialects():
         text = files(__package__).joinpath("vectors", f"{source}.json").read_text("utf-8")
     elif path.suffix == ".json" and path.is_file():
         text = path.read_text("utf-8")
     else:
-        raise ConfigError(f"no vectors {source!r}: name a JSON file, or one of {', '.join(dialects())}")
+        raise ConfigError(f"no test texts {source!r}: name a JSON file, or one of {', '.join(dialects())}")
     try:
         return _VECTORS.validate_json(text)
     except ValidationError as exc:

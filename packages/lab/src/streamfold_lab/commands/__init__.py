@@ -1,4 +1,4 @@
-"""Commands of `streamfold`, by entry points in the group `streamfold.commands`."""
+"""Subcommands of `streamfold`, registered as entry points in the group `streamfold.commands`."""
 
 from __future__ import annotations
 

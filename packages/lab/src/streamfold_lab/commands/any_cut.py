@@ -1,4 +1,6 @@
-"""`streamfold lab any-cut`: tests a parser of tool calls, or a server, with texts that are split anywhere."""
+"""`streamfold lab any-cut`: tests whether a tool call parser, or a server, gives the same result however a text is
+split.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ def any_cut(
     target: Annotated[str, typer.Argument(help="A parser, as module:Class, or the base URL of a server.")],
     vectors: Annotated[
         str | None,
-        typer.Option(help=f"For a parser: a format ({', '.join(dialects())}), or a JSON file of texts."),
+        typer.Option(help=f"For a parser: the test texts of a format ({', '.join(dialects())}), or a JSON file."),
     ] = None,
     cut_tokens: Annotated[bool, typer.Option("--cut-tokens", help="For a parser: also split special tokens.")] = False,
     report: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write the failures as Markdown, each with its example.")
+        Path | None, typer.Option(dir_okay=False, help="Write a bug report with examples to this Markdown file.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="For a server: the model.")] = None,
     api_key_env: Annotated[
@@ -48,10 +50,10 @@ def any_cut(
     repeats: Annotated[int, typer.Option(min=1, help="For a server: how often each request is sent.")] = 10,
     config: File = None,
 ) -> None:
-    """Test a parser of vLLM or SGLang with split texts, or compare a server's streamed and complete responses.
+    """Test a vLLM or SGLang parser with split texts, or compare a server's responses with and without streaming.
 
-    Exit with 0 if nothing differs, with 3 if a parser fails, with 4 if a server's streams differ, and with 2 for an
-    invalid command.
+    The exit code is 0 if nothing differs, 3 if a parser fails, 4 if a server's responses differ, and 2 if the command
+    is invalid.
     """
     with reported_errors():
         if target.startswith(("http://", "https://")):
@@ -60,7 +62,7 @@ def any_cut(
                 raise typer.Exit(UNFAITHFUL)
             return
         if vectors is None:
-            raise ConfigError(f"name the texts with --vectors: a JSON file, or one of {', '.join(dialects())}")
+            raise ConfigError(f"choose the test texts with --vectors: a JSON file, or one of {', '.join(dialects())}")
         texts = load_vectors(vectors)
         failures = check_parser(as_piece_parser(find_parser(target)), texts, cut_tokens=cut_tokens)
         if report:
@@ -90,7 +92,7 @@ def _version_of(package: str) -> str:
 
 
 async def _examine(target: str, model: str | None, key: str | None, repeats: int, config: Path | None) -> bool:
-    """Sends requests with and without streaming, and prints the differences."""
+    """Sends requests with and without streaming, and prints the findings. Returns whether the responses differ."""
     probes = [probe for probe in PROBES if probe.name in _ALIKE]
     differs = False
     for profile in await find_apis(read_target(target, config, model=model, api_key_env=key), AUTO):

@@ -49,7 +49,7 @@ def swap_check(
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="JSON: a list of messages, or an object with messages, tools, tool_choice and options.",
+            help="A JSON file: a list of messages, or an object with messages, tools, tool_choice and options.",
         ),
     ],
     provider: Annotated[list[str], typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL. Repeatable.")],
@@ -58,8 +58,8 @@ def swap_check(
 ) -> None:
     """Show the requests that several providers would get.
 
-    Nothing is sent and no API key is needed. Every change for a provider is a warning. Exit with 1 if a provider
-    doesn't support the request or a part of the request is dropped.
+    Nothing is sent, and no API key is needed. A warning reports each change to the request that a provider needs. The
+    exit code is 1 if a provider doesn't support the request, or if a part of the request is dropped.
     """
     with reported_errors(as_json):
         arguments = read_conversation(read_json(conversation), str(conversation))
@@ -80,10 +80,10 @@ def swap_check(
 def read_conversation(data: Any, where: str) -> dict[str, Any]:
     """Returns the arguments for `Provider.preview`: `messages`, `tools`, `tool_choice` and the options.
 
-    A message is the output of `Message.to_dict`, or a dict in the format of Chat Completions.
+    Each message is a dict, either from `Message.to_dict` or in the format of Chat Completions.
 
     Raises:
-        ConfigError: the data has another form; the message begins with `where`.
+        ConfigError: the data has another form. The error message begins with `where`.
     """
     if isinstance(data, list):
         data = {"messages": data}

@@ -27,7 +27,9 @@ BROKEN = 3
 def conformance(
     target: Annotated[str, typer.Argument(help="The base URL of a server, or PROVIDER, or PROVIDER:MODEL.")],
     model: Annotated[str | None, typer.Option(help="The model; by default the first in the server's list.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="The API; by default all that the server supports.")] = None,
+    adapter: Annotated[
+        str | None, typer.Option(help="The API to check; by default all APIs that the server supports.")
+    ] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable with the API key.")] = None,
     budget: Annotated[
         int, typer.Option(min=1, help="Maximum number of requests for each API.")
@@ -37,8 +39,8 @@ def conformance(
 ) -> None:
     """Check a server against the documentation of its API, and print every violated rule and a score.
 
-    Exit with 0 if no rule is violated, with 3 if a rule is violated, with 1 if the server doesn't respond, and with 2
-    for an invalid command.
+    The exit code is 0 if no rule is violated, 3 if a rule is violated, 1 if the server doesn't respond, and 2 if the
+    command is invalid.
     """
     with reported_errors(as_json):
         profile = read_target(target, config, model=model, api_key_env=api_key_env)
@@ -67,7 +69,5 @@ def _row(judged: RuleResult) -> list[Text]:
     first = judged.violations[0] if judged.violations else None
     broken = len({violation.answer for violation in judged.violations})
     counts = f"{broken} of {judged.answers}" if first else str(judged.answers)
-    what = (
-        f"{judged.rule.text} Here, answer {first.answer} ({first.asked}): {first.what}" if first else judged.rule.text
-    )
+    what = f"{judged.rule.text} Response {first.answer} ({first.asked}): {first.what}" if first else judged.rule.text
     return [Text(judged.rule.name), Text(word, style), Text(counts), Text(escape_control_characters(what))]

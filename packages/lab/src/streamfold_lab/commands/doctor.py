@@ -1,4 +1,4 @@
-"""`streamfold doctor`: tests a server; the results are a table, a configuration, JSON, an HTML report and
+"""`streamfold doctor`: tests a server, and writes the results as a table, a configuration, JSON, an HTML report or
 recordings.
 """
 
@@ -66,15 +66,17 @@ def doctor(
     model: Annotated[str | None, typer.Option(help="The model; by default the first in the server's list.")] = None,
     adapter: Annotated[
         str | None,
-        typer.Option(help="The API: chat, responses, anthropic, ..., or auto for all that the server supports."),
+        typer.Option(help="The API: chat, responses, anthropic, ..., or auto for all APIs that the server supports."),
     ] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable with the API key.")] = None,
-    name: Annotated[str | None, typer.Option(help="The provider's name in the profile; by default from URL.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The provider's name in the configuration; by default derived from the URL.")
+    ] = None,
     budget: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help=f"Maximum requests for each API; by default {DEFAULT_BUDGET.requests}, and 1500 with --thorough.",
+            help=f"Maximum number of requests for each API: {DEFAULT_BUDGET.requests}, or 1500 with --thorough.",
         ),
     ] = None,
     max_bytes: Annotated[
@@ -85,11 +87,15 @@ def doctor(
     ] = DEFAULT_BUDGET.seconds,
     max_cost: Annotated[
         float,
-        typer.Option(min=0, help="Maximum cost for each API, in the currency of its prices, if they are known."),
+        typer.Option(
+            min=0,
+            help="Maximum cost for each API, in the currency of the model's prices. Without known prices, there is no"
+            " maximum.",
+        ),
     ] = float(DEFAULT_BUDGET.cost),
     thorough: Annotated[
         bool,
-        typer.Option("--thorough", help=f"Repeat questions that one response can't decide, up to {_REPEATS} times."),
+        typer.Option("--thorough", help=f"Repeat tests that one response can't decide, up to {_REPEATS} times."),
     ] = False,
     reference: Annotated[
         str | None,
@@ -100,22 +106,24 @@ def doctor(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the requests, and send none.")] = False,
     write: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Add the provider to this streamfold.toml, or update it.")
+        Path | None,
+        typer.Option(dir_okay=False, help="Add the provider's settings to this streamfold.toml, or update them."),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Write the report card as one self-contained HTML page.")
     ] = None,
     record: Annotated[Path | None, typer.Option(file_okay=False, help="Record all responses in this folder.")] = None,
     compare: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="Compare two results of --json instead: BEFORE AFTER.")
+        tuple[Path, Path] | None,
+        typer.Option(help="Compare two earlier results of --json, BEFORE and AFTER, instead of testing a server."),
     ] = None,
     config: File = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the guide describes it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")] = False,
 ) -> None:
     """Test a server, and write the configuration that it needs.
 
-    Exit with 0 if no fault is found, with 4 if the endpoint is unfaithful, with 3 for other faults, with 1 if the
-    server doesn't respond or if --compare finds a difference, and with 2 for an invalid command.
+    The exit code is 0 if no fault is found, 4 if a response doesn't match its request, and 3 for other faults. It is 1
+    if the server doesn't respond or --compare finds a difference, and 2 if the command is invalid.
     """
     with reported_errors(as_json):
         if compare is not None:
@@ -150,7 +158,7 @@ def doctor(
 
 
 def _reference(target: str, config: Path | None, examined: Profile) -> Profile:
-    """Returns the profile of the reference, by default with the tested model."""
+    """Returns the profile of `--reference`. Without a model, it gets the tested model."""
     other = read_target(target, config)
     return other if other.model else other.model_copy(update={"model": examined.model})
 
@@ -204,7 +212,7 @@ def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
             continue
         only = " (if needed)" if each.ask.when else ""
         special = f": {each.ask.special}" if each.ask.special else ""
-        print_status(f"{name}{' in one piece' if each.whole else ''}{only}{special}")
+        print_status(f"{name}{' without streaming' if each.whole else ''}{only}{special}")
         text = json.dumps(body, ensure_ascii=False)
         print_status(f"    {text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + '...'}")
     costs = [each.written.cost for each in planned if each.written.cost is not None]
@@ -222,10 +230,10 @@ def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
         }
         print_json({"planned": size, "limits": {**asdict(bounds), "cost": f"{bounds.cost:f}"}})
         return
-    price = f"at most {total.amount:.4f} {total.currency}" if total else "the price is not known"
+    price = f"at most {total.amount:.4f} {total.currency}" if total else "the model's price is unknown"
     print_status(
-        f"{len(planned)} different requests, those that depend on the model up to 3 times. Once each, they have about"
-        f" {read:,} input tokens and at most {written:,} output tokens: {price}"
+        f"{len(planned)} different requests, each sent up to 3 times if its result depends on the model. Sent once"
+        f" each, they have about {read:,} input tokens and at most {written:,} output tokens: {price}"
     )
     most = f", {bounds.cost} {total.currency}" if total else ""
     print_status(f"limits: {bounds.requests} requests, {bounds.bytes:,} bytes, {bounds.seconds:g} seconds{most}")
@@ -258,7 +266,7 @@ def _sides(change: Change) -> Sequence[tuple[str, Finding | None]]:
 
 def _change_row(change: Change) -> list[Text]:
     cells = [
-        Text(escape_control_characters(f"{side.verdict}: {side.saw}") if side else "not asked")
+        Text(escape_control_characters(f"{side.verdict}: {side.saw}") if side else "not tested")
         for _, side in _sides(change)
     ]
     return [Text(change.adapter), Text(change.question), *cells]

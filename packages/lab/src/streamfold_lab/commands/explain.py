@@ -28,7 +28,7 @@ _JOINED = ("reasoning", "text", "refusal", "call")
 
 
 def print_inspection(target: Console, made: Inspection, *, every: bool = False) -> None:
-    """Prints a stream event by event, and its reply. `every`: consecutive fragments aren't joined."""
+    """Prints a stream event by event, and its reply. With `every`, each fragment gets its own row."""
     target.print(
         Text.assemble((escape_control_characters(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim"))
     )
@@ -70,7 +70,7 @@ def _events_table(made: Inspection, every: bool) -> Table:
 def _runs(
     rows: Sequence[tuple[Event, tuple[EventLine, ...]]], every: bool
 ) -> Iterator[tuple[list[Event], tuple[EventLine, ...]]]:
-    """Yields the rows; consecutive events that only continue the same text or arguments become one row."""
+    """Yields a row for each event. Consecutive events that only continue the same text or arguments become one row."""
 
     def key(row: tuple[int, tuple[Event, tuple[EventLine, ...]]]) -> object:
         number, (_, lines) = row
@@ -146,7 +146,7 @@ def _print_outcome(target: Console, made: Inspection) -> None:
 
 
 def print_comparison(target: Console, made: Comparison) -> None:
-    """Prints whether two streams gave the same reply, and the first event with another meaning."""
+    """Prints whether two streams have the same reply, and the first event that differs."""
     target.print(
         Text.assemble(
             ("A ", "bold"), escape_control_characters(made.a), ("   B ", "bold"), escape_control_characters(made.b)
@@ -157,13 +157,15 @@ def print_comparison(target: Console, made: Comparison) -> None:
     print_rows(target, ("answer", "", "A", "B"), list(_verdicts(made)))
     target.print()
     if first := made.meaning:
-        target.print(Text(f"the first event with another meaning: event {first.number}", "bold"))
+        target.print(Text(f"the first event that differs: event {first.number}", "bold"))
         for name, side in (("A", first.a), ("B", first.b)):
             shown = Text("(no more)", "dim") if side is None else Text(_shortened(side))
             target.print(Text.assemble((f"  {name} ", "bold"), shown), soft_wrap=True)
         target.print()
     target.print(
-        Text("the same answer" if made.same else "the replies differ", "bold green" if made.same else "bold red")
+        Text(
+            "the replies are the same" if made.same else "the replies differ", "bold green" if made.same else "bold red"
+        )
     )
 
 

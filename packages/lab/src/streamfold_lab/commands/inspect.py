@@ -24,7 +24,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, as 
 Source = Annotated[
     Path,
     typer.Argument(
-        help="A recorded answer, any raw body (- reads one from standard input), or the name of a bundled recording."
+        help="A recording, a file with a raw response body (- for standard input), or the name of a bundled recording."
     ),
 ]
 
@@ -45,7 +45,8 @@ def inspect(
 ) -> None:
     """Explain a recorded stream event by event.
 
-    The command uses the library's decoder, and shows for each fragment which tool call it belongs to and why.
+    The command decodes the stream as the library does. For each fragment of a tool call, it shows which tool call the
+    fragment belongs to, and why.
     """
     with reported_errors(as_json):
         if as_json and html:
@@ -72,7 +73,7 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two recorded streams. Exit with 0 if their replies are the same, with 1 if not."""
+    """Compare two recorded streams. The exit code is 0 if their replies are the same, and 1 if they differ."""
     with reported_errors(as_json):
         first, second = (_inspected(file, adapter, dialect, tool, tool_choice) for file in (a, b))
         made = compare(first, second, ignore=ignore or ())
@@ -93,7 +94,7 @@ def _inspected(
     read = Recording("standard input", sys.stdin.buffer.read()) if str(file) == "-" else open_recording(file)
     recording = replace(read, **{name: value for name, value in given.items() if value})
     if dialect not in (None, "think") and not recording.tools:
-        hint = "no tool is declared, so the dialect reads no tool calls: name the tools with --tool"
+        hint = "no tools are declared, so the dialect finds no tool calls: name the request's tools with --tool"
         console(stderr=True).print(hint, style="yellow", soft_wrap=True)
     about = {
         "shows": recording.shows,

@@ -1,4 +1,4 @@
-"""`streamfold models`: the models of an endpoint, with the limits that the endpoint reports."""
+"""`streamfold models`: lists the models of an endpoint, with the limits that the endpoint reports."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ..doctor import ServedModel, read_target, served_models
 def models(
     target: Annotated[str, typer.Argument(help="PROVIDER, or the base URL of a server.")],
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable with the API key.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="The API of a server that is named by its URL.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The server's API, if TARGET is a URL.")] = None,
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each model.")] = False,
 ) -> None:
     """List the models of an endpoint, with the limits that the endpoint reports.
 
-    Models without facts in the catalogue are marked.
+    Models that aren't in streamfold's catalogue are marked as unknown.
     """
     with reported_errors(as_json):
         given = {"api_key_env": api_key_env, "adapter": adapter}
@@ -41,7 +41,7 @@ def models(
         for model in found:
             print_json({"provider": profile.name, **asdict(model)})
     elif not found:
-        print_status("the list is empty")
+        print_status("the endpoint lists no models")
     else:
         print_rows(console(), ("model", "context", "output", "catalogue"), [_row(model) for model in found])
 

@@ -50,7 +50,7 @@ def _asked_for_usage(stream: Stream) -> bool:
 rule("content-type", "A stream has the content type text/event-stream.")(event_stream_type)
 
 
-@rule("json", "Every event is a JSON object, but for the last one.")
+@rule("json", "Every event except the last one, [DONE], is a JSON object.")
 def _json(stream: Stream) -> Iterator[str]:
     for number, event in enumerate(stream.events, 1):
         if not isinstance(event.payload, Mapping) and event.payload != _DONE:
@@ -64,7 +64,7 @@ def _done(stream: Stream) -> Iterator[str]:
         yield f"{len(stream.events)} events, and [DONE] is " + (f"event {marks[0]}" if marks else "not among them")
 
 
-@rule("no-names", "Events have no event: line.")
+@rule("no-names", 'No event has an "event:" line.')
 def _no_names(stream: Stream) -> Iterator[str]:
     if names := sorted({event.name for event in stream.events if event.name}):
         yield f"events are called {', '.join(names)}"
@@ -86,7 +86,7 @@ def _object(stream: Stream) -> Iterator[str]:
         yield f"the object is {', '.join(sorted(others))}"
 
 
-@rule("one-id", "All chunks of one answer have the same id and the same time.")
+@rule("one-id", "All chunks of a response have the same id and the same creation time.")
 def _one_id(stream: Stream) -> Iterator[str]:
     for name in ("id", "created"):
         values = {str(chunk.get(name)) for chunk in stream.objects if name in chunk}
@@ -94,7 +94,7 @@ def _one_id(stream: Stream) -> Iterator[str]:
             yield f"{len(values)} values of {name}"
 
 
-@rule("choice", "Every choice has index, delta and finish_reason, which is null until the last one.")
+@rule("choice", "Every choice has index, delta and finish_reason. The finish_reason is null except in the last choice.")
 def _choice(stream: Stream) -> Iterator[str]:
     for choice in _choices(stream):
         missing = [name for name in ("index", "delta", "finish_reason") if name not in choice]
@@ -103,14 +103,14 @@ def _choice(stream: Stream) -> Iterator[str]:
             return
 
 
-@rule("role-first", "The first delta has the role, and no other one has it.")
+@rule("role-first", "The first delta has the role, and no other delta has it.")
 def _role_first(stream: Stream) -> Iterator[str]:
     with_role = [number for number, delta in enumerate(_deltas(stream), 1) if delta.get("role")]
     if with_role != [1]:
         yield f"the role is in {'no delta' if not with_role else f'the deltas {with_role[:5]}'}"
 
 
-@rule("one-finish", "Exactly one choice has a finish reason, and it is one of the documented words.")
+@rule("one-finish", "Exactly one choice has a finish reason, which is one of the documented values.")
 def _one_finish(stream: Stream) -> Iterator[str]:
     reasons = _reasons(stream)
     if len(reasons) != 1:
@@ -119,7 +119,7 @@ def _one_finish(stream: Stream) -> Iterator[str]:
         yield f"the finish reason is {reasons[0]!r}"
 
 
-@rule("nothing-after-finish", "Nothing of the answer follows its finish reason.")
+@rule("nothing-after-finish", "No text and no tool call follows the finish reason.")
 def _nothing_after_finish(stream: Stream) -> Iterator[str]:
     finished = False
     for choice in _choices(stream):
@@ -130,13 +130,13 @@ def _nothing_after_finish(stream: Stream) -> Iterator[str]:
         finished = finished or bool(choice.get("finish_reason"))
 
 
-@rule("call-opening", "The first entry of a call has index, id, type and the name of the function.", about=_entries)
+@rule("call-opening", "The first delta of a tool call has index, id, type and function.name.", about=_entries)
 def _openings(stream: Stream) -> Iterator[str]:
     seen: set[Any] = set()
     for entry in _entries(stream):
         function = entry.get("function") or {}
         if "index" not in entry:
-            yield "an entry has no index"
+            yield "a tool call delta has no index"
             return
         if entry["index"] in seen:
             continue
@@ -147,7 +147,7 @@ def _openings(stream: Stream) -> Iterator[str]:
             yield f"call {entry['index']}: no {', '.join(missing)}"
 
 
-@rule("call-rest", "Later entries of a call have neither its id nor its name again.", about=_entries)
+@rule("call-rest", "Later deltas of a tool call repeat neither its id nor its name.", about=_entries)
 def _repetitions(stream: Stream) -> Iterator[str]:
     seen: set[Any] = set()
     for entry in _entries(stream):
@@ -159,14 +159,14 @@ def _repetitions(stream: Stream) -> Iterator[str]:
         seen.add(entry.get("index"))
 
 
-@rule("call-numbers", "Calls are numbered 0, 1, 2 in the order in which they begin.", about=_entries)
+@rule("call-numbers", "Tool calls have the indexes 0, 1, 2, ... in the order in which they begin.", about=_entries)
 def _call_numbers(stream: Stream) -> Iterator[str]:
     numbers = list(dict.fromkeys(entry.get("index") for entry in _entries(stream)))
     if numbers != list(range(len(numbers))):
         yield f"{numbers}, not {list(range(len(numbers)))}"
 
 
-@rule("call-arguments", "The arguments of a call are JSON once they are put together.", about=_has_whole_calls)
+@rule("call-arguments", "The argument deltas of a tool call, when joined, are valid JSON.", about=_has_whole_calls)
 def _broken_arguments(stream: Stream) -> Iterator[str]:
     texts: dict[Any, str] = {}
     for entry in _entries(stream):
@@ -181,7 +181,7 @@ def _broken_arguments(stream: Stream) -> Iterator[str]:
 
 @rule(
     "call-finish",
-    'An answer with calls that the model chose has the finish reason "tool_calls".',
+    'If the model decided to call tools, the finish reason is "tool_calls".',
     about=_has_chosen_calls,
 )
 def _call_finish(stream: Stream) -> Iterator[str]:
@@ -202,15 +202,19 @@ def _last_usage(stream: Stream) -> Iterator[str]:
 def _other_usages(stream: Stream) -> Iterator[str]:
     odd = [number for number, chunk in enumerate(stream.objects[:-1], 1) if chunk.get("usage", "none") is not None]
     if odd:
-        yield f"{len(odd)} of {len(stream.objects) - 1} chunks have no usage: null"
+        yield f"{len(odd)} of {len(stream.objects) - 1} chunks don't have usage: null"
 
 
-@rule("usage-sum", "The usage has prompt, completion and total tokens, and the total is their sum.", about=_usages)
+@rule(
+    "usage-sum",
+    "The usage has prompt_tokens, completion_tokens and total_tokens. The total is the sum of the other two.",
+    about=_usages,
+)
 def _usage_sum(stream: Stream) -> Iterator[str]:
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
     return wrong_sum([_usages(stream)[-1].get(name) for name in names])
 
 
-rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)(
+rule("error-object", "A rejected request gets a 4xx status, and an error object with message and type.", errors=True)(
     error_with_message
 )

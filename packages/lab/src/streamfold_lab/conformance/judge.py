@@ -24,10 +24,10 @@ RULES: Mapping[str, Sequence[Rule]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """One rule, and the responses that it applies to.
+    """The result of one rule.
 
     Attributes:
-        answers: the number of these responses. 0: the rule could not be checked.
+        answers: the number of responses that the rule applies to. 0: the rule could not be checked.
     """
 
     rule: Rule
@@ -59,7 +59,7 @@ class ConformanceReport:
 
 
 def judge(card: ReportCard) -> ConformanceReport:
-    """Checks all responses in a card. The report of an API without rules is empty."""
+    """Checks all responses in a report of `Doctor`. For an API without rules, the result has no rules."""
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
     return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
 
@@ -67,8 +67,10 @@ def judge(card: ReportCard) -> ConformanceReport:
 async def judge_server(
     profile: Profile, api: str = AUTO, budget: int = DEFAULT_BUDGET.requests
 ) -> list[ConformanceReport]:
-    """Tests a server on one API, or on all its APIs, and checks the rules. Raises StreamfoldError if no API
-    responds.
+    """Tests one API of a server, or all of its APIs, and checks the rules.
+
+    Raises:
+        StreamfoldError: no API responds.
     """
     cards = [(await Doctor(Budget(budget)).run(found))[0] for found in await find_apis(profile, api)]
     return [judge(card) for card in cards]

@@ -40,7 +40,7 @@ rule("content-type", "A stream has the content type text/event-stream.")(event_s
 rule("names", "Every event has an event: line, which is its type.")(named_by_type)
 
 
-@rule("start", "The first event is message_start, with an empty message of the assistant and its usage.")
+@rule("start", "The first event is message_start, with an empty assistant message that has a usage.")
 def _start(stream: Stream) -> Iterator[str]:
     first = stream.objects[0] if stream.objects else {}
     message = first.get("message")
@@ -51,10 +51,10 @@ def _start(stream: Stream) -> Iterator[str]:
     if missing := [name for name in names if message.get(name) is None]:
         yield f"the message has no {', '.join(missing)}"
     elif message["content"] != [] or message["role"] != "assistant":
-        yield "the message is not an empty one of the assistant"
+        yield "the message isn't an empty assistant message"
 
 
-@rule("order", "Blocks come one after the other: start, deltas, stop, numbered 0, 1, 2.")
+@rule("order", "Content blocks follow each other: start, deltas, stop. Their indexes are 0, 1, 2, ...")
 def _order(stream: Stream) -> Iterator[str]:
     open_block: Any = None
     count = 0
@@ -66,7 +66,7 @@ def _order(stream: Stream) -> Iterator[str]:
                 return
             open_block, count = index, count + 1
         elif index != open_block:
-            yield f"{kind} of block {index} while {open_block} is open"
+            yield f"{kind} of block {index} while block {open_block} is open"
             return
         elif kind == "content_block_stop":
             open_block = None
@@ -74,7 +74,7 @@ def _order(stream: Stream) -> Iterator[str]:
         yield f"block {open_block} is never stopped"
 
 
-@rule("delta-types", "The deltas of a block are of its kind.")
+@rule("delta-types", "The types of a content block's deltas match the type of the block.")
 def _delta_types(stream: Stream) -> Iterator[str]:
     blocks = _blocks(stream)
     for payload in stream.of("content_block_delta"):
@@ -93,7 +93,7 @@ def _tool_use(stream: Stream) -> Iterator[str]:
             yield f"no {', '.join(missing)}" if missing else f"the input is {call.get('input')!r}"
 
 
-@rule("input", "The pieces of an input are JSON once they are put together.", about=_whole_calls)
+@rule("input", "The input deltas of a tool call, when joined, are valid JSON.", about=_whole_calls)
 def _input(stream: Stream) -> Iterator[str]:
     texts = dict.fromkeys(_calls(stream), "")
     for payload in stream.of("content_block_delta"):
@@ -106,7 +106,7 @@ def _input(stream: Stream) -> Iterator[str]:
             yield f"block {index}: {text[:60]!r}"
 
 
-@rule("stop-reason", "One message_delta has the stop reason, which is one of the documented words.")
+@rule("stop-reason", "Exactly one message_delta has a stop reason, which is one of the documented values.")
 def _one_reason(stream: Stream) -> Iterator[str]:
     reasons = [(payload.get("delta") or {}).get("stop_reason") for payload in stream.of("message_delta")]
     if len([reason for reason in reasons if reason]) != 1:
@@ -115,13 +115,13 @@ def _one_reason(stream: Stream) -> Iterator[str]:
         yield f"the stop reason is {_stop_reason(stream)!r}"
 
 
-@rule("stop-tool-use", 'An answer with calls has the stop reason "tool_use".', about=_calls)
+@rule("stop-tool-use", 'A response with tool calls has the stop reason "tool_use".', about=_calls)
 def _stop_tool_use(stream: Stream) -> Iterator[str]:
     if (reason := _stop_reason(stream)) not in ("tool_use", "max_tokens"):
         yield f"the stop reason is {reason!r}"
 
 
-@rule("usage", "message_delta has the usage, with output_tokens.")
+@rule("usage", "Every message_delta has a usage with output_tokens.")
 def _usage(stream: Stream) -> Iterator[str]:
     for payload in stream.of("message_delta"):
         if not isinstance((payload.get("usage") or {}).get("output_tokens"), int):
@@ -138,7 +138,9 @@ def _stop(stream: Stream) -> Iterator[str]:
 
 
 @rule(
-    "error-object", 'A refused request has a 4xx status and {"type": "error", "error": {type, message}}.', errors=True
+    "error-object",
+    'A rejected request gets a 4xx status and {"type": "error", "error": {type, message}}.',
+    errors=True,
 )
 def _error_object(stream: Stream) -> Iterator[str]:
     if isinstance(stream.error, Mapping) and stream.error.get("type") != "error":

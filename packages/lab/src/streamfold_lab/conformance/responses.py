@@ -42,7 +42,7 @@ rule("content-type", "A stream has the content type text/event-stream.")(event_s
 rule("names", "Every event has an event: line, which is its type.")(named_by_type)
 
 
-@rule("sequence", "Every event has a sequence_number, one more than the event before.")
+@rule("sequence", "Every event has a sequence_number, which is one higher than in the previous event.")
 def _sequence(stream: Stream) -> Iterator[str]:
     numbers = [payload["sequence_number"] for payload in stream.objects if "sequence_number" in payload]
     missing = len(stream.objects) - len(numbers)
@@ -79,7 +79,7 @@ def _end(stream: Stream) -> Iterator[str]:
         yield f"the last event is {kind!r}"
 
 
-@rule("end-status", "The type of the last event is the status of the response.")
+@rule("end-status", "The type of the last event matches the status of the response.")
 def _end_status(stream: Stream) -> Iterator[str]:
     for payload in stream.of(*_ENDS):
         status = (payload.get("response") or {}).get("status")
@@ -87,16 +87,16 @@ def _end_status(stream: Stream) -> Iterator[str]:
             yield f"{payload['type']} with the status {status!r}"
 
 
-@rule("cut", "An answer that is cut by max_output_tokens is incomplete.", about=_limit_was_sent)
+@rule("cut", 'A response that is truncated by max_output_tokens has the status "incomplete".', about=_limit_was_sent)
 def _cut(stream: Stream) -> Iterator[str]:
     limit = stream.seen.sent["max_output_tokens"]
     for payload in stream.of("response.completed"):
         used = ((payload.get("response") or {}).get("usage") or {}).get("output_tokens")
         if used == limit:
-            yield f"{used} of {limit} tokens, and completed"
+            yield f"response.completed, although the response has {used} of {limit} allowed tokens"
 
 
-@rule("items", "Every item is added once and done once, under the same output_index and id.")
+@rule("items", "Every output item is added once and done once, with the same output_index and id.")
 def _items(stream: Stream) -> Iterator[str]:
     added = Counter(map(_place, stream.of("response.output_item.added")))
     done = Counter(map(_place, stream.of("response.output_item.done")))
@@ -111,14 +111,14 @@ def _place(payload: Mapping[str, Any]) -> str:
     return f"{payload.get('output_index', 'no output_index')} {item.get('type')} {item.get('id')}"
 
 
-@rule("indexes", "Items are numbered 0, 1, 2 in the order in which they are added.")
+@rule("indexes", "Output items have the indexes 0, 1, 2, ... in the order in which they are added.")
 def _indexes(stream: Stream) -> Iterator[str]:
     numbers = [payload.get("output_index") for payload in stream.of("response.output_item.added")]
     if numbers != list(range(len(numbers))):
         yield f"the numbers are {numbers}"
 
 
-@rule("places", "Every delta has item_id and output_index, and that of a text content_index too.")
+@rule("places", "Every delta has item_id and output_index. A text delta also has content_index.")
 def _places(stream: Stream) -> Iterator[str]:
     for payload in stream.of(f"{_TEXT}.delta", f"{_ARGUMENTS}.delta"):
         names = ["item_id", "output_index", *(["content_index"] if payload["type"].startswith(_TEXT) else [])]
@@ -127,22 +127,22 @@ def _places(stream: Stream) -> Iterator[str]:
             return
 
 
-@rule("parts", "A part of a message is added before its text, and done after it.", about=_has_text)
+@rule("parts", "Every content part is added before its first text delta, and done after its last one.", about=_has_text)
 def _part_order(stream: Stream) -> Iterator[str]:
     order = [payload["type"] for payload in stream.of("response.content_part.added", f"{_TEXT}.delta",
                                                       "response.content_part.done")]  # fmt: skip
     if order[0] != "response.content_part.added":
-        yield "a text without response.content_part.added"
+        yield "no response.content_part.added precedes the first text delta"
     if order[-1] != "response.content_part.done":
-        yield "a text without response.content_part.done"
+        yield "no response.content_part.done follows the last text delta"
 
 
-@rule("text", "response.output_text.done has the text of all its deltas.", about=_has_text)
+@rule("text", "response.output_text.done contains the joined text deltas.", about=_has_text)
 def _text(stream: Stream) -> Iterator[str]:
     return _wholes(stream, _TEXT, "text")
 
 
-@rule("arguments", "response.function_call_arguments.done has the arguments of all their deltas.", about=_whole_calls)
+@rule("arguments", "response.function_call_arguments.done contains the joined argument deltas.", about=_whole_calls)
 def _arguments(stream: Stream) -> Iterator[str]:
     return _wholes(stream, _ARGUMENTS, "arguments")
 
@@ -159,7 +159,7 @@ def _wholes(stream: Stream, kind: str, member: str) -> Iterator[str]:
         yield f"deltas: {str(list(pieces.values()))[:60]}; done: {str(list(wholes.values()))[:60]}"
 
 
-@rule("calls", "A function_call item has call_id, name, and arguments that are JSON.", about=_whole_calls)
+@rule("calls", "A function_call item has id, call_id, name, and arguments that are valid JSON.", about=_whole_calls)
 def _calls(stream: Stream) -> Iterator[str]:
     for call in _whole_calls(stream):
         if missing := [name for name in ("id", "call_id", "name", "arguments") if not call.get(name)]:
@@ -171,7 +171,7 @@ def _calls(stream: Stream) -> Iterator[str]:
             yield f"the arguments are {str(call['arguments'])[:60]!r}"
 
 
-@rule("output", "The output of the last event has the items that were done, in their order.")
+@rule("output", "The output in the last event lists the items that were done, in the same order.")
 def _output(stream: Stream) -> Iterator[str]:
     done = [item.get("id") for item in _done_items(stream)]
     for payload in stream.of("response.completed", "response.incomplete"):
@@ -180,13 +180,13 @@ def _output(stream: Stream) -> Iterator[str]:
             yield f"done: {done}; listed: {listed}"
 
 
-@rule("usage", "The last event has the usage, and its total is the sum.")
+@rule("usage", "The last event has a usage. Its total_tokens is the sum of input_tokens and output_tokens.")
 def _usage(stream: Stream) -> Iterator[str]:
     for payload in stream.of("response.completed", "response.incomplete"):
         usage = (payload.get("response") or {}).get("usage") or {}
         yield from wrong_sum([usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")])
 
 
-rule("error-object", "A refused request has a 4xx status and an error object with message and type.", errors=True)(
+rule("error-object", "A rejected request gets a 4xx status, and an error object with message and type.", errors=True)(
     error_with_message
 )

@@ -1,4 +1,6 @@
-"""Rules of an API: each is one sentence of the documentation, and a function that finds violations in a response."""
+"""Conformance rules: each rule has a sentence of the API's documentation, and a function that finds violations in a
+response.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class SentEvent(NamedTuple):
     """One SSE event of a response.
 
     Attributes:
-        name: the name in the `event:` line; empty without a name.
+        name: the value of the `event:` line; empty without such a line.
         payload: the parsed JSON data; the text itself if it isn't JSON.
     """
 
@@ -28,7 +30,7 @@ class SentEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One response, in the form that rules need.
+    """One response, prepared for the rules.
 
     Attributes:
         seen: the response and its request.
@@ -48,12 +50,12 @@ class Stream:
         return [event.payload for event in self.events if isinstance(event.payload, Mapping)]
 
     def of(self, *types: str) -> list[Mapping[str, Any]]:
-        """Returns the payloads with one of these values as their `type`."""
+        """Returns the payloads whose `type` is one of these values."""
         return [payload for payload in self.objects if payload.get("type") in types]
 
 
 Check: TypeAlias = Callable[[Stream], Iterator[str]]
-"""Yields what is wrong with an answer."""
+"""Yields a description of each violation in a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Rule:
 
     Attributes:
         name: a permanent name that begins with the API: `chat/role-first`.
-        text: the requirement of the documentation, as a sentence.
+        text: the documented requirement, as a sentence.
         link: the page of the documentation.
         about: returns whether the rule applies to a response.
         errors: true if the rule applies to responses with an error status, false if it applies to streams.
@@ -92,7 +94,7 @@ class Violation:
 
 
 def rule_maker(api: str, link: str, rules: list[Rule]) -> Callable[..., Callable[[Check], Check]]:
-    """Returns a decorator that creates rules from check functions, in their order."""
+    """Returns a decorator that turns a check function into a rule and appends the rule to `rules`."""
 
     def rule(
         name: str, text: str, *, about: Callable[[Stream], object] = lambda _: True, errors: bool = False
@@ -107,14 +109,14 @@ def rule_maker(api: str, link: str, rules: list[Rule]) -> Callable[..., Callable
 
 
 def event_stream_type(stream: Stream) -> Iterator[str]:
-    """Yields a problem with the content type of a stream."""
+    """Yields a violation if the content type isn't text/event-stream."""
     kind = stream.seen.headers.get("content-type", "none")
     if not kind.startswith("text/event-stream"):
         yield f"the content type is {kind}"
 
 
 def named_by_type(stream: Stream) -> Iterator[str]:
-    """Yields the first event whose `event:` line doesn't match its type."""
+    """Yields a violation for the first event whose `event:` line doesn't match its type."""
     for event in stream.events:
         kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
         if event.name != kind:
@@ -123,7 +125,7 @@ def named_by_type(stream: Stream) -> Iterator[str]:
 
 
 def error_with_message(stream: Stream) -> Iterator[str]:
-    """Yields each problem of an error response. All APIs use the same format for error responses."""
+    """Yields a violation if an error response has a 5xx status, or lacks an error object with message and type."""
     error = stream.error.get("error") if isinstance(stream.error, Mapping) else None
     if stream.status >= _SERVER_ERROR:
         yield f"status {stream.status}"
@@ -134,15 +136,15 @@ def error_with_message(stream: Stream) -> Iterator[str]:
 
 
 def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
-    """Yields a problem with the sum of input, output and total token counts."""
+    """Yields a violation if the third count isn't the sum of the other two, or if a count is missing."""
     if not all(isinstance(count, int) for count in counts):
         yield f"a count is missing: {counts}"
     elif counts[0] + counts[1] != counts[2]:
-        yield f"{counts[0]} and {counts[1]} are not {counts[2]}"
+        yield f"{counts[0]} + {counts[1]} is not {counts[2]}"
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Returns a response for its rules; None if the response isn't a stream, broke off or never arrived."""
+    """Prepares a response for the rules. Returns None if the response isn't a stream, broke off or never arrived."""
     recording = seen.recording
     if recording is None or seen.whole or seen.way not in ("fine", "refused"):
         return None

@@ -1,4 +1,4 @@
-"""Tests for the authors of servers: each rule of each API that the server supports is one test.
+"""Pytest suite for authors of servers, with one test for each rule of each API that the server supports.
 
 pytest --pyargs streamfold_lab.conformance.suite --streamfold-server http://127.0.0.1:8080/v1
 """
@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 @pytest.fixture(scope="session")
 def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
-    """The results for the server, by the names of the rules."""
+    """The results of the server, by the names of the rules."""
     server = request.config.getoption("streamfold_server")
     if not server:
         pytest.skip("no server: pass --streamfold-server URL")
@@ -37,8 +37,8 @@ def test_rule(rule: str, judged: Mapping[str, RuleResult]) -> None:
     """No response of the server violates the rule."""
     found = judged.get(rule)
     if found is None or not found.answers:
-        pytest.skip("the server does not speak this API" if found is None else "no answer shows it")
+        pytest.skip("the server doesn't support this API" if found is None else "the rule applies to no response")
     lines = [f"{found.rule.text} {found.rule.link}"]
-    lines += [f"answer {v.answer} ({v.asked}): {v.what}" for v in found.violations[:5]]
+    lines += [f"response {v.answer} ({v.asked}): {v.what}" for v in found.violations[:5]]
     if found.violations:
         pytest.fail("\n".join(lines), pytrace=False)

@@ -1,4 +1,4 @@
-"""Compares a requested value or text with the received one: unchanged, altered, or something else."""
+"""Compares a requested value or text with the received one: is it unchanged, altered, or something else?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Alteration:
 
 
 def alterations(wanted: Any, found: Any, path: str = "") -> list[Alteration]:
-    """Returns the values that differ, by type or by content. Numbers are equal if their values are.
+    """Returns the values that differ in type or content. Numbers of equal value are equal, such as 1 and 1.0.
 
     >>> [str(each) for each in alterations({"n": 2**53 + 1, "on": True}, {"n": 2**53, "on": True})]
     ['n: 9007199254740993 came back as 9007199254740992']
@@ -88,7 +88,7 @@ def is_altered_text(wanted: str, text: str) -> bool:
 
 
 def text_change(wanted: str, text: str) -> str:
-    """Returns the first position at which a text differs from the requested text."""
+    """Describes the first difference between a text and the requested text."""
     text = said(text).strip()
     steps = SequenceMatcher(None, wanted, text, autojunk=False).get_opcodes()
     _, a, b, c, d = next(step for step in steps if step[0] != "equal")

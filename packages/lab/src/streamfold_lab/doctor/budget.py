@@ -15,7 +15,7 @@ from streamfold.types import Profile
 from .values import ProbeResponse
 
 Price: TypeAlias = Callable[[Usage], Cost | None]
-"""Returns what an answer with these token counts costs; None if no price of the model is known."""
+"""Returns the cost of a response with these token counts, or None if the model has no known price."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
@@ -23,12 +23,12 @@ _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits for the test run of one API. When a limit is reached, the remaining probes are skipped.
+    """The limits for testing one API. When a limit is reached, the remaining probes are skipped.
 
     Attributes:
         requests: maximum number of requests.
         bytes: maximum size of all responses together.
-        seconds: maximum duration since the first request; the last request is aborted.
+        seconds: maximum duration. A request that is still in flight then is aborted.
         cost: maximum cost in the currency of the prices (US dollars by default), if prices are known.
     """
 
@@ -42,7 +42,9 @@ DEFAULT_BUDGET = Budget()
 
 
 def prices_of(profile: Profile) -> Price:
-    """Returns the price of the profile's model: configured, or from the package `genai-prices`."""
+    """Returns a function for the prices of the profile's model, from the configuration or the package
+    `genai-prices`.
+    """
     info = Provider(profile, turn_cache=False).facts().endpoints[0]
     return lambda usage: info.cost(usage)
 
@@ -64,7 +66,7 @@ class WrittenRequest:
 
     @classmethod
     def of(cls, body: Mapping[str, Any], price: Price) -> Self:
-        """Returns the size of a body."""
+        """Estimates the tokens and the maximum cost of a request body."""
         read, written = text_tokens(json.dumps(body, ensure_ascii=False)), _output_limit(body)
         return cls(body, read, written, price(Usage(read, written, read + written)))
 
@@ -81,7 +83,8 @@ class Spending:
 
     Attributes:
         began: the start time, by the clock of the event loop.
-        cost: the cost by the server's token counts, or by the size of the request if the server sent none.
+        cost: the cost according to the server's token counts. If the server sent no counts, the cost is estimated from
+            the request.
     """
 
     began: float
@@ -110,6 +113,7 @@ class Spending:
         if written.cost is not None and self.cost + written.cost.amount > budget.cost:
             left = budget.cost - self.cost
             return (
-                f"the budget of {budget.cost} {written.cost.currency} has {left:f} left, less than a request may cost"
+                f"only {left:f} of the budget of {budget.cost} {written.cost.currency} is left, and the"
+                " next request may cost more"
             )
         return ""

@@ -10,7 +10,7 @@ _STEPS = 40  # of a bisection: more than a float has digits for
 
 
 def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Returns the confidence interval of the true proportion after `found` of `tries`.
+    """Returns the confidence interval of a proportion that was observed as `found` of `tries`.
 
     If no try or every try succeeded, the interval is one-sided: 0 of 59 gives 0 to 5 percent.
 
@@ -18,7 +18,7 @@ def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[fl
     [0.0, 0.05]
     """
     if tries < 1 or not 0 <= found <= tries:
-        raise ValueError(f"{found} of {tries} is not a share")
+        raise ValueError(f"{found} of {tries} is not a proportion")
     sides = 1 if found in (0, tries) else 2
     alpha = (1 - confidence) / sides
     low = 0.0 if found == 0 else _bisect(lambda share: _at_least(found, tries, share) - alpha)

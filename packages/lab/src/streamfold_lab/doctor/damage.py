@@ -1,4 +1,4 @@
-"""Finds damage in the bytes of a response, such as a proxy or a network fault causes."""
+"""Finds damage in the bytes of a response, for example damage by a proxy or a network fault."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _payload_damage(payload: bytes) -> Damage | None:
 
 
 def _is_structure(payload: bytes) -> bool:
-    """True if an event is more than a fragment of text, which a model may write twice in a row."""
+    """True if an event has neither text nor arguments. A model may write the same text twice in a row."""
     return payload == b"[DONE]" or not any(_contents(json.loads(payload)))
 
 
@@ -82,7 +82,7 @@ def _contents(value: Any) -> Iterator[str]:
 
 
 def wanted(seen: ProbeResponse) -> str:
-    """Returns the line that the request wanted repeated; empty for other requests."""
+    """Returns the line that the request asked the model to repeat, or an empty text for other requests."""
     sent = json.dumps(seen.sent, ensure_ascii=False)
     return next((line for asked, line in _LINES.items() if asked in sent), "")
 
@@ -93,7 +93,7 @@ def said(text: str) -> str:
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """True if events of a response were repeated: without the repetitions, the response has the requested line."""
+    """True if events were repeated: without the repetitions, the response is exactly the requested line."""
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False
@@ -113,7 +113,7 @@ def reread(recording: Recording) -> Reply:
 
 
 def has_gap(text: str, whole: str) -> bool:
-    """True if a text equals another text with pieces missing, as after lost events. A truncated text has no gap.
+    """True if a text is another text with pieces missing in the middle, as after lost events.
 
     >>> has_gap("alpha charlie", "alpha bravo charlie"), has_gap("alpha", "alpha bravo charlie")
     (True, False)

@@ -37,12 +37,12 @@ TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total
 
 @dataclass(slots=True)
 class Doctor:
-    """The settings of a test run.
+    """Tests servers with these settings.
 
     Attributes:
         budget: the limits for each API.
-        repeats: how often a probe that one response can't decide is sent; 0: as often as needed. 60 requests find an
-            error that occurs in 5 percent of all requests, with a confidence of 95 percent.
+        repeats: how often to send a probe that one response can't decide; 0: as often as needed. An error that affects
+            5 percent of all requests is found by 60 requests with a confidence of 95 percent.
         seed: the seed for random values in prompts. Each test run uses another seed, because a server may have
             cached the prompts or responses of an earlier run.
         reference: the model maker's endpoint, which gets the same requests; None: no comparison.
@@ -174,7 +174,7 @@ def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:
 
 
 async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
-    """Returns the profile with a model. Raises ConfigError if the server lists no model."""
+    """Returns the profile. If it has no model, it gets the first model in the server's list."""
     profile = endpoint.profile
     if profile.model:
         return profile
@@ -190,8 +190,8 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
 
 
 async def _problem(endpoint: ExaminedEndpoint) -> str | None:
-    """Returns why an API doesn't respond; None if it does. Raises APIError if the API key is rejected, or the server
-    is unreachable.
+    """Returns why an API doesn't respond, or None if it does. Raises ConfigError if there is no model, and APIError if
+    the server is unreachable or rejects the API key.
     """
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")

@@ -33,9 +33,10 @@ class ProbeRunner:
         endpoint: the endpoint.
         probes: the probes in order. Probes without requests judge all responses at the end.
         report: called with each finding.
-        repeats: how often a probe that one response can't decide is sent; 0: as often as needed.
+        repeats: how often to send a probe that one response can't decide; 0: as often as needed.
         seed: the seed for random values in prompts.
-        whole: true while requests are also sent without streaming. False after the server failed to respond to one.
+        whole: true while requests are also sent without streaming. It becomes false if the server doesn't respond to
+            such a request.
     """
 
     endpoint: ExaminedEndpoint
@@ -83,7 +84,7 @@ class ProbeRunner:
     async def _concluded(
         self, probe: Probe, *, whole: bool, rounds: int = ROUNDS
     ) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe in one mode, and repeats it if the responses depend on the model and don't decide it."""
+        """Sends a probe in one mode. If its result is unclear and depends on the model, sends the probe again."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
         while len(outcomes) < rounds:
@@ -100,7 +101,7 @@ class ProbeRunner:
         return last, asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
 
     async def _different(self, probe: Probe, streamed: list[ProbeResponse], whole: list[ProbeResponse]) -> str:
-        """Returns the difference between both modes if it occurs every time; otherwise an empty text."""
+        """Returns the differences between responses with and without streaming that occur in every repetition."""
         found = differences(by_request(streamed), by_request(whole))
         for number in range(ROUNDS - 1):
             if not found:
@@ -133,7 +134,9 @@ class ProbeRunner:
         return replace(bad[0], saw=said, settings=first.settings), asked, f"{len(bad)} of {tries}"
 
     async def _round(self, probe: Probe, number: int, *, whole: bool) -> dict[str, ProbeResponse]:
-        """Sends a probe. Repetitions have no temperature, because the model would give the same response at 0."""
+        """Sends the requests of a probe once. A repetition has no temperature, because at 0 the model would repeat its
+        response.
+        """
         answers: dict[str, ProbeResponse] = {}
         for ask in probe.asks:
             if self.hopeless or (whole and ask.modes != "both") or not (ask.when is None or ask.when(answers)):
@@ -150,7 +153,7 @@ class ProbeRunner:
         return answers
 
     async def _patiently(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
-        """Sends a request again if its response broke off, because an occasional failure isn't caused by the
+        """Sends a request, and sends it again if the response broke off. An occasional failure isn't caused by the
         request.
         """
         patience = ask.patience * 2 if probe.basic and not whole else ask.patience
@@ -186,7 +189,7 @@ class ProbeRunner:
             return self.hopeless
         needed = self.findings.get(probe.needs)
         if probe.needs and (needed is None or needed.verdict in _USELESS):
-            return f"{probe.needs}: {needed.saw if needed else 'not asked'}"
+            return f"{probe.needs}: {needed.saw if needed else 'not tested'}"
         return self._skipping(with_fresh_values(probe, probe.asks[0], self.seed, 0)) if probe.asks else ""
 
     def _skipping(self, ask: ProbeRequest, *, whole: bool = False) -> str:
@@ -219,14 +222,14 @@ def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
 
 
 def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
-    """Returns the conclusion of a probe from both modes. Settings are those of the stream.
+    """Combines a probe's conclusions with and without streaming. The settings are those found with streaming.
 
     A feature that is unclear or missing without streaming doesn't change the verdict.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
-        return replace(whole, saw=f"in one piece: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)
+        return replace(whole, saw=f"without streaming: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)
     if whole.verdict == "no" and streamed.verdict in ("ok", "handled", "set"):
-        return replace(streamed, saw=f"{streamed.saw}; in one piece: {whole.saw}")
+        return replace(streamed, saw=f"{streamed.saw}; without streaming: {whole.saw}")
     return streamed
 
 

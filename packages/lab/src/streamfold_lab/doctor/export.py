@@ -1,4 +1,4 @@
-"""Reports as JSON data, and their comparison: `streamfold doctor --json` and `--compare`."""
+"""Converts reports to JSON data, and compares reports: `streamfold doctor --json` and `--compare`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_cards(path: Path) -> list[ReportCard]:
 
 
 def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
-    """Returns the reports in the data of `cards_to_dict`."""
+    """Returns the reports in data that `cards_to_dict` created."""
     findings = TypeAdapter(tuple[Finding, ...])
     return [
         ReportCard(**{name: card[name] for name in _HEAD}, findings=findings.validate_python(card["findings"]))
@@ -49,7 +49,7 @@ def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A finding that has changed. None stands for a missing finding.
+    """A finding that differs between two test runs. A finding that is missing in one of them is None.
 
     Attributes:
         adapter: the API.

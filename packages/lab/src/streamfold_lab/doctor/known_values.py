@@ -1,4 +1,4 @@
-"""Random values for a single prompt: codes, texts between codes, and their positions in the request."""
+"""Creates random codes and filler texts for prompts, and finds the codes in requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_SEED = Random(0)  # noqa: S311 - for what is shown in the plan only
 
 
 def code(rng: Random) -> str:
-    """Returns a code that no other prompt contains, such as HERON-4821."""
+    """Returns a random code, such as HERON-4821."""
     return f"{rng.choice(_WORDS).upper()}-{rng.randrange(1000, 10_000)}"
 
 
@@ -31,7 +31,7 @@ def codes(rng: Random, count: int) -> list[str]:
 
 
 def filler(rng: Random, characters: int) -> str:
-    """Returns at least `characters` of plain sentences, each with another year."""
+    """Returns at least this many characters of simple English sentences."""
     subjects = ("The river", "A traveller", "The old town", "The market", "A quiet street", "The library")
     verbs = ("follows", "describes", "crosses", "changes", "forgets", "admires")
     things = ("the long winter", "a narrow bridge", "the light of evening", "a slow conversation", "the green hills")

@@ -1,4 +1,4 @@
-"""The list of models of an endpoint, with the limits in the list."""
+"""Fetches an endpoint's list of models, with the token limits in the list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ServedModel:
     """A model in the list of an endpoint.
 
     Attributes:
-        context_tokens, max_output_tokens: the limits in the list; None if missing.
+        context_tokens, max_output_tokens: the token limits in the list; None if missing.
         known: true if the catalogue or the configuration has facts about the model.
     """
 
@@ -41,7 +41,7 @@ class ServedModel:
 
 
 async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> list[ServedModel]:
-    """Returns the models of an endpoint, in its own order.
+    """Returns the models of an endpoint, in the order of its list.
 
     Raises:
         APIError: the list can't be fetched, or is invalid.

@@ -16,7 +16,9 @@ _REVISION = re.compile(
 
 
 def words(name: str) -> list[str]:
-    """Returns the words of a model's name, in lower case, without its owner: `Org/Model-2B:free` is model, 2b, free."""
+    """Returns the words of a model's name in lower case, without its owner: `Org/Model-2B:free` becomes model, 2b,
+    free.
+    """
     bare = name.lower().rpartition("/")[2].partition("@")[0]
     return [word for word in re.split(r"[-_:\s]+", bare) if word]
 
@@ -24,8 +26,8 @@ def words(name: str) -> list[str]:
 def is_other_model(asked: str, named: str) -> bool:
     """Returns whether a name belongs to another model than the requested one.
 
-    The owner, upper and lower case, a date and words such as "latest" are ignored. A name without digits may be an
-    alias, which can stand for any model.
+    The function ignores the owner, case, dates, and words such as "latest". A requested name without digits may be an
+    alias, so it matches nearly any name.
 
     >>> is_other_model("sim-1", "sim-labs/Sim-1-2026-08-06"), is_other_model("gpt-5", "gpt-5-mini")
     (False, True)

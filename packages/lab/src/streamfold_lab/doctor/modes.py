@@ -16,7 +16,7 @@ _COUNT_SLACK = 16  # tokens that they may differ in any case
 
 
 def differences(streamed: Answers, whole: Answers) -> set[str]:
-    """Returns the differences between replies as sentences. The wording of a text may differ."""
+    """Returns the differences between replies, each as a sentence. Different wording of a text isn't a difference."""
     pairs = [(streamed[name], whole[name]) for name in streamed if name in whole]
     pairs = [pair for pair in pairs if all(seen.fine for seen in pair)]
     ended = [pair for pair in pairs if all(seen.reply.finish_reason != "length" for seen in pair)]
@@ -28,32 +28,34 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
     first, second = streamed.reply, whole.reply
     names, others = _names(first), _names(second)
     if bool(names) != bool(others):
-        with_calls, without = ("in one piece", "streamed") if others else ("streamed", "in one piece")
-        yield f"{streamed.ask}: calls come {with_calls}, none {without}"
+        with_calls, without = (
+            ("without streaming", "with streaming") if others else ("with streaming", "without streaming")
+        )
+        yield f"{streamed.ask}: tool calls arrive {with_calls}, but not {without}"
     elif len(names) != len(others):
-        yield f"{streamed.ask}: {len(names)} tool calls arrive when streamed, {len(others)} in one piece"
+        yield f"{streamed.ask}: {len(names)} tool calls arrive with streaming, {len(others)} without"
     elif sorted(names) != sorted(others):
-        yield f"{streamed.ask}: the names of tool calls differ between modes"
+        yield f"{streamed.ask}: the names of tool calls differ with and without streaming"
     elif names and _empty_calls(first) != _empty_calls(second):
-        yield f"{streamed.ask}: arguments arrive in only one mode"
+        yield f"{streamed.ask}: tool call arguments are missing either with or without streaming"
     if _counts_differ(first, second) and _same_prompt(streamed, whole):
-        yield f"{streamed.ask}: token counts of the same prompt differ between modes"
+        yield f"{streamed.ask}: the same prompt has different token counts with and without streaming"
     if bool(first.text.strip()) != bool(second.text.strip()) and names == others:
-        yield f"{streamed.ask}: text arrives in only one mode"
+        yield f"{streamed.ask}: text is missing either with or without streaming"
 
 
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
-    """Returns words at the beginning or end of a text that are missing in the other mode.
+    """Yields a difference if one text has additional words at its beginning or end.
 
-    A model may word a text differently, but it doesn't add the same words every time in one mode.
+    A model may word a text differently, but it doesn't add the same words in every repetition of only one mode.
     """
-    texts = {"streamed": said(streamed.text).strip(), "in one piece": said(whole.text).strip()}
+    texts = {"with streaming": said(streamed.text).strip(), "without streaming": said(whole.text).strip()}
     (short_mode, short), (long_mode, long) = sorted(texts.items(), key=lambda each: len(each[1]))
     if not short or not (long.startswith(short) or long.endswith(short)):
         return
     more = long.removeprefix(short) if long.startswith(short) else long.removesuffix(short)
     if len(re.findall(r"[^\W\d_]{2,}", more)) >= _WORDS_MORE:
-        yield f"{streamed.ask}: when {long_mode}, the text has more than {short_mode}: {' '.join(more.split())!r}"
+        yield f"{streamed.ask}: {long_mode}, the text has more words than {short_mode}: {' '.join(more.split())!r}"
 
 
 def _names(reply: Reply) -> list[str]:

@@ -1,4 +1,4 @@
-"""The report as one HTML page with all findings, in which each response opens in the inspector's timeline."""
+"""Renders the report as one HTML page. Each response in it opens in the inspector's timeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:
     Args:
         cards: the reports, each with the final profile of its test run.
     """
-    title = f"{cards[0][0].name} at {cards[0][0].base_url}" if cards else "nothing was examined"
+    title = f"{cards[0][0].name} at {cards[0][0].base_url}" if cards else "no API was tested"
     before, after = document(
         _asset("card.html"),
         command="doctor",

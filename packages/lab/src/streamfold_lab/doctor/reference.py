@@ -94,10 +94,10 @@ def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
 async def compare_with_reference(
     endpoint: ExaminedEndpoint, reference: ExaminedEndpoint, seed: int, rounds: int = ROUNDS
 ) -> tuple[list[Finding], list[ProbeResponse]]:
-    """Sends the same requests to an endpoint and to the model maker's endpoint. Returns the matches and the first
-    endpoint's replies.
+    """Sends the same requests to an endpoint and to the model maker's endpoint. Returns the findings, and the responses
+    of the first endpoint.
 
-    Each test run stops at its limits; the responses until then are compared.
+    When the budget of one endpoint is used up, the responses until then are compared.
     """
     pairs: list[tuple[ProbeResponse, ProbeResponse]] = []
     seen_here: list[ProbeResponse] = []
@@ -123,17 +123,23 @@ def _names(reply: Reply) -> set[str]:
 
 def _triggers(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
     same = Share(sum(_names(seen.reply) == _names(other.reply) for seen, other in pairs), len(pairs))
-    question = f"Are tools called when {name} calls them?"
+    question = f"Does the model call the same tools as at {name}?"
     if not pairs:
-        return _finding("reference_triggers", question, "unclear", "no request was answered by both", pairs)
+        return _finding("reference_triggers", question, "unclear", "both endpoints responded to no request", pairs)
     verdict: Verdict = "unfaithful" if same.bounds[1] < _AGREEMENT else "ok"
-    return _finding("reference_triggers", question, verdict, f"the same tools, or none, for {same}", pairs)
+    return _finding(
+        "reference_triggers",
+        question,
+        verdict,
+        f"both endpoints called the same tools, or none, for {same} requests",
+        pairs,
+    )
 
 
 def _schemas(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
     here, there = (_valid([pair[side].reply for pair in pairs]) for side in (0, 1))
-    question = f"Do arguments fit their schemas as those of {name} do?"
-    saw = f"{here} of the calls fit; {there} of the reference's"
+    question = f"Do arguments match their schemas as often as at {name}?"
+    saw = f"the arguments of {here} tool calls match; at the reference, {there}"
     if not here.tries or not there.tries:
         return _finding("reference_schemas", question, "unclear", saw, pairs)
     verdict: Verdict = "unfaithful" if here.bounds[1] < there.bounds[0] else "ok"
@@ -153,13 +159,13 @@ def _counts(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> 
         for seen, other in pairs
         if seen.reply.usage and other.reply.usage and seen.reply.usage.input_tokens and other.reply.usage.input_tokens
     ]
-    question = f"Are input tokens counted as {name} counts them?"
+    question = f"Are input token counts the same as at {name}?"
     if not counts:
-        return _finding("reference_counts", question, "unclear", "no counts of both", [])
+        return _finding("reference_counts", question, "unclear", "no request has token counts from both endpoints", [])
     near = [max(pair) <= _COUNT_BOUND * min(pair) + _COUNT_SLACK for pair in counts]
     same, ratio = Share(sum(near), len(counts)), median(first / second for first, second in counts)
     verdict: Verdict = "unfaithful" if same.bounds[1] < _AGREEMENT else "ok"
-    saw = f"within {_COUNT_BOUND - 1:.0%} for {same}; {ratio:.2f} times as many in the median"
+    saw = f"the counts differ by at most {_COUNT_BOUND - 1:.0%} for {same} requests; the median ratio is {ratio:.2f}"
     return _finding("reference_counts", question, verdict, saw, pairs)
 
 
@@ -169,7 +175,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """Returns whether a value matches one of the schemas above, which use only a few keywords.
+    """Returns whether a value matches a schema. Supports only the keywords that the tools of this module use.
 
     >>> fits({"city": 1}, _TOOLS[0].parameters)
     False

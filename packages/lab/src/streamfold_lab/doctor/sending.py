@@ -52,7 +52,7 @@ class ExaminedEndpoint:
         timeouts: the timeouts of each request.
         http_client: the HTTP client. The caller closes it.
         budget: the limits for all requests together.
-        keep: true if the recordings are permanent, so that they need a description.
+        keep: true if the recordings are permanent. They then get a description.
 
     Attributes:
         spent: the requests, bytes, seconds and cost so far.
@@ -101,7 +101,7 @@ class ExaminedEndpoint:
         return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
 
     async def ask(self, probe: str, ask: ProbeRequest, *, whole: bool = False) -> ProbeResponse:
-        """Sends one request and returns the response, or the network error.
+        """Sends one request. Returns the response, or the network error in its field `error`.
 
         Args:
             whole: send the request without streaming.
@@ -151,7 +151,7 @@ class ExaminedEndpoint:
         *,
         whole: bool,
     ) -> APIError | None:
-        """Sends a request once. Returns the error that a caller would get."""
+        """Sends a request once. Returns the error that a caller would get, or None."""
         content = json.dumps(body, ensure_ascii=False).encode()
         call = EndpointRequest("POST", prepared.path, prepared.headers, content)
         left = self.spent.began + self.budget.seconds - anyio.current_time()
@@ -242,7 +242,7 @@ class _Network(httpx.AsyncBaseTransport):
     Attributes:
         headers: the response headers, with names in lower case.
         headers_after: seconds from the request to the response headers.
-        reused: true if the connection was used before; None if unknown, because only httpx's transports report it.
+        reused: true if the connection was used before; None if unknown. Only httpx's own transports report it.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:

@@ -18,13 +18,13 @@ APIS = ("chat", "kimi", "responses", "anthropic", "gemini")
 Verdict: TypeAlias = Literal["ok", "handled", "set", "no", "fault", "unfaithful", "unclear", "skipped"]
 VERDICTS: Mapping[Verdict, str] = {
     "ok": "as documented",
-    "handled": "differs, and streamfold handles it without a setting",
-    "set": "differs, and the profile has a setting for it",
-    "no": "not available here",
+    "handled": "differs from the documentation, and streamfold handles the difference without a setting",
+    "set": "differs from the documentation, and the configuration needs a setting",
+    "no": "not available at this endpoint",
     "fault": "a bug of the server that no setting can work around",
     "unfaithful": "the response doesn't match the request, or comes from another model",
-    "unclear": "the responses don't decide the question",
-    "skipped": "not asked",
+    "unclear": "the responses don't answer the question",
+    "skipped": "not tested",
 }
 
 Way: TypeAlias = Literal[
@@ -40,7 +40,7 @@ Way: TypeAlias = Literal[
     "stalled",
     "garbled",  # not in this wire format
 ]
-"""How an answer went."""
+"""How a request ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class ProbeRequest:
         name: the name within its probe; part of the recording's name.
         special: a description for `--dry-run`.
         edit: changes the JSON body before it is sent, for fields without an option.
-        when: returns whether this request is needed after the earlier requests of the probe.
-        patience: how often the request is sent if its response breaks off. An error response isn't repeated.
+        when: called with the probe's earlier responses; returns whether this request is still needed.
+        patience: maximum number of tries if the response breaks off. A rejected request isn't sent again.
         leave: cancel the request after the first bytes of its response.
         modes: whether the request is sent with streaming, without streaming, or both.
-        fresh: returns the request with other random values, for each round.
-        follow: returns this request, based on earlier responses of the probe; None: not possible. The dry run shows the
-            messages of this object.
+        fresh: returns a copy of the request with new random values. It is called for each repetition.
+        follow: creates the request from the probe's earlier responses, or returns None if that isn't possible.
+            `--dry-run` prints the messages of this object instead.
         exact: keep the temperature in repetitions.
     """
 
@@ -165,7 +165,8 @@ class Conclusion:
         does: streamfold's reaction, or a recommendation.
         settings: settings for the profile.
         telling: the numbers of the most relevant responses; empty: all responses of the probe.
-        certain: true if one response is enough. Otherwise "unfaithful" needs the same result in each repetition.
+        certain: true if one response is enough. If false, "unfaithful" counts only if every repetition has the same
+            verdict.
         avoid: options that the server rejects, and that later requests leave out.
     """
 
@@ -187,13 +188,15 @@ class Probe:
         theme: the group in which the probe is listed.
         question: the question.
         asks: its requests. A probe without requests judges all responses.
-        judge: returns the conclusion from the responses, by the names of the requests.
+        judge: called with the responses, by the names of their requests; returns the conclusion.
         apis: the adapters that the probe applies to.
-        whim: true if the response depends on the model, so that the probe is sent up to three times.
-        basic: true if all other probes are skipped when this one has no complete response.
-        needs: the probe that must not have the verdict "no" or "fault", and must not be skipped.
+        whim: true if the result depends on the model. The probe is then sent up to three times.
+        basic: true if all other probes are skipped when this probe gets no complete response.
+        needs: the name of another probe. This probe is skipped if the other one has the verdict "no", "fault" or
+            "skipped".
         repeated: true if one response can't decide the question, so that `--thorough` repeats the probe.
-        both_modes: for a probe without requests: true if it also gets the responses without streaming.
+        both_modes: for a probe without requests: true if it also judges the responses that were requested without
+            streaming.
     """
 
     name: str
@@ -216,7 +219,7 @@ class Finding:
     Attributes:
         probe, theme, question: the fields of the `Probe`.
         answers: the numbers of the relevant responses, the most relevant one first.
-        tally: "2 of 3" if the request was sent several times.
+        tally: if the probe was sent several times, how often it had this verdict, such as "2 of 3".
     """
 
     probe: str
@@ -257,7 +260,7 @@ class ReportCard:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """All settings of the findings; for a repeated key the later one counts."""
+        """The settings of all findings. If two settings have the same key, the later one counts."""
         found = {setting.key: setting for finding in self.findings for setting in finding.settings}
         return tuple(found.values())
 

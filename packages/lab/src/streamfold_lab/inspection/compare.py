@@ -1,4 +1,4 @@
-"""Compares two recorded streams: their replies, and the first event with another meaning."""
+"""Compares two recorded streams: their replies, and the first event that differs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "ca
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """One part of the reply in both streams. If `ignored`, a difference doesn't count."""
+    """One part of the reply in both streams. If `ignored` is true, a difference doesn't count."""
 
     field: str
     same: bool
@@ -39,7 +39,7 @@ class PartVerdict:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first pair of events with different meanings.
+    """The first pair of events that differ in more than ids, numbers and times.
 
     Attributes:
         number: the number of the event, the same in both streams.
@@ -58,7 +58,7 @@ class Comparison:
     Attributes:
         a, b: the names of the recordings.
         answer: the parts of the reply, each with a verdict.
-        meaning: the first event with another meaning, ignoring ids.
+        meaning: the first event that differs, ignoring ids.
     """
 
     a: str
@@ -85,7 +85,7 @@ def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Co
         ConfigError: `ignore` names an unknown part.
     """
     if unknown := [name for name in ignore if name not in ANSWER_FIELDS]:
-        raise ConfigError(f"unknown part of the answer {unknown[0]!r}. Allowed: {', '.join(ANSWER_FIELDS)}")
+        raise ConfigError(f"unknown part of the reply {unknown[0]!r}. Allowed: {', '.join(ANSWER_FIELDS)}")
     left, right = _answer(a), _answer(b)
     verdicts = [
         PartVerdict(name, left[name] == right[name], name in ignore, *_shown(name, left, right)) for name in left
@@ -110,7 +110,9 @@ def _answer(made: Inspection) -> dict[str, Any]:
 
 
 def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str, str]:
-    """Both values of a part as text; for long texts, the part that differs."""
+    """Returns both values of a part as text. Of long texts, only the surroundings of the first difference are
+    returned.
+    """
     a, b = left[name], right[name]
     match name:
         case "calls":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """The deltas that an adapter read from an event, or from a complete body (None), or its error."""
+    """The deltas that an adapter read from an event, or its error. `event` is None for a complete body."""
 
     event: ServerSentEvent | None
     deltas: tuple[Delta, ...]

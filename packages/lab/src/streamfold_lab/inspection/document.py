@@ -1,7 +1,7 @@
-"""HTML pages that work without network, server or other files.
+"""Creates HTML pages that work without network, server or other files.
 
-A page contains its data as a JSON block, and draws it with a script. Text of a server can't become markup: the data
-block has no character that HTML could read as markup, the script never creates HTML from text, and the content security
+A page contains its data as a JSON block, and a script draws it. Text from a server can't become markup: the data block
+has no character that HTML could read as markup, and the script never creates HTML from text. The content security
 policy allows only the page's own script and style, by their hashes.
 """
 
@@ -32,7 +32,7 @@ def document(
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
 ) -> tuple[str, str]:
-    """Returns the page before and after its data, which `json_block` writes. All of it is UTF-8.
+    """Returns the HTML before and after the page's data, which `json_block` creates. Write the page as UTF-8.
 
     Args:
         body: the HTML of the body.
@@ -78,5 +78,5 @@ def json_block(value: Any) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Escapes halves of surrogate pairs, which can't be encoded; in JSON the escape means the same."""
+    """Escapes unpaired surrogates, which UTF-8 can't encode. In JSON, the escape has the same meaning."""
     return text.encode("utf-8", "backslashreplace").decode()

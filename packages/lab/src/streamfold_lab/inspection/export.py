@@ -1,6 +1,6 @@
 """Inspections and comparisons as dicts, in the format of docs/inspect.md.
 
-Every field is always present, at least as null, so that readers need no defaults.
+Every field is always present. A missing value is null.
 """
 
 from __future__ import annotations

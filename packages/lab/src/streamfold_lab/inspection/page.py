@@ -21,14 +21,14 @@ def render_page(inspection: Inspection) -> str:
 
 
 def page_frame(title: str) -> tuple[str, str]:
-    """Returns the page before and after its data. With other data, the page shows another stream."""
+    """Returns the HTML before and after the page's data. With other data, the same page shows another stream."""
     style, script = page_assets()
     return document(_asset("page.html"), command="inspect", title=title, style=style, script=script)
 
 
 def page_assets() -> tuple[str, str]:
-    """Returns the style and the script of the page, for the content security policy of a page that embeds this page in
-    an iframe.
+    """Returns the page's style and script. A page that shows this page in an iframe must allow both in its content
+    security policy.
     """
     return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
@@ -75,8 +75,8 @@ def _data(made: Inspection) -> dict[str, Any]:
 
 
 def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
-    """Returns an event as a list: number, kind, time, gap, piece, start, raw text, and steps (lane, words, piece of
-    text, why, opens).
+    """Returns an event as a list: number, kind, time, gap, piece, start, end, raw text, and steps. A step has a lane, a
+    description, a piece of text, a reason, and 1 if it opens a tool call.
     """
     opening = {placement.call for placement in event.placements if placement.opens}
     drawn = [
@@ -91,7 +91,7 @@ def _key(step: EventLine) -> str:
 
 
 def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
-    """Returns the lanes of this response, in the order of the picture. The last two are drawn above it."""
+    """Returns the lanes of this response, from top to bottom. The last three are drawn above the others."""
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
     texts = [_lane(kind, kind) for kind in kinds if kind in there]

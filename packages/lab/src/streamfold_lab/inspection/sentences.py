@@ -69,19 +69,19 @@ def placement_words(found: CallMatch) -> str:
         case "index":
             return f"index {part.index} is in use: continues {here}"
         case "changed_id":
-            return f"index {part.index} is in use, the id is another, and nothing begins a call: continues {here}"
+            return f"index {part.index} is in use, the id differs, but no new call begins: continues {here}"
         case "id":
             return f"id {_quoted(part.id)} is known: continues {here}"
         case "last":
             return f"{'no index' if part.index is None else unknown}: the last call continues, {here}"
         case "turn":
-            return f"{unknown}, no name: arguments of {here} as the next tool call without arguments"
+            return f"{unknown}, no name: arguments for {here}, the next tool call without arguments"
         case "first":
             return f"no call is open: opens {here}"
         case "index_taken":
-            return f"index {part.index} is that of {there}, but {_news(part, rival)}: opens {here}"
+            return f"index {part.index} belongs to {there}, but {_news(part, rival)}: opens {here}"
         case "id_taken":
-            return f"id {_quoted(part.id)} is that of {there}, but {_news(part, None)}: opens {here}"
+            return f"id {_quoted(part.id)} belongs to {there}, but {_news(part, None)}: opens {here}"
         case "another":
             return f"no index, and {_news(part, None)}: opens {here}"
         case "new_index":
@@ -89,15 +89,18 @@ def placement_words(found: CallMatch) -> str:
         case "new_item":
             return f"item {_quoted(part.item)} is new: opens {here}"
         case "listed_id":
-            return f"the server's final list of tool calls: id {_quoted(part.id)} is that of {here}"
+            return f"the server's final list of tool calls: id {_quoted(part.id)} belongs to {here}"
         case "listed_item":
-            return f"the server's final list of tool calls: item {_quoted(part.item)} is that of {here}"
+            return f"the server's final list of tool calls: item {_quoted(part.item)} belongs to {here}"
         case "listed_index":
-            return f"the server's final list of tool calls: an unknown id, but the place and the name of {here}"
+            return (
+                "the server's final list of tool calls: the id is unknown, but the position and name are those"
+                f" of {here}"
+            )
         case "listed_name":
-            return f"the server's final list of tool calls: an unknown id, the next one of this name is {here}"
+            return f"the server's final list of tool calls: the id is unknown; the next call with this name is {here}"
         case "listed_new":
-            return f"the server's final list of tool calls: it was not streamed: opens {here}"
+            return f"the server's final list of tool calls: this call was not streamed: opens {here}"
 
 
 def delta_words(delta: Delta) -> str:
@@ -138,7 +141,7 @@ def delta_words(delta: Delta) -> str:
         case StreamEnd():
             return "nothing follows"
         case StopSequenceHit(text):
-            return f"the answer ends at {_quoted(text)}"
+            return f"the text ends at {_quoted(text)}"
         case MessageStart(message_id):
             return f"message {_quoted(message_id or '')} begins"
         case UsageUpdate(members):
@@ -155,7 +158,7 @@ def delta_words(delta: Delta) -> str:
             said = "" if written is None else f": {_cut(repr(written))}"
             return f"{kind}, {part}, run by the {runs}{said}"
         case ServedBy(model):
-            return f"{_quoted(model)} continues the answer"
+            return f"{_quoted(model)} continues the response"
         case ToolRequests(kind, number):
             return f"{kind}: {number} requests"
 
@@ -172,11 +175,11 @@ def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dial
             continue
         what = delta_kind(pieces[0])
         if all(piece.whole or piece.part for piece in pieces):
-            yield f"{what}: it was already sent, so nothing is new"
+            yield f"{what}: already received, so nothing is new"
         elif by_dialect:
             yield f"{what}: held back by the dialect, because it is markup or may become markup"
         else:
-            yield f"{what}: half of a character, held back for the other half"
+            yield f"{what}: half of a character, held back until the other half arrives"
 
 
 def stream_words(made: Inspection) -> list[str]:
@@ -203,10 +206,10 @@ def usage_words(usage: Usage) -> str:
 def _news(part: ToolCallDelta, other: IncomingCall | None) -> str:
     """Describes the differences between a fragment and the tool call that it might continue."""
     if part.id and not (other and other.id == part.id):
-        return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"
+        return f"id {_quoted(part.id)} is new" if other is None else f"id {_quoted(part.id)} differs"
     if part.name and other is not None and part.name != other.name:
         return f"the name is {_quoted(part.name)}"
-    return "an object begins again"
+    return "a new object begins"
 
 
 def _quoted(name: str | None) -> str:

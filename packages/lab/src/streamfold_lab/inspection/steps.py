@@ -107,7 +107,7 @@ def _fragment(placement: FragmentPlacement) -> EventLine:
     parts += [f"id {placement.id!r}"] if placement.id else []
     parts += ["all arguments"] if placement.whole and placement.arguments else []
     if placement.call is None:
-        return EventLine("stream", "an empty tool call entry", why="it says nothing")
+        return EventLine("stream", "an empty tool call entry", why="it has no content")
     return EventLine("call", ", ".join(parts), placement.arguments, placement.why, placement.call)
 
 

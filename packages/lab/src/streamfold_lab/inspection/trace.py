@@ -1,7 +1,7 @@
 """Runs a body through the library's own decoder and records the effect of each event.
 
-The body is fed line by line: everything that the decoder does with a line belongs to the event that the line ended. The
-result doesn't depend on how a body is split.
+The body is fed line by line, so that each decision of the decoder belongs to one event. The result doesn't depend on
+how the network split the body.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def inspect_stream(
 
     Args:
         adapter, dialect, tools, tool_choice, start_in_reasoning, limits: see `StreamDecoder`.
-        cuts: the network reads: the number of bytes of each, and the seconds before it.
+        cuts: the network reads, each with its number of bytes and the seconds since the previous read.
         interrupted: the connection error after the body, if there was one.
         name, about: facts about the recording, which are copied to the result.
 

@@ -22,7 +22,7 @@ EventKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class FragmentPlacement:
-    """The tool call of one fragment, and the reason.
+    """The tool call that a fragment belongs to, and the reason.
 
     Attributes:
         call: the number of the tool call; None for an empty fragment.
@@ -71,13 +71,14 @@ class Event:
         data: its data.
         time: seconds from the headers to its last byte, if recorded.
         gap: seconds since the previous event, if recorded.
-        piece: the number (1, 2, 3) of the network read with its last byte, if recorded.
+        piece: the network read (1, 2, 3, ...) that contained its last byte, if recorded.
         deltas: the deltas that the adapter read.
         text, reasoning: the text of the chunks that this event produced.
-        placements: the fragments of tool calls, in order. With a dialect they may come from the text of earlier events.
+        placements: the fragments of tool calls, in order. With a dialect, the fragments may be from the text of earlier
+            events.
         notes: explanations of deltas without a visible effect.
         finished: true if this event produced the finished chunk.
-        error: the error with which it ended the response, or the reason why it is unreadable.
+        error: the error that ended the response at this event, or the reason why the event is unreadable.
     """
 
     number: int | None

@@ -1,4 +1,4 @@
-"""A page that shows the last responses of the gateway's providers while they stream, each in the inspector's timeline.
+"""A web page that shows the gateway's latest responses while they stream, each in the inspector's timeline.
 
     from streamfold_gateway import gateway
     from streamfold_lab.live import LivePage

@@ -88,7 +88,7 @@ class LivePage:
         return HTMLResponse(_page(), headers={**_PAGE, **self._viewers.cookie(request.scope)})
 
     async def _list(self, request: Request) -> Response:
-        """The responses that have changed after version `since`, and the numbers of all responses."""
+        """Returns the responses that changed after version `since`, and the numbers of all stored responses."""
         self._viewers.check(request.scope)
         since, kept = _number(request.query_params.get("since")), self._watch.all()
         numbers = [watched.number for watched in kept]
@@ -110,11 +110,11 @@ class LivePage:
         self._viewers.check(request.scope)
         watched, name = self._found(request), request.query_params.get("name", "")
         if not _NAME.fullmatch(name):
-            raise HTTPException(400, "a name has letters, digits, _, . and -, and at most 100 of them")
+            raise HTTPException(400, "a fixture name has at most 100 characters: letters, digits, _, . and -")
         if watched.ended is None:
             raise HTTPException(409, "the response isn't complete yet")
         if not watched.pieces or watched.dropped:
-            raise HTTPException(409, "the answer has no body, or it was too large to be kept")
+            raise HTTPException(409, "the response has no body, or is too large to be stored")
         path = await anyio.to_thread.run_sync(self._write, watched, name)
         return JSONResponse({"saved": str(path)}, 201, headers=_COMMON)
 
@@ -124,7 +124,7 @@ class LivePage:
             self._fixtures.mkdir(parents=True, exist_ok=True)
             recording_of(watched, name).save(path, replace_older=False)
         except FileExistsError:
-            raise HTTPException(409, f"there is a fixture {path}") from None
+            raise HTTPException(409, f"the fixture {path} exists already") from None
         except (OSError, ConfigError) as exc:
             raise HTTPException(500, f"the fixture can't be written: {exc}") from exc
         return path

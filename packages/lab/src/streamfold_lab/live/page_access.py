@@ -1,4 +1,4 @@
-"""Access control for the page: by a token in the URL on this machine, or by a key."""
+"""Controls access to the page: with a token in the URL on this machine, or with a key."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 class PageAccess:
     """Decides whether a request may open the page.
 
-    With keys, a request needs a key as a bearer token, or as the password that a browser asks for. Without keys, the
-    page is for programs and browsers on this machine that know its token, from its URL or as a bearer token. The token
-    is needed because a proxy on this machine may forward requests from other machines.
+    If keys are configured, a request must send one of them as a bearer token, or as the password in the browser's login
+    dialog. Without keys, only requests from this machine are allowed, and they must send the page's token: in the URL
+    or as a bearer token. The token is needed because a proxy on this machine may forward requests from other machines.
 
     Args:
         keys: the keys for the page.
@@ -50,7 +50,11 @@ class PageAccess:
         if self._keys:
             given = _key(headers.get("authorization", ""))
             if not sum(compare_digest(given, key) for key in self._keys):  # all are compared, whichever fits
-                raise HTTPException(401, "this page needs its key", {"www-authenticate": 'Basic realm="streamfold"'})
+                raise HTTPException(
+                    401,
+                    "this page needs one of its keys, as a bearer token or as the password",
+                    {"www-authenticate": 'Basic realm="streamfold"'},
+                )
         else:
             client, host = scope.get("client"), _host(headers.get("host", ""))
             direct = not any(name in headers for name in _PROXIES)

@@ -1,4 +1,4 @@
-"""Stores the bytes of the last responses, with provider hooks that do as little as possible."""
+"""Stores the bytes of the latest responses. Its provider hooks do as little work as possible."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class WatchedAnswer:
 
     Attributes:
         number: the number of the response, from 1.
-        ending: how the response ended; "left": the reader stopped before the end.
-        version: the version of its last change, by the clock of `RecentAnswers`.
+        ending: how the response ended. "left": the caller stopped reading before the end.
+        version: the value of `RecentAnswers.clock` at its last change.
         began: the start time, in seconds since 1970.
         since: the start time, by the monotonic clock.
         pieces: the network reads of the body, each with its arrival time.
         size: the size of the body in bytes, including dropped parts.
-        dropped: true if network reads are no longer stored, because there are too many.
+        dropped: true if network reads are no longer stored, because the response is too large.
         ended: the end time, by the monotonic clock; None before the end.
         failed: the failed attempts.
     """
@@ -63,7 +63,7 @@ class WatchedAnswer:
 
 
 class RecentAnswers:
-    """The last responses of the providers that use its `hooks`.
+    """Stores the latest responses of all providers that use its `hooks`.
 
     Args:
         answers: the number of stored responses.
@@ -113,7 +113,6 @@ class RecentAnswers:
         self._changed(found)
 
     def _piece(self, info: RequestInfo, data: bytes) -> None:
-        """Stores a network read. While no page is open, nothing else is done for it."""
         found: WatchedAnswer = info.notes[_NOTE]
         found.size += len(data)
         if not found.dropped:

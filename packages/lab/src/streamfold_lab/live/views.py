@@ -21,7 +21,7 @@ _SHOWN = 300  # characters of it that the list shows
 
 
 class AnswerSummary:
-    """The row of a response in the list. While the response grows, only new text is read."""
+    """The row of a response in the list. While the response grows, only its new bytes are decoded."""
 
     def __init__(self, watched: WatchedAnswer) -> None:
         self._watched = watched
@@ -81,7 +81,7 @@ class AnswerSummary:
 
 
 def timeline(watched: WatchedAnswer) -> str:
-    """Returns the inspector's page for a response, or for its received part. Slow for a large response."""
+    """Returns the inspector's page for a response, or for the part that was received. Slow for a large response."""
     body, cuts = _clean(watched)
     info, error = watched.info, watched.error
     about = {

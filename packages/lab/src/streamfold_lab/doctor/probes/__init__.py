@@ -16,13 +16,13 @@ from .turns import TURNS
 NOT_EXAMINED = {
     "refused_members": "these settings are only for frameworks, and a server that ignores one responds normally",
     "hosted_tools": "the server's documentation describes its own tools, and running one costs money",
-    "refusals": "a server that leaves the field out of the prompt responds normally",
-    "returned_members": "the server's documentation describes it, and a server responds normally without it",
+    "refusals": "a server that ignores the field responds normally",
+    "returned_members": "the field is described in the server's documentation, and its absence causes no error",
     "model_in_path": "the path is part of the base URL, which the server's documentation names",
-    "schemas": "documented by the maker; inline_refs and unsupported_keywords are tested instead",
-    "tool_choice_auto": "a server without it rejects every tool, and its error names the member",
+    "schemas": "documented by the provider; inline_refs and unsupported_keywords are tested instead",
+    "tool_choice_auto": "a server without this setting rejects every request with tools, and its error names the field",
     "tool_choice_none": "the tool choice is tested by its effect",
-    "reasoning_of_thinkers": "the answer depends on the model",
+    "reasoning_of_thinkers": "the result depends on the model",
 }
 
 _THEMES = (BASICS, THINKING, CALLS, SCHEMAS, STRUCTURED, CONVERSATION, TURNS, *FAITHFUL, ERRORS, STREAM)

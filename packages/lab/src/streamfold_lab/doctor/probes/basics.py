@@ -49,13 +49,13 @@ BASICS = ProbeGroup("basics")
 )
 def _answers(seen: ProbeResponse) -> Conclusion:
     if not seen.text:
-        return Conclusion("fault", "an answer without text", "an empty answer has the warning empty_answer")
+        return Conclusion("fault", "a response without text", "an empty response has the warning empty_answer")
     return Conclusion("ok", f"says {shown(seen.text, 50)}")
 
 
 @BASICS.probe_many(
     "max_tokens",
-    "Which field limits the length of an answer?",
+    "Which field limits the length of a response?",
     ProbeRequest(
         "max_tokens",
         COUNT,
@@ -78,14 +78,14 @@ def _max_tokens(answers: Answers) -> Conclusion:
         return Conclusion("ok", "max_tokens is respected")
     if new and new.fine and new.reply.finish_reason == "length":
         why = refusal(old) if old and old.refused else "max_tokens is ignored"
-        does = 'sent as max_completion_tokens: max_tokens_field = "max_completion_tokens"'
+        does = 'the limit is sent as max_completion_tokens: max_tokens_field = "max_completion_tokens"'
         return set_quirk(why, does, "max_tokens_field", "max_completion_tokens")
     if old and old.refused:
         return Conclusion("no", f"{refusal(old)}; max_completion_tokens doesn't limit the response either")
     longest = max((len(prompt_words(seen.text)) for seen in (old, new) if seen), default=0)
     if longest <= _LIMIT:
         return unclear(f"the responses end before the limit, after {longest} words")
-    saw = f"neither name limits the response: {longest} words, and at most {_LIMIT} tokens were requested"
+    saw = f"neither field limits the response: it has {longest} words, although at most {_LIMIT} tokens were allowed"
     return Conclusion("unfaithful", saw, certain=False)
 
 
@@ -116,11 +116,13 @@ def _stream_usage(answers: Answers) -> Conclusion:
         without = answers.get("unasked")
         if without is None or not without.fine:
             return Conclusion("fault", why)
-        has = "usage comes unasked" if without.reply.usage else "there is no usage"
+        has = "usage arrives without being requested" if without.reply.usage else "there is no usage"
         return set_quirk(f"stream_options: {why}", has, "stream_usage", False)
     if seen.reply.usage is None:
         return Conclusion(
-            "no", "no usage, although stream_options requested it", "reply.usage is None, never an estimate"
+            "no",
+            "the response has no usage, although stream_options requested it",
+            "reply.usage is None, never an estimate",
         )
     return Conclusion("ok", _counted(seen.reply.usage))
 
@@ -147,7 +149,7 @@ def _usage(seen: ProbeResponse) -> Conclusion:
 )
 def _temperature(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
-        return Conclusion("no", refusal(seen), "later requests leave it out", avoid=("temperature",))
+        return Conclusion("no", refusal(seen), "later requests leave the temperature out", avoid=("temperature",))
     return Conclusion("ok", "temperature 0 is accepted")
 
 
@@ -161,7 +163,7 @@ def _temperature(seen: ProbeResponse) -> Conclusion:
 def _text(seen: ProbeResponse) -> Conclusion:
     said, wanted = prompt_words(seen.text), prompt_words(LINE_WORDS)
     if said == wanted:
-        return Conclusion("ok", f"the line arrived in {seen.inspection.count if seen.inspection else 0} events")
+        return Conclusion("ok", f"the text arrived in {seen.inspection.count if seen.inspection else 0} events")
     return unclear(f"the line arrived as {shown(seen.text)}")
 
 
@@ -198,7 +200,7 @@ def _stop(answers: Answers) -> Conclusion:
     if "6" in prompt_words(seen.text) or "7" in prompt_words(seen.text):
         return Conclusion("unfaithful", f"continued after the stop sequence: {shown(seen.text, 50)}", certain=False)
     if not {"3", "4"} & set(prompt_words(seen.text)):
-        return unclear(f"the model did not count: {shown(seen.text, 50)}")
+        return unclear(f"the model didn't count to 5: {shown(seen.text, 50)}")
     if foreign := _words_behind_numbers(seen):
         saw = f"the text continues after the stop sequence: {shown(foreign, 60)}"
         return Conclusion("unfaithful", saw, certain=False)
@@ -239,9 +241,9 @@ def _stops(count: int, before: int | None) -> ProbeRequest:
 def _stop_max(answers: Answers) -> Conclusion:
     first = answers[str(_STOPS[0])]
     if first.fine:
-        return Conclusion("ok", f"{_STOPS[0]} are accepted")
+        return Conclusion("ok", f"{_STOPS[0]} stop sequences are accepted")
     if not first.refused:
-        return unclear("the answer broke off")
+        return unclear("the response broke off")
     most = next((count for count in _STOPS if (seen := answers.get(str(count))) and seen.fine), 1)
     return set_quirk(
         refusal(first), f"streamfold applies the other stop sequences itself: stop_max = {most}", "stop_max", most
@@ -271,14 +273,14 @@ def _length(answers: Answers) -> Conclusion:
         return Conclusion("ok", "a truncated response is reported as truncated")
     words, usage = prompt_words(seen.text), seen.reply.usage
     if len(words) > 2 * _CUT:  # no tokenizer has a token for two words
-        saw = f"{len(words)} words, and at most {_CUT} tokens were requested"
+        saw = f"the response has {len(words)} words, although at most {_CUT} tokens were allowed"
         return Conclusion("unfaithful", saw, certain=False)
     counted_whole = whole is not None and whole.fine and "100" in prompt_words(whole.text)
     if "100" not in words and (counted_whole or (usage and usage.output_tokens == _CUT)):
         raw = seen.reply.raw_finish_reason
-        saw = f"cut at {_CUT} tokens, but reported as complete ({raw}): {shown(seen.text, 40)}"
+        saw = f"truncated at {_CUT} tokens, but reported as complete ({raw}): {shown(seen.text, 40)}"
         return Conclusion("unfaithful", saw, "a truncated response looks complete", certain=False)
-    return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
+    return unclear(f"the response has {len(seen.text)} characters and the finish reason {seen.reply.finish_reason}")
 
 
 def _seeded(name: str, edit: Any, when: Callable[[Answers], bool] | None = None) -> ProbeRequest:
@@ -289,7 +291,7 @@ def _seeded(name: str, edit: Any, when: Callable[[Answers], bool] | None = None)
 
 @BASICS.probe_many(
     "seed",
-    "Under which name does it accept a seed?",
+    "Which field sets the seed?",
     _seeded("seed", without_members("random_seed", seed=7)),
     _seeded("random_seed", without_members("seed", random_seed=7), was_refused("seed")),
     _seeded("again", without_members("random_seed", seed=7), accepted("seed")),
@@ -304,7 +306,9 @@ def _seed(answers: Answers) -> Conclusion:
     other = answers.get("random_seed")
     why = refusal(answers["seed"])
     if other and other.fine:
-        return set_quirk(why, 'sent as random_seed: seed_field = "random_seed"', "seed_field", "random_seed")
+        return set_quirk(
+            why, 'the seed is sent as random_seed: seed_field = "random_seed"', "seed_field", "random_seed"
+        )
     return Conclusion("no", why, "requests with a seed fail")
 
 

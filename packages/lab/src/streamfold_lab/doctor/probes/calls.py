@@ -59,16 +59,16 @@ def _one_call(seen: ProbeResponse) -> Conclusion:
     call = call_to(seen.reply, "get_weather")
     if call is not None and "paris" in str(call.arguments).lower():
         pieces = seen.inspection.calls[0].fragments if seen.inspection and seen.inspection.calls else 1
-        saw = f"one call, arguments in {pieces} piece{'s' * (pieces != 1)}"
+        saw = f"one tool call, its arguments in {pieces} piece{'s' * (pieces != 1)}"
         return Conclusion("ok", saw, settings=(capability("tools", "yes", saw),))
     if (dialect := dialect_of(seen, "get_weather")) is not None:
         why = f"the tool call is in the text: {shown(seen.text)}"
         does = f'read by the dialect "{dialect}"'
-        yes = capability("tools", "yes", "calls are read from the text")
+        yes = capability("tools", "yes", "tool calls are read from the text")
         return Conclusion("set", why, does, (Setting(("dialect",), dialect, why), yes))
     if "leaked_markup" in seen.codes and seen.inspection:
         detail = next(w.detail for w in seen.inspection.warnings if w.code == "leaked_markup")
-        return Conclusion("fault", detail, "no dialect finds a valid tool call in it")
+        return Conclusion("fault", detail, "no dialect finds a valid tool call in the text")
     if call is not None:
         return unclear(f"a tool call, but its arguments don't contain the city: {shown(call.raw_arguments)}")
     return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
@@ -94,7 +94,7 @@ def _required(answers: Answers) -> Conclusion:
     if answers["required"].refused:
         why, calm = refusal(answers["required"]), answers.get("disable_reasoning")
         if calm and calm.fine and calm.reply.tool_calls and "messages" in calm.sent:  # Chat and Messages have the quirk
-            does = '"auto" is sent while the model thinks, with a warning: forced_while_thinking = false'
+            does = 'while the model thinks, "auto" is sent instead, with a warning: forced_while_thinking = false'
             return set_quirk(why, does, "forced_while_thinking", False)
         does = '"auto" is sent instead, with a warning'
         return Conclusion("set", why, does, (capability("forced_choice", "no", why),))
@@ -113,7 +113,7 @@ def _required(answers: Answers) -> Conclusion:
 
 @CALLS.probe(
     "named",
-    "Does naming a tool lead to a call of that tool?",
+    "If the request names a tool, is that tool called?",
     ProbeRequest("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),
     whim=True,
     needs="one_call",
@@ -121,12 +121,12 @@ def _required(answers: Answers) -> Conclusion:
 )
 def _named(seen: ProbeResponse) -> Conclusion:
     if not any("get_time" in str(seen.sent.get(member)) for member in ("tool_choice", "toolConfig")):
-        return Conclusion("no", "the server refuses forced calls", '"auto" is sent instead, with a warning')
+        return Conclusion("no", "the server rejects forced tool calls", '"auto" is sent instead, with a warning')
     names = [call.name for call in seen.reply.tool_calls]
     if names and set(names) == {"get_time"}:
         return Conclusion("ok", "the named tool was called")
     if names:
-        saw = f"get_time was named, and {', '.join(names)} came"
+        saw = f"the request named get_time, but {', '.join(names)} was called"
         return Conclusion("unfaithful", saw, "the calls are delivered unchanged", certain=False)
     if seen.reply.finish_reason == "length":
         return unclear("the response was truncated before a tool call")
@@ -143,18 +143,18 @@ def _named(seen: ProbeResponse) -> Conclusion:
 )
 def _none(seen: ProbeResponse) -> Conclusion:
     if "calls_dropped" in seen.codes:
-        does = "dropped, with the warning calls_dropped"
+        does = "the calls are dropped, with the warning calls_dropped"
         return Conclusion("unfaithful", "tool calls arrived anyway", does, certain=False)
     if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
         return Conclusion(
-            "handled", f"the text contains a tool call: {shown(seen.text)}", "it stays text, with a warning"
+            "handled", f"the text contains a tool call: {shown(seen.text)}", "the tool call stays text, with a warning"
         )
     return Conclusion("ok", "no call")
 
 
 @CALLS.probe(
     "left_alone",
-    "Are tools left alone when the prompt doesn't need them?",
+    "Does the model call no tool if the prompt doesn't need one?",
     ProbeRequest("hello", HELLO, (WEATHER, TIME), options=capped(96)),
     whim=True,
     needs="one_call",
@@ -217,7 +217,7 @@ def _long_arguments(seen: ProbeResponse) -> Conclusion:
         same = call.arguments.get("text", "").strip() == NOTE_TEXT
         if same:
             return Conclusion("ok", "quotes, backslash, brackets, tags and a line end arrived unchanged")
-        saw = f"a valid tool call with another text: {shown(str(call.arguments.get('text')))}"
+        saw = f"a valid tool call, but with a different text: {shown(str(call.arguments.get('text')))}"
         altered = is_altered_copy({"text": NOTE_TEXT}, call.arguments)
         return Conclusion("unfaithful", saw, certain=False) if altered else unclear(saw)
     return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
@@ -248,7 +248,7 @@ def _cut_call(seen: ProbeResponse) -> Conclusion:
             "unfaithful", f"a truncated tool call is reported as complete ({raw})", _BROKEN, certain=False
         )
     if not seen.reply.tool_calls and usage and usage.output_tokens and usage.output_tokens >= _CUT:
-        saw = f"cut at {usage.output_tokens} tokens, but reported as complete ({raw}), without the call"
+        saw = f"truncated at {usage.output_tokens} tokens, but reported as complete ({raw}), without the tool call"
         return Conclusion("unfaithful", saw, certain=False)
     return unclear("the tool call was shorter than the limit" if seen.reply.tool_calls else "no call")
 
@@ -273,7 +273,7 @@ def _no_arguments(seen: ProbeResponse) -> Conclusion:
 
 @CALLS.probe(
     "allowed_tools",
-    "Can a choice be limited to some of the tools?",
+    "Can the tool choice be limited to some of the tools?",
     edited(
         "allowed",
         "allowed_tools: get_time",

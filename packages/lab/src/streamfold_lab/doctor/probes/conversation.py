@@ -94,17 +94,17 @@ CONVERSATION.probe(
 
 @CONVERSATION.probe(
     "empty_turns",
-    "May a turn be empty?",
+    "May a message be empty?",
     edited(
         "empty",
-        "an empty turn of the user",
+        "an empty user message",
         edit_messages(lambda m: [{"role": "user", "content": ""}, {"role": "assistant", "content": "Yes?"}, *m]),
     ),
     apis=("chat",),
-    refused=("ok", "refused before it is sent"),
+    refused=("ok", "empty messages are rejected before they are sent"),
 )
 def _empty(seen: ProbeResponse) -> Conclusion:
-    return set_quirk("a turn without content is accepted", "empty_turns = true", "empty_turns", True)
+    return set_quirk("a message without content is accepted", "empty_turns = true", "empty_turns", True)
 
 
 @CONVERSATION.probe(
@@ -133,7 +133,7 @@ def _images(seen: ProbeResponse) -> Conclusion:
     "Can it continue a partial text?",
     edited(
         "prefix",
-        "a last message of the assistant with prefix: true",
+        "a last assistant message with prefix: true",
         edit_messages(lambda m: [*m, {"role": "assistant", "content": _BEGUN, "prefix": True}]),
         DAYS,
         tokens=64,
@@ -154,4 +154,4 @@ def _continues(answers: Answers) -> Conclusion:
         if seen and seen.fine and _goes_on(seen):
             why = f"continued a partial text with {member}"
             return set_quirk(why, f'continues = "{member}"', "continues", member)
-    return Conclusion("no", "a partial text isn't continued", "begin it again")
+    return Conclusion("no", "a partial text isn't continued", "send the request again")

@@ -13,10 +13,12 @@ def _error_shape(seen: ProbeResponse, what: str) -> Conclusion:
     error = body.get("error") if isinstance(body, dict) else None
     has_message = isinstance(error, dict) and isinstance(error.get("message"), str)
     if status >= 500:
-        return Conclusion("fault", f"{what} gets status {status}: {shown(seen.said)}", "it may be retried")
+        return Conclusion("fault", f"{what} gets status {status}: {shown(seen.said)}", "the request may be retried")
     if has_message:
         return Conclusion("ok", f"status {status}: {shown(seen.said)}")
-    return Conclusion("handled", f"status {status}, and no error object: {shown(seen.said)}", "the message is found")
+    return Conclusion(
+        "handled", f"status {status} without an error object: {shown(seen.said)}", "streamfold finds the message anyway"
+    )
 
 
 ERRORS = ProbeGroup("errors")

@@ -33,8 +33,8 @@ class ProbeGroup:
     def probe_many(
         self, name: str, question: str, *asks: ProbeRequest, **rest: Any
     ) -> Callable[[Judge[Answers]], Judge[Answers]]:
-        """Returns a decorator for the judge of a probe with several requests, or of all responses if it has no
-        requests.
+        """Returns a decorator for the function that judges a probe. The function gets the responses to `asks`. Without
+        `asks`, it gets all responses of the test run.
 
         Args:
             rest: additional fields of `Probe`.
@@ -49,10 +49,10 @@ class ProbeGroup:
     def probe(
         self, name: str, question: str, ask: ProbeRequest, *, refused: tuple[Verdict, str] | None = None, **rest: Any
     ) -> Callable[[Judge[ProbeResponse]], Judge[ProbeResponse]]:
-        """Returns a decorator for the judge of a probe with a single request.
+        """Returns a decorator for the function that judges a probe with a single request.
 
         Args:
-            refused: the verdict and streamfold's reaction if the server rejects the request; None: the judge
+            refused: the verdict and streamfold's reaction if the server rejects the request; None: the function
                 decides.
         """
 
@@ -82,7 +82,7 @@ def edited(
 
 
 def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[ProbeResponse]:
-    """Returns a judge for a feature that a quirk removes from requests if the server rejects it."""
+    """Returns a judge for a feature. If the server rejects the feature, a quirk removes it from requests."""
     return lambda seen: set_quirk(refusal(seen), does, name, value) if seen.refused else Conclusion("ok", ok)
 
 
@@ -144,8 +144,8 @@ def read_again(seen: ProbeResponse, dialect: str, adapter: str) -> Reply:
 def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
     """Returns the dialect that finds a valid tool call in a text; None if none does.
 
-    Several dialects share their markers, so each dialect reads the recorded response: the right one finds the tool call
-    and leaves none of its markup in the text. A response with a regular tool call has none in its text.
+    Several dialects share their markers, so every dialect reads the recorded response. The right dialect finds the tool
+    call and leaves none of its markup in the text. A response with a structured tool call needs no dialect.
     """
     if not seen.text.strip() or call_to(seen.reply, tool):
         return None
@@ -171,7 +171,7 @@ def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) 
 
 
 def unclear(saw: str) -> Conclusion:
-    """Returns the outcome of a question that the model's response doesn't decide."""
+    """Returns the conclusion that the model's response doesn't answer the question."""
     return Conclusion("unclear", saw)
 
 
@@ -187,8 +187,8 @@ def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
     if not lost:
         return Conclusion("ok", f"{what}: all codes were read")
     if seen.reply.finish_reason == "length":
-        return unclear(f"{what}: the answer was cut")
+        return unclear(f"{what}: the response was truncated")
     if len(lost) < len(expected):
         names = " and ".join(lost)
         return doubtful(f"{what}: the {names} code is missing; the text is {shown(seen.text, 50)}")
-    return unclear(f"{what}: said {shown(seen.text, 60)}")
+    return unclear(f"{what}: no code was read; the text is {shown(seen.text, 60)}")

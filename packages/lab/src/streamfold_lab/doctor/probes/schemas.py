@@ -89,7 +89,7 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
 
 
 def _data(text: str) -> Any:
-    """The JSON of a response, also inside a code fence or after reasoning."""
+    """Returns the JSON in a text, also inside a code fence or after reasoning."""
     text = said(text).strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         return json.loads(text)
@@ -117,7 +117,9 @@ def _refs(answers: Answers) -> Conclusion:
         return Conclusion("ok", "$ref in a schema is accepted")
     why = refusal(answers["refs"])
     if (inlined := answers.get("inlined")) and inlined.fine:
-        return set_quirk(why, "definitions replace references: inline_refs = true", "inline_refs", True)
+        return set_quirk(
+            why, "streamfold replaces references by their definitions: inline_refs = true", "inline_refs", True
+        )
     return Conclusion("unclear", why)
 
 
@@ -143,7 +145,7 @@ def _keywords(answers: Answers) -> Conclusion:
     if not bad:
         return Conclusion("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
     why = f"{', '.join(bad)}: {refusal(answers[bad[0]])}"
-    does = "moved into the description: unsupported_keywords"
+    does = "the keywords are moved into the description: unsupported_keywords"
     return set_quirk(why, does, "unsupported_keywords", list(bad))
 
 
@@ -184,14 +186,12 @@ def _schema(answers: Answers) -> Conclusion:
             saw = "the response matches the schema"
             return Conclusion("ok", saw, settings=(capability("structured_output", "yes", saw),))
         if seen.reply.finish_reason == "length":
-            return unclear("the answer was cut")
-        return Conclusion("unfaithful", f"accepted, but ignored: {shown(seen.text, 60)}", certain=False)
+            return unclear("the response was truncated")
+        return Conclusion("unfaithful", f"the schema is accepted, but ignored: {shown(seen.text, 60)}", certain=False)
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
-        return set_quirk(
-            why, "the schema is requested with JSON mode and an instruction", "response_format", "json_object"
-        )
+        return set_quirk(why, "JSON mode and an instruction request the schema", "response_format", "json_object")
     if (tool := answers.get("tool")) and tool.fine:
         return set_quirk(why, "structured output is requested as a tool call", "response_format", "tool")
     return Conclusion("set", why, "requests with structured output are rejected before they are sent", (no,))
@@ -216,13 +216,13 @@ def _schema_output(seen: ProbeResponse) -> Conclusion:
     if isinstance(data, dict) and set(data) == {"capital", "population"}:
         return Conclusion("ok", "the response matches the schema")
     if seen.reply.finish_reason == "length":
-        return unclear("the answer was cut")
-    return Conclusion("unfaithful", f"accepted, but ignored: {shown(seen.text, 60)}", certain=False)
+        return unclear("the response was truncated")
+    return Conclusion("unfaithful", f"the schema is accepted, but ignored: {shown(seen.text, 60)}", certain=False)
 
 
 @STRUCTURED.probe_many(
     "strict_output",
-    "Is there a strict mode with its own subset?",
+    "Does strict mode accept only a subset of JSON Schema?",
     edited("strict", "strict: true", _format(_ANSWER, strict=True), CAPITAL, tokens=128),
     edited(
         "loose",
@@ -240,7 +240,7 @@ def _strict(answers: Answers) -> Conclusion:
     if strict.refused:
         return Conclusion("ok", f"strict: {refusal(strict)}", "strict is not sent")
     if loose and loose.refused:
-        why = f"a schema outside of the strict subset is {refusal(loose)}"
+        why = f"a schema outside the strict subset is {refusal(loose)}"
         does = "schemas of pydantic models are sent in the strict subset: strict_output = true"
         return set_quirk(why, does, "strict_output", True)
     return Conclusion("ok", "strict is accepted with any schema")
@@ -258,18 +258,20 @@ def _json_mode(seen: ProbeResponse) -> Conclusion:
     if isinstance(_data(seen.text), dict):
         return Conclusion("ok", "a JSON object")
     if seen.reply.finish_reason == "length":
-        return unclear("the answer was cut")
+        return unclear("the response was truncated")
     return Conclusion(
-        "unfaithful", f"accepted, but the response isn't a JSON object: {shown(seen.text, 60)}", certain=False
+        "unfaithful",
+        f"JSON mode is accepted, but the response isn't a JSON object: {shown(seen.text, 60)}",
+        certain=False,
     )
 
 
 @STRUCTURED.probe(
     "says_json",
-    'Is there a JSON mode without the word "json"?',
+    'Does JSON mode work without the word "json" in a message?',
     edited(
         "json",
-        "response_format: json_object, and no message says it",
+        'response_format: json_object, and no message contains "json"',
         with_members(response_format={"type": "json_object"}),
         HELLO,
         tokens=128,
@@ -279,6 +281,6 @@ def _json_mode(seen: ProbeResponse) -> Conclusion:
 )
 def _says_json(seen: ProbeResponse) -> Conclusion:
     if not seen.refused:
-        return Conclusion("ok", "JSON mode needs no word in a message")
+        return Conclusion("ok", 'JSON mode doesn\'t need the word "json" in a message')
     does = 'JSON mode is only sent if a message contains "json": says_json = true'
     return set_quirk(refusal(seen), does, "says_json", True)

@@ -22,13 +22,15 @@ def _of(seen: Iterable[ProbeResponse]) -> tuple[int, ...]:
 
 
 def _counted(found: list[ProbeResponse], answers: Answers) -> str:
-    return f"{len(found)} of {len(answers)} answers"
+    return f"{len(found)} of {len(answers)} responses"
 
 
 def _shows(
     test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
 ) -> Callable[[Answers], Conclusion]:
-    """Returns the verdict that no response has a property; `what` describes the first response that has it."""
+    """Returns a judge: "ok" if no response passes the test, otherwise `verdict`. `what` describes the first response
+    that passes it.
+    """
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if test(seen)]
@@ -40,7 +42,7 @@ def _shows(
 
 
 def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns the verdict that no response ended in this way."""
+    """Returns a judge: "fault" if a response ended in this way, otherwise "ok"."""
     return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
@@ -84,8 +86,11 @@ def _pace(answers: Answers) -> Conclusion:
     starts = sorted(seen.headers_after for seen in fine if seen.headers_after is not None)
     waits = [wait for seen in fine for wait in _pauses(seen)]
     if not starts:
-        return Conclusion("unclear", "no whole answer")
-    saw = f"the headers after {_seconds(median(starts))}, then {_seconds(median(waits or [0.0]))} between pieces"
+        return Conclusion("unclear", "no complete response")
+    saw = (
+        f"median times: {_seconds(median(starts))} until the headers, then {_seconds(median(waits or [0.0]))}"
+        " between network reads"
+    )
     slow = [seen for seen in fine if _is_slow(seen)]
     if slow:
         saw = f"{_counted(slow, answers)} are slow; {saw}"
@@ -103,7 +108,7 @@ def _seconds(value: float) -> str:
 
 
 def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns the verdict that no response has this kind of damage."""
+    """Returns a judge: `verdict` if a response has this kind of damage, otherwise "ok"."""
     return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
@@ -130,17 +135,17 @@ def _has_hole(seen: ProbeResponse) -> bool:
 def _content_type(answers: Answers) -> Conclusion:
     fine = [seen for seen in answers.values() if seen.inspection]
     if not fine:
-        return Conclusion("unclear", "no answer")
+        return Conclusion("unclear", "no complete response")
     kinds = {seen.headers.get("content-type", "none") for seen in fine}
     other = [seen for seen in fine if not seen.headers.get("content-type", "").startswith("text/event-stream")]
     if other:
-        saw = f"{_counted(other, answers)} came as {', '.join(sorted(kinds))}"
+        saw = f"{_counted(other, answers)} are not text/event-stream: {', '.join(sorted(kinds))}"
         return Conclusion("handled", saw, "the first bytes decide how a response is read", telling=_of(other))
     return Conclusion("ok", ", ".join(sorted(kinds)))
 
 
 def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns the verdict that no response has one of these warnings."""
+    """Returns a judge: `verdict` if a response has one of these warnings, otherwise "ok"."""
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if seen.fine and seen.codes & set(codes)]
@@ -159,7 +164,9 @@ def _done(answers: Answers) -> Conclusion:
     if without:
         saw = f"{_counted(without, answers)} have no [DONE]"
         return Conclusion("handled", saw, "[DONE] isn't needed after a finish reason", telling=_of(without))
-    return Conclusion("ok" if fine else "unclear", "every response ends with [DONE]" if fine else "no whole answer")
+    return Conclusion(
+        "ok" if fine else "unclear", "every response ends with [DONE]" if fine else "no complete response"
+    )
 
 
 def _kept_open(answers: Answers) -> Conclusion:
@@ -173,7 +180,7 @@ def _kept_open(answers: Answers) -> Conclusion:
     if not announced:
         return Conclusion("ok", "each response has its own connection")
     saw = "most responses need a new connection, although the server announces keep-alive"
-    does = "closed connections are replaced; clients without retries fail sometimes"
+    does = "streamfold replaces closed connections; clients without retries sometimes fail"
     return Conclusion("handled", saw, does, telling=_of(fresh[:3]))
 
 
@@ -197,19 +204,19 @@ STREAM.probe_many("unreachable", "Can it always be reached?")(
     _no_way("unreachable", "found no server", "APIConnectionError, and retried")
 )
 STREAM.probe_many("cuts", "Do responses break off?")(
-    _no_way("cut", "broke off", "IncompleteStreamError with the partial answer, and no calls")
+    _no_way("cut", "broke off", "IncompleteStreamError with the partial reply, and no tool calls")
 )
 STREAM.probe_many("resets", "Is a connection reset?")(
-    _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial answer, and no calls")
+    _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial reply, and no tool calls")
 )
 STREAM.probe_many("stalls", "Do responses stall?")(_stalls)
 STREAM.probe_many("statuses", "Does it fail occasionally?")(_statuses)
 STREAM.probe_many("pace", "How fast are responses?")(_pace)
 STREAM.probe_many("comments", "Does it send comments to keep a connection open?")(
-    _damaged("comment", "handled", "have comments", "comments are ignored, and don't restart timeouts.stall")
+    _damaged("comment", "handled", "have comments", "comments are ignored, and don't extend timeouts.stall")
 )
-STREAM.probe_many("garbage", "Do streams contain foreign text?")(
-    _damaged("garbage", "fault", "contain foreign text", "skipped with a warning, or ProtocolError")
+STREAM.probe_many("garbage", "Do streams contain text that isn't SSE?")(
+    _damaged("garbage", "fault", "contain text that is not SSE", "skipped with a warning, or ProtocolError")
 )
 STREAM.probe_many("utf8", "Is all text UTF-8?")(
     _damaged("utf8", "fault", "have bytes that are not UTF-8", "invalid bytes become U+FFFD, with a warning")
@@ -225,7 +232,7 @@ STREAM.probe_many("repeated", "Are events repeated?")(
         _has_repeats,
         "fault",
         lambda _: "contain a repeated event",
-        "numbered events are read once; without numbers, a repetition can't be detected",
+        "if events are numbered, each is read once; without numbers, a repetition can't be detected",
     )
 )
 STREAM.probe_many("lost", "Are events lost?")(
@@ -233,7 +240,7 @@ STREAM.probe_many("lost", "Are events lost?")(
         _has_hole,
         "fault",
         lambda first: f"have a gap: {shown(first.text or first.said)}",
-        "with numbered events, a tool call with a gap has an error; without numbers, a gap can't be detected",
+        "if events are numbered, a tool call with a gap has an error; without numbers, a gap can't be detected",
     )
 )
 STREAM.probe_many("content_type", "Do streams have the right content type?")(_content_type)

@@ -79,20 +79,20 @@ def _reasons(answers: Answers) -> Conclusion:
         return Conclusion("fault", refusal(seen))
     split = answers.get("split")
     if split and split.fine and split.reply.reasoning and not split.text.lstrip().startswith("<think>"):
-        why = f"reasoning is in the text ({shown(seen.text, 40)}), and apart with reasoning_split"
+        why = f"reasoning is in the text ({shown(seen.text, 40)}), and with reasoning_split it is separate"
         return set_quirk(why, "reasoning_split = true", "reasoning_split", True, capability("reasoning", "yes", why))
     if _leaks(seen) and read_again(seen, "think", "chat").reasoning:
         why = f"reasoning is in the text: {shown(seen.text, 50)}"
         settings = (Setting(("dialect",), "think", why), capability("reasoning", "yes", why))
         return Conclusion("set", why, 'read by the dialect "think"', settings)
     if seen.reply.extras.get("reasoning_details"):
-        why = "answers have reasoning_details"
+        why = "responses contain reasoning_details"
         does = "they are sent back unchanged: reasoning_details = true"
         return set_quirk(why, does, "reasoning_details", True, capability("reasoning", "yes", why))
     if seen.reply.reasoning:
-        saw = f"reasoning apart from the text, as {reasoning_member(seen) or 'the API has it'}"
+        saw = f"reasoning is separate from the text, in {reasoning_member(seen) or 'its own field'}"
         return Conclusion("ok", saw, settings=(capability("reasoning", "yes", saw),))
-    return Conclusion("no", "no reasoning was shown")
+    return Conclusion("no", "the response contains no reasoning")
 
 
 @THINKING.probe_many(
@@ -131,7 +131,12 @@ THINKING.probe(
     "reasoning_back",
     "Is reasoning accepted in the history?",
     edited(
-        "without", "a turn with calls and without reasoning", raw_history(drop=_FIELDS), HISTORY, (WEATHER,), tokens=64
+        "without",
+        "an assistant message with tool calls, but without reasoning",
+        raw_history(drop=_FIELDS),
+        HISTORY,
+        (WEATHER,),
+        tokens=64,
     ),
     *(_asked_back(name) for name in _FIELDS),
     *(_asked_back(name, "") for name in _FIELDS),
@@ -142,10 +147,12 @@ def _reasoning_back(answers: Answers) -> Conclusion:
     without = answers["without"]
     works = next((name for name in _FIELDS if (seen := answers.get(name)) and seen.fine), None)
     if without.refused and works:
-        why = f"a turn with calls and without reasoning is {refusal(without)}"
+        why = f"an assistant message with tool calls, but without reasoning, is {refusal(without)}"
         if (empty := answers.get(f"empty_{works}")) and empty.refused:  # as at Kimi's API
-            return set_quirk(why, f"sent back as {works}; empty reasoning is rejected too", "reasoning_field", works)
-        does = f"sent back as {works}, at least empty: reasoning_required = true"
+            return set_quirk(
+                why, f"reasoning is sent back as {works}; empty reasoning is rejected too", "reasoning_field", works
+            )
+        does = f"reasoning is sent back as {works}, empty if there is none: reasoning_required = true"
         required = Setting(("quirks", "reasoning_required"), True, why)
         return set_quirk(why, does, "reasoning_field", works, required)
     if without.refused:
@@ -153,4 +160,4 @@ def _reasoning_back(answers: Answers) -> Conclusion:
     if works:
         why = f"responses contain reasoning, and {works} is accepted in the history"
         return set_quirk(why, f'reasoning_field = "{works}"', "reasoning_field", works)
-    return Conclusion("ok", "reasoning in the history is rejected", "it is not sent back")
+    return Conclusion("ok", "reasoning in the history is rejected", "reasoning is not sent back")

@@ -62,7 +62,7 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _own_turn(answers: Answers) -> ProbeRequest | None:
-    """Returns the second request of a tool loop, with the model's own turn."""
+    """Returns the second request of a tool loop, with the model's own tool call and its result."""
     seen = answers.get("call")
     call = call_to(seen.reply, "get_weather") if seen and seen.fine else None
     if seen is None or call is None:
@@ -80,7 +80,7 @@ TURNS = ProbeGroup("conversation")
     ProbeRequest("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
     edited(
         "signed",
-        "a call with the placeholder of a thought signature",
+        "a tool call with a placeholder as its thought signature",
         _signed_calls(extra_content=PLACEHOLDER),
         HISTORY,
         (WEATHER,),
@@ -88,18 +88,20 @@ TURNS = ProbeGroup("conversation")
         when=was_refused("history"),
     ),
     ProbeRequest("call", ONE_CALL, (WEATHER,), options=capped(), when=was_refused("history")),
-    ProbeRequest("loop", HISTORY, (WEATHER,), options=capped(), special="with the model's own turn", follow=_own_turn),
+    ProbeRequest(
+        "loop", HISTORY, (WEATHER,), options=capped(), special="with the model's own tool call", follow=_own_turn
+    ),
     whim=True,
     needs="one_call",
 )
 def _tool_history(answers: Answers) -> Conclusion:
     seen = answers["history"]
     if seen.refused and (signed := answers.get("signed")) and signed.fine:
-        why = f"calls without a thought signature are {refusal(seen)}"
+        why = f"tool calls without a thought signature are {refusal(seen)}"
         does = "missing signatures are replaced by a placeholder: call_signatures = true"
         return set_quirk(why, does, "call_signatures", True)
     if seen.refused and (loop := answers.get("loop")) and loop.fine:
-        saw = f"a turn that the model has not made is {refusal(seen)}; its own turn is accepted"
+        saw = f"a tool call that the model didn't make is {refusal(seen)}; its own tool call is accepted"
         return Conclusion("handled", saw, "a tool loop works; a conversation from another model may be rejected")
     if seen.refused:
         return Conclusion("fault", refusal(seen), "a tool loop can't work")
@@ -142,4 +144,4 @@ def _call_ids(answers: Answers) -> Conclusion:
     refused=("ok", "images are moved into a user message"),
 )
 def _result_images(seen: ProbeResponse) -> Conclusion:
-    return set_quirk("an image in a tool's result is accepted", "result_images = true", "result_images", True)
+    return set_quirk("an image in a tool result is accepted", "result_images = true", "result_images", True)

@@ -1,4 +1,4 @@
-"""Probes for faithfulness: whether the model gets the whole request, and the client gets the model's output
+"""Probes for faithfulness: whether the model gets the complete request, and the client gets the model's output
 unchanged.
 """
 

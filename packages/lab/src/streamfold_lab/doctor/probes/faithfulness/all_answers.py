@@ -23,7 +23,9 @@ def _numbers_of(found: Iterable[ProbeResponse]) -> tuple[int, ...]:
 
 @ALL_ANSWERS.probe_many("own_answers", "Does every response belong to its request?", both_modes=True)
 def _own_answers(answers: Answers) -> Conclusion:
-    """A response with a code from an earlier request belongs to that request, because each code is in one prompt."""
+    """Each random code is in only one prompt, so a response with the code of an earlier request belongs to that
+    request.
+    """
     told: set[str] = set()
     found: list[tuple[ProbeResponse, str]] = []
     for seen in answers.values():
@@ -39,7 +41,7 @@ def _own_answers(answers: Answers) -> Conclusion:
         return Conclusion(
             "unfaithful",
             f"{saw}: {found[0][1]}",
-            "responses come from a cache that doesn't compare the whole request, or are mixed up",
+            "responses are mixed up, or come from a cache that doesn't compare the complete request",
             telling=_numbers_of(seen for seen, _ in found),
         )
     return Conclusion("ok", "no response has a code of an earlier request")
@@ -51,7 +53,10 @@ def _model(answers: Answers) -> Conclusion:
     others = [seen for seen in named if is_other_model(_requested_model(seen), seen.reply.model or "")]
     if others:
         names = ", ".join(sorted({seen.reply.model or "" for seen in others}))
-        saw = f"{len(others)} of {len(named)} answers are from {names}, and {_requested_model(others[0])} was requested"
+        saw = (
+            f"{len(others)} of {len(named)} responses are from {names}, although {_requested_model(others[0])}"
+            " was requested"
+        )
         return Conclusion("unfaithful", saw, telling=_numbers_of(others))
     if not named:
         return Conclusion("no", "the responses don't name a model")
@@ -66,7 +71,7 @@ def _requested_model(seen: ProbeResponse) -> str:
 
 
 def _declared(seen: ProbeResponse) -> dict[str, Mapping[str, Any]]:
-    """Returns the tools in a request, in the format of any API, and their schemas."""
+    """Returns the schemas of the tools in a request, by tool name. The request may be in the format of any API."""
     tools: dict[str, Mapping[str, Any]] = {}
     for tool in seen.sent.get("tools", ()):
         for each in (tool, tool.get("function") or {}, *(tool.get("functionDeclarations") or ())):
@@ -83,7 +88,7 @@ def _call_names(answers: Answers) -> Conclusion:
         (seen, call.name) for seen in with_calls for call in seen.reply.tool_calls if call.name not in _declared(seen)
     ]
     if not found:
-        return Conclusion("ok" if with_calls else "no", f"{len(with_calls)} answers with calls")
+        return Conclusion("ok" if with_calls else "no", f"{len(with_calls)} responses with tool calls")
     seen, name = found[0]
     saw = f"{len(found)} tool calls have an undeclared name: {shown(name)}"
     plain = _plain(name)
@@ -113,12 +118,15 @@ def _required_arguments(answers: Answers) -> Conclusion:
     found = [(seen, call, name) for seen, call, names in calls for name in names if name not in call.arguments]
     misfits = len({(seen.number, call.id) for seen, call, _ in found})
     if not misfits:
-        return Conclusion("ok" if calls else "no", f"{len(calls)} calls have them")
+        return Conclusion("ok" if calls else "no", f"{len(calls)} tool calls have all required arguments")
     low, high = interval(misfits, len(calls))
-    saw = f"{misfits} of {len(calls)} calls lack one, as {found[0][1].name} lacks {found[0][2]}"
+    saw = (
+        f"{misfits} of {len(calls)} tool calls lack a required argument; for example, {found[0][1].name} lacks"
+        f" {found[0][2]}"
+    )
     if low <= _MISFITS:
         return Conclusion("unclear", saw, telling=_numbers_of(seen for seen, _, _ in found))
-    sure = f"with {CONFIDENCE:.0%} confidence, {low:.0%} to {high:.0%} of all calls do"
+    sure = f"with {CONFIDENCE:.0%} confidence, {low:.0%} to {high:.0%} of all tool calls lack one"
     return Conclusion("unfaithful", f"{saw}; {sure}", telling=_numbers_of(seen for seen, _, _ in found))
 
 
@@ -129,13 +137,13 @@ _TOKENS = re.compile(
 _QUOTING = ("special_tokens", "long_result", "strings", "echo", "user_tokens", "long_arguments")  # that ask for markup
 
 
-@ALL_ANSWERS.probe_many("markup", "Is there markup in the text?", both_modes=True)
+@ALL_ANSWERS.probe_many("markup", "Does the text contain special tokens or tool call markup?", both_modes=True)
 def _markup(answers: Answers) -> Conclusion:
     judged = [seen for seen in answers.values() if seen.fine and seen.probe not in _QUOTING]
     found = [seen for seen in judged if _TOKENS.search(seen.text) or (_declared(seen) and _call_in_text(seen))]
     if len(found) > 1:
-        saw = f"{len(found)} of {len(judged)} answers: {shown(found[0].text, 70)}"
-        does = "a dialect may read it: see the question about one call"
+        saw = f"{len(found)} of {len(judged)} responses: {shown(found[0].text, 70)}"
+        does = "a dialect may read it: see the finding one_call"
         return Conclusion("unfaithful", saw, does, telling=_numbers_of(found))
     return Conclusion("ok" if judged else "no", "none")
 
@@ -173,11 +181,11 @@ def _totals(answers: Answers) -> Conclusion:
         if least and most > _SAME * least + _SLACK and not cached:
             found.append((seen, f"the same prompt is counted as {least} and as {most} tokens"))
     if len(found) > 1:
-        saw = f"{len(found)} of {counted} answers do not add up: {found[0][1]}"
+        saw = f"the token counts of {len(found)} of {counted} responses don't add up: {found[0][1]}"
         telling = _numbers_of(seen for seen, _ in found)
-        return Conclusion("unfaithful", f"{saw} (a bound of {_TOTAL:.0%})", telling=telling)
+        return Conclusion("unfaithful", f"{saw} (tolerance: {_TOTAL:.0%})", telling=telling)
     return Conclusion(
-        "ok" if counted else "no", f"{counted} answers have counts that add up" if counted else "no counts"
+        "ok" if counted else "no", f"the token counts of {counted} responses add up" if counted else "no counts"
     )
 
 
@@ -192,12 +200,12 @@ def _wrong_count(seen: ProbeResponse) -> str:
     parts = usage.input_tokens + usage.output_tokens
     off = isinstance(total, int) and abs(total - parts) > max(8, _TOTAL * parts) and abs(total - parts - thought) > 8
     if off or cached > usage.input_tokens or thought > usage.output_tokens:
-        return f"{usage.input_tokens} and {usage.output_tokens} tokens, in all {total or parts}"
+        return f"{usage.input_tokens} input and {usage.output_tokens} output tokens, {total or parts} in total"
     if not usage.input_tokens or (not usage.output_tokens and (seen.text.strip() or seen.reply.tool_calls)):
-        return f"{usage.input_tokens} tokens read, and {usage.output_tokens} written"
+        return f"{usage.input_tokens} input tokens and {usage.output_tokens} output tokens"
     limit = next((value for value in map(_members(seen).get, _LIMITS) if isinstance(value, int)), None)
     if limit and seen.reply.finish_reason == "length" and usage.output_tokens - thought > limit * (1 + _TOTAL) + 8:
-        return f"cut at {limit} tokens, and counted as {usage.output_tokens}"
+        return f"truncated at {limit} tokens, but counted as {usage.output_tokens}"
     return ""
 
 

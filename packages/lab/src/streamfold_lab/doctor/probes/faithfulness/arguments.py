@@ -121,7 +121,7 @@ def _judge_arguments(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
         return Conclusion("no", refusal(seen))
     if not calls:
-        return unclear(f"no call of {seen.ask}; said {shown(seen.text, 60)}")
+        return unclear(f"no call of {seen.ask}; the text is {shown(seen.text, 60)}")
     changed = alterations(wanted, calls[0].arguments)
     if not changed and len(calls) > 1:
         return doubtful(f"one tool call was requested, but it arrived {len(calls)} times")
@@ -133,7 +133,7 @@ def _judge_arguments(seen: ProbeResponse) -> Conclusion:
     if is_altered_copy(wanted, calls[0].arguments):
         more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
         return doubtful(f"{changed[0]}{more}")
-    return unclear(f"a call with other arguments: {shown(calls[0].raw_arguments)}")
+    return unclear(f"a tool call with different arguments: {shown(calls[0].raw_arguments)}")
 
 
 for _name, _question, _tool, _what, _make in (
@@ -171,7 +171,7 @@ def _judge_two_calls(seen: ProbeResponse) -> Conclusion:
     wanted = [json.loads(line) for line in prompt_of(seen).splitlines()[1:]]
     found = [call.arguments for call in seen.reply.tool_calls if call.name == "store_item"]
     if found == wanted:
-        return Conclusion("ok", "two calls, in their order, each once")
+        return Conclusion("ok", "two tool calls arrived in their order, each once")
     if len(found) > 1 and any(each in wanted for each in found):
         return doubtful(f"two tool calls were requested, but these arrived: {shown(as_json(found))}")
     return unclear(f"{len(found)} call{'s' * (len(found) != 1)}")
@@ -194,5 +194,5 @@ def _one_at_a_time(rng: Random) -> ProbeRequest:
 def _judge_one_at_a_time(seen: ProbeResponse) -> Conclusion:
     count = len(seen.reply.tool_calls)
     if count > 1:
-        return doubtful(f"{count} calls, though only one was allowed")
+        return doubtful(f"{count} tool calls, although only one was allowed")
     return Conclusion("ok", f"{count} call")

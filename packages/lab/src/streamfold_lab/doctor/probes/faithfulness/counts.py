@@ -55,7 +55,7 @@ def _cut_copy(rng: Random) -> ProbeRequest:
 
 
 def _ruler(seen: ProbeResponse | None) -> float | None:
-    """Returns the tokens per character of a known text, measured with a text that the token limit has cut.
+    """Returns the tokens per character of a known text, measured with a text that was truncated by the token limit.
 
     Hidden reasoning makes the result too high.
     """
@@ -83,17 +83,15 @@ def _counts(answers: Answers) -> Conclusion:
     known = len(prompt_of(answers["long"])) - len(prompt_of(answers["short"]))
     growth, ruler = long.input_tokens - short.input_tokens, _ruler(answers.get("cut_copy"))
     expected = known * (ruler or 0.25)
-    bound = f"a known text may differ by a factor of {_GROWTH}, a chat template have {_OVERHEAD} tokens"
+    bound = f"tolerance: a factor of {_GROWTH} for a known text, and {_OVERHEAD} tokens for a chat template"
     if ruler is not None:
-        bound = f"a text of {1 / ruler:.1f} characters for each token was cut at {_LIMIT}; a factor of {_RULED} is fine"
+        bound = f"measured: {1 / ruler:.1f} characters per token; tolerance: a factor of {_RULED}"
     if growth < known / 4 / _GROWTH or growth > expected * (_RULED if ruler else _GROWTH) + _SLACK:
-        saw = f"{known:,} characters more are counted as {growth:,} tokens more; about {expected:,.0f} were expected"
+        saw = f"{known:,} more characters are counted as {growth:,} more tokens; about {expected:,.0f} were expected"
         return doubtful(f"{saw} ({bound})")
     earlier = usages.get("with_history")
     if earlier and earlier.input_tokens and earlier.input_tokens - short.input_tokens < growth / _GROWTH:
-        saw = (
-            f"a prompt is counted as {short.input_tokens:,} tokens, and behind an earlier turn of {known:,} characters"
-        )
+        saw = f"a prompt is counted as {short.input_tokens:,} tokens, but after an earlier turn of {known:,} characters"
         return doubtful(
             f"{saw} as {earlier.input_tokens:,} ({bound})", "the history isn't counted, or the model doesn't get it"
         )
@@ -102,10 +100,12 @@ def _counts(answers: Answers) -> Conclusion:
         saw = f"a prompt of {len(prompt_of(answers['short']))} characters is counted as {short.input_tokens:,} tokens"
         return doubtful(f"{saw} ({bound})", "the prompt was extended, or the token count is too high")
     if (own := usages.get("with_system")) and own.input_tokens and own.input_tokens < short.input_tokens - _DEFAULT:
-        saw = f"a prompt is counted as {short.input_tokens:,} tokens, and with a system message as {own.input_tokens:,}"
-        return doubtful(f"{saw} (a template may have {_DEFAULT})", "the server adds a hidden system message")
+        saw = f"a prompt is counted as {short.input_tokens:,} tokens, but with a system message as {own.input_tokens:,}"
+        return doubtful(
+            f"{saw} (tolerance: {_DEFAULT} tokens for a chat template)", "the server adds a hidden system message"
+        )
     return _written(answers, ruler or growth / known, bound) or Conclusion(
-        "ok", f"{known:,} characters more are counted as {growth:,} tokens more"
+        "ok", f"{known:,} more characters are counted as {growth:,} more tokens"
     )
 
 
@@ -123,7 +123,8 @@ def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
     if wanted / _GROWTH - _SLACK <= counted <= (wanted * _GROWTH + 64 if hidden else most):
         return None
     return doubtful(
-        f"an answer of {len(text)} characters is counted as {counted:,} tokens, {wanted:,.0f} expected ({bound})"
+        f"a response of {len(text)} characters is counted as {counted:,} tokens; about {wanted:,.0f} were"
+        f" expected ({bound})"
     )
 
 
@@ -140,7 +141,9 @@ def _again(answers: Answers) -> ProbeRequest | None:
 
 
 def _other_beginning(answers: Answers) -> ProbeRequest | None:
-    """Returns the prompt with another beginning if it was counted as cached, so that no prefix is the same."""
+    """Returns the prompt with a different beginning, if the prompt was counted as cached. The new prompt shares no
+    prefix with it.
+    """
     again = answers.get("again")
     if again is None or not again.fine or not again.reply.usage or not again.reply.usage.cached_tokens:
         return None
@@ -168,14 +171,17 @@ def _cache(answers: Answers) -> Conclusion:
         if cached > max(256, size / 4):
             return doubtful(f"of {size:,} new tokens, {cached:,} are counted as cached")
     if again is None:
-        return Conclusion("no", "no counts of a repeated prompt")
+        return Conclusion("no", "no token counts for a repeated prompt")
     counts, cached = (first.input_tokens or 0, again.input_tokens or 0), again.cached_tokens or 0
     if cached > counts[1]:
         return Conclusion("unfaithful", f"{cached:,} of {counts[1]:,} tokens are counted as cached")
     without_cached = abs(counts[0] - counts[1] - cached) <= _SLACK  # the count leaves out what came from the cache
     if max(counts) > min(counts) * _SAME + _SLACK and not without_cached:
-        saw = f"a prompt is counted as {counts[0]:,} tokens, and repeated as {counts[1]:,}, {cached:,} of them cached"
+        saw = (
+            f"a prompt is counted as {counts[0]:,} tokens, but as {counts[1]:,} when repeated, {cached:,} of"
+            " them cached"
+        )
         return doubtful(saw)
     if not cached:
         return Conclusion("no", "a repeated prompt is not counted as cached")
-    return Conclusion("ok", f"sent again, {cached:,} of {counts[1]:,} tokens were cached")
+    return Conclusion("ok", f"when the prompt was repeated, {cached:,} of {counts[1]:,} tokens were cached")

@@ -1,4 +1,4 @@
-"""Probes for the model's input: whether texts, turns, results and tools reach the model completely."""
+"""Probes for the model's input: whether texts, earlier turns, tool results and tools reach the model completely."""
 
 from __future__ import annotations
 
@@ -108,15 +108,15 @@ def _needles(answers: Answers) -> Conclusion:
     if not read:
         return Conclusion("no", refusal(next(iter(answers.values()))))
     refused = [seen for seen in answers.values() if seen.refused]
-    longer = f"; a longer one is {refusal(refused[0])}" if refused else ""
+    longer = f"; a longer text is {refusal(refused[0])}" if refused else ""
     return Conclusion("ok", f"a text of about {read:,} tokens was read from its beginning to its end{longer}")
 
 
 def _judge_lost(seen: ProbeResponse, lost: list[str], alone: ProbeResponse | None, *, shorter: bool) -> Conclusion:
-    """Judges missing codes. `shorter`: the missing codes of a shorter text."""
+    """Judges a reply with missing codes. `shorter`: true if the model found all codes in a shorter text."""
     told, usage = prompts_of(seen)[0], seen.reply.usage
     counted = usage.input_tokens if usage else None
-    size = f"{text_tokens(told):,} tokens by estimate, {counted:,} counted" if counted else f"{len(told):,} characters"
+    size = f"{text_tokens(told):,} estimated tokens, {counted:,} counted" if counted else f"{len(told):,} characters"
     saw = f"{size}: the {' and '.join(lost)} code is missing; the text is {shown(seen.text, 50)}"
     if counted and counted < len(told) / _CUT_BOUND and (shorter or len(lost) < len(_PLACES)):
         return Conclusion("unfaithful", f"the input was truncated without an error: {saw}")
@@ -145,7 +145,7 @@ def _system(name: str, tools: tuple[Tool, ...]) -> ProbeRequest:
 
 @READING.probe_many(
     "system",
-    "Does the model see the whole system message?",
+    "Does the model see the complete system message?",
     _system("system_message", ()),
     replace(_system("beside_a_tool", (TIME,)), when=lambda so_far: all(seen.fine for seen in so_far.values())),
     whim=True,
@@ -213,7 +213,7 @@ READING.probe(
     "Does the model see all parts of a message?",
     _parts(FIRST_SEED),
     whim=True,
-    refused=("no", "a message has one text"),
+    refused=("no", "a message can't have several text parts"),
 )(lambda seen: judge_codes(seen, sent_text(seen), "a message of three parts"))
 
 
@@ -227,8 +227,8 @@ def _stored(rng: Random) -> ProbeRequest:
 
 
 def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns a function that creates the next request of a stored conversation, or the same request with the whole
-    conversation.
+    """Returns a function that creates the next request of a stored conversation. With `in_full`, the request contains
+    the complete conversation.
     """
 
     def follow(answers: Answers) -> ProbeRequest | None:
@@ -250,7 +250,7 @@ def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
 
 @READING.probe_many(
     "stored",
-    "Does the model see a stored response that a request continues?",
+    "Does the model see the stored response that previous_response_id names?",
     _stored(FIRST_SEED),
     ProbeRequest("continued", BOTH, special="previous_response_id", follow=_continued(in_full=False)),
     ProbeRequest("in_full", BOTH, special="the same conversation in full", follow=_continued(in_full=True)),
@@ -314,7 +314,7 @@ def _judge_results(what: str) -> Callable[[Answers], Conclusion]:
         if found.verdict == "unclear" and told and told.fine and not seen.reply.tool_calls:
             known = told_codes(sent_text(seen)).values()
             if all(value in told.text for value in known) and seen.reply.finish_reason != "length":
-                return doubtful(f"{what}: the response contains none of it; the text is {shown(seen.text, 50)}")
+                return doubtful(f"{what}: the response contains no code from it; the text is {shown(seen.text, 50)}")
         return found
 
     return judge
@@ -346,7 +346,7 @@ for _name, _question, _make, _what in (
         _name,
         _question,
         _results(_name, _make, _what),
-        ProbeRequest("told", BOTH, special="the same codes in a message of the user", follow=_told_by_user),
+        ProbeRequest("told", BOTH, special="the same codes in a user message", follow=_told_by_user),
         whim=True,
         needs="tool_history",
     )(_judge_results(_what))
@@ -387,7 +387,7 @@ def _of_tools(count: int) -> ProbeRequest:
 
 @READING.probe_many(
     "many_tools",
-    "Does the model see all of many tools?",
+    "If there are many tools, does the model see all of them?",
     _of_tools(3),
     _of_tools(_MANY),
     whim=True,
@@ -396,7 +396,7 @@ def _of_tools(count: int) -> ProbeRequest:
 def _judge_many_tools(answers: Answers) -> Conclusion:
     few, many = answers.get("of_3"), answers.get(f"of_{_MANY}")
     if few is None or many is None or few.refused or many.refused:
-        return Conclusion("no", refusal(many) if many and many.refused else "not asked")
+        return Conclusion("no", refusal(many) if many and many.refused else "not tested")
     called = {}
     for seen in (few, many):
         name = re.findall(r"the tool (\w+) once", prompt_of(seen))[0]

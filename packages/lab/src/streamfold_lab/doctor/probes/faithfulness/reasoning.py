@@ -62,8 +62,8 @@ def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]
 
 
 def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns a function that creates the request with the tool result. `told`: the turn's text contains the number
-    too.
+    """Returns a function that creates the request with the tool result. With `told`, the text of the assistant message
+    also contains the number.
     """
 
     def follow(answers: Answers) -> ProbeRequest | None:
@@ -90,7 +90,7 @@ def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
     "reasoning_kept",
     "Does the model see its earlier reasoning after a tool result?",
     ProbeRequest("think", _THINK, (_TIME,), options=capped(768, reasoning_effort="low")),
-    ProbeRequest("recall", _THINK, (_TIME,), special="with the result of the tool", follow=_with_result(told=False)),
+    ProbeRequest("recall", _THINK, (_TIME,), special="with the tool result", follow=_with_result(told=False)),
     ProbeRequest("told", _THINK, (_TIME,), special="with the number in the text too", follow=_with_result(told=True)),
     whim=True,
     needs="one_call",
@@ -105,14 +105,14 @@ def _reasoning_kept(answers: Answers) -> Conclusion:
         return Conclusion("no", f"the turn with its reasoning is {refusal(after)}")
     sent = sent_text(after)
     if not seen.reply.reasoning and not any(name in sent for name in _OPAQUE):
-        return Conclusion("no", "reasoning is hidden, and can't be sent back with this API")
+        return Conclusion("no", "the reasoning is hidden, and this API can't send it back")
     numbers = _thought_of(seen.reply)
     if any(number in after.text for number in numbers):
         return Conclusion("ok", "the model still knew the number from its reasoning after the tool result")
     if not numbers and re.search(r"(?<!\d)\d{4}(?!\d)", after.text):
-        return Conclusion("ok", "the model had a number after the tool result; its reasoning is hidden")
+        return Conclusion("ok", "the model named a number after the tool result; its reasoning is hidden")
     had = numbers[0] if numbers else "a number"
-    saw = f"the reasoning had {had}, but after the tool result the text is {shown(after.text, 50)}"
+    saw = f"the reasoning contained {had}, but after the tool result the text is {shown(after.text, 50)}"
     known = next(iter(numbers), _HIDDEN)
     return doubtful(saw) if told and known in told.text else unclear(saw)
 
@@ -144,15 +144,17 @@ _MORE = 1.15  # factor by which reasoning of a high effort is longer than that o
 def _efforts(answers: Answers) -> Conclusion:
     none, low, high = (answers.get(level) for level in _LEVELS)
     if low is None or high is None or low.refused or high.refused:
-        return Conclusion("no", refusal(low) if low and low.refused else "not all efforts are accepted")
+        return Conclusion("no", refusal(low) if low and low.refused else "not all effort levels are accepted")
     if low.sent == high.sent:
-        return Conclusion("no", "efforts are not sent to this model")
+        return Conclusion("no", "effort levels are not sent to this model")
     sizes = [_reasoning_size(seen.reply) for seen in (low, high)]
     if not all(sizes):
         return Conclusion("no", "no reasoning was shown or counted")
-    saw = f"reasoning of {sizes[0]} with low effort, {sizes[1]} with high effort"
+    saw = f"{sizes[0]} reasoning tokens with low effort, {sizes[1]} with high effort"
     if sizes[1] > _MORE * sizes[0]:
         return Conclusion("ok", saw)
     if none is not None and none.fine and none.sent != low.sent and _reasoning_size(none.reply) > sizes[0] / _MORE:
-        return doubtful(f"{saw}, {_reasoning_size(none.reply)} with none: accepted, but without effect")
-    return unclear(f"{saw}: the model may have one level")
+        return doubtful(
+            f"{saw}, {_reasoning_size(none.reply)} with effort none: the levels are accepted, but have no effect"
+        )
+    return unclear(f"{saw}: the model may have only one effort level")

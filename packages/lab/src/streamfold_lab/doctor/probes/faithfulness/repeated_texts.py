@@ -31,7 +31,7 @@ def _lines(rng: Random) -> ProbeRequest:
 
 
 def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusion]:
-    """Returns the judge for a text after a separator in its prompt."""
+    """Returns a judge that compares the response with the part of the prompt after a separator."""
 
     def judge(seen: ProbeResponse) -> Conclusion:
         wanted = prompt_of(seen).partition(separator)[2]
