@@ -352,7 +352,7 @@ async def test_answers_are_kept_for_a_check_with_a_name(check: Any, asked: int, 
 
 
 async def test_a_store_that_fails_later_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The answers are there; that they could not be kept is logged."""
+    """The answers are there; that they could not be stored is logged."""
     where = tmp_path / "answers.db"
     async with serving(echo) as server:
         ask = Ask({"base_url": server.base_url, "model": "m"}, answers=f"sqlite:///{where}", concurrency=1)
@@ -364,4 +364,7 @@ async def test_a_store_that_fails_later_stops_nothing(tmp_path: Path, caplog: py
         made = await ask({"id": ["a", "b"], "prompt": ["one", "two"]})
         await ask.aclose()
     assert made["text"] == ["one", "two"]
-    assert {record.message for record in caplog.records} == {"answers could not be read", "1 answers could not be kept"}
+    assert {record.message for record in caplog.records} == {
+        "answers could not be read",
+        "1 answers could not be stored",
+    }

@@ -644,7 +644,7 @@ async def test_a_name_that_no_file_can_hold() -> None:
     async with batch(Server().provider(), [{"id": "\ud83d", "prompt": "x"}]) as job:
         (answer,) = [answer async for answer in job]
     assert answer.error is not None
-    assert "half of a surrogate pair" in answer.error["message"]
+    assert "unpaired surrogate" in answer.error["message"]
 
 
 def test_names_that_are_given_twice_among_many(tmp_path: Path) -> None:

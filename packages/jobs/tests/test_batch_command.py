@@ -159,7 +159,7 @@ async def test_answers_must_fit_a_schema(tmp_path: Path) -> None:
         (["rows.jsonl", "-o", "out.csv"], "answers are written to .jsonl"),
         (["nowhere.jsonl", "-o", "out.jsonl"], "nowhere.jsonl: No such file"),
         (["rows.jsonl", "-o", "out.jsonl", "--shard", "3"], "--shard must look like 3/16"),
-        (["status", "nothing.ledger"], "there is no such ledger"),
+        (["status", "nothing.ledger"], "this ledger doesn't exist"),
     ],
 )
 async def test_mistakes_in_the_command(tmp_path: Path, words: list[str], problem: str) -> None:
@@ -207,9 +207,9 @@ async def test_functions_that_are_run(tmp_path: Path) -> None:
         (["--tools", "empty.py"], "--tools: empty.py defines no functions"),
         (["--tools", "nowhere.py"], "nowhere.py: No such file"),
         (["--tools", "no_such_module:x"], "No module named 'no_such_module'"),
-        (["--tools", "tools.json", "--run-tools"], "--run-tools: tools.json only describes tools"),
+        (["--tools", "tools.json", "--run-tools"], "--run-tools: tools.json describes tools, but has no functions"),
         (["--tools", "object.json"], "object.json: must be a list of tools, not dict"),
-        (["--run-tools"], "--run-tools: name the functions with --tools"),
+        (["--run-tools"], "--run-tools needs functions: name them with --tools"),
         (["--ledger", "rows.jsonl"], "rows.jsonl: the rows and the ledger must be different files"),
         (["--output", "rows.jsonl"], "rows.jsonl: the rows and the output must be different files"),
     ],

@@ -202,7 +202,7 @@ async def test_rows_in_utf_16(tmp_path: Path) -> None:
 
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
     """Looking for one does not make one."""
-    with pytest.raises(ConfigError, match="there is no such ledger"):
+    with pytest.raises(ConfigError, match="this ledger doesn't exist"):
         Ledger(tmp_path / "ledger", readonly=True)
     assert list(tmp_path.iterdir()) == []
 

@@ -306,7 +306,7 @@ async def test_a_provider_without_batches_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rpm", "tpm", "max_cost", "run_tools"])
 async def test_what_a_batch_cannot_keep_is_refused(tmp_path: Path, name: str) -> None:
     """Limits that only live requests can keep are not silently ignored."""
-    with pytest.raises(ConfigError, match=f"{name} can't be combined with batches"):
+    with pytest.raises(ConfigError, match=f"{name} can't be combined with provider batches"):
         job(FilesServer(), tmp_path, **{name: 1})
 
 

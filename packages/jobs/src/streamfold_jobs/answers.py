@@ -1,4 +1,4 @@
-"""The answers of a job as JSON and as columns, and the summary of a job."""
+"""Converts the answers of a job to JSON and to table columns, and sums them up."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Answer:
 
     @property
     def reply(self) -> Reply | None:
-        """The answer as a Reply, with `parse_as`; None for an error. The reply contains the data in `members`."""
+        """The answer as a Reply, rebuilt from `members`; None for an error. Its `parse_as` reads structured output."""
         found = self.members
         if found is None:
             return None
@@ -82,7 +82,7 @@ class Answer:
         return found
 
     def as_line(self) -> dict[str, Any]:
-        """Returns the line for the output file."""
+        """Returns the fields of the answer's line in the output file."""
         line: dict[str, Any] = {"id": self.id}
         line |= {"error": dict(self.error)} if self.error else dict(self.members or {})
         return line | {"tries": self.tries, "seconds": round(self.seconds, 3)}
@@ -133,7 +133,7 @@ class JobSummary:
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
-    """Returns the fields of an answer for a reply, as JSON data."""
+    """Converts a reply to the fields of `Answer.members`."""
     return {
         "text": reply.text,
         "reasoning": reply.reasoning or None,
@@ -169,13 +169,13 @@ def _usage_members(usage: Usage) -> dict[str, Any]:
 
 
 def _read_usage(members: Mapping[str, Any]) -> Usage:
-    """Returns the usage of `_usage_members`."""
+    """Rebuilds the usage from the fields of `_usage_members`."""
     steps = tuple(_read_usage(step) for step in members.get("steps") or ())
     return Usage(**{**members, "steps": steps})
 
 
 def error_members(error: Exception) -> dict[str, Any]:
-    """Returns the fields of an answer for an error."""
+    """Converts an exception to the fields of `Answer.error`."""
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, APIError):
         members |= {"retryable": error.retryable, "status_code": getattr(error, "status_code", None)}
@@ -185,7 +185,9 @@ def error_members(error: Exception) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> str:
-    """Returns JSON text on one line. It is ASCII if a character isn't printable, such as half a surrogate pair."""
+    """Serializes a value as one line of JSON. If a character isn't printable, such as an unpaired surrogate, all
+    non-ASCII characters are escaped.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
@@ -199,7 +201,9 @@ ANSWER_COLUMNS: Mapping[str, type] = {
     "tries": int,
     "seconds": float,
 }
-"""The columns of an answer, and the type of their values. Objects and lists are JSON text, an absent value is null."""
+"""The columns of an answer, and the types of their values. Objects and lists are stored as JSON text, absent values as
+null.
+"""
 
 
 def answer_cells(answer: Answer) -> dict[str, Any]:
@@ -209,7 +213,7 @@ def answer_cells(answer: Answer) -> dict[str, Any]:
 
 
 def answer_schema(*names: str) -> Any:
-    """Returns the pyarrow schema of the given text columns and the columns of an answer."""
+    """Returns a pyarrow schema with these text columns, and after them the columns of an answer."""
     import pyarrow
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}

@@ -64,48 +64,58 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Ledgers = Annotated[list[Path], typer.Argument(help="The ledgers of a job, one for each of its shards.")]
+Ledgers = Annotated[list[Path], typer.Argument(help="The job's ledgers, one for each shard.")]
 Output = Annotated[Path, typer.Option("-o", "--output", dir_okay=False, help="A .jsonl or .parquet file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 RowsPath = Annotated[
     str,
-    typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
+    typer.Argument(
+        help="A .jsonl or .parquet file, or - for JSON lines from standard input. Lines for OpenAI's Batch API are"
+        " accepted too."
+    ),
 ]
-Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
+Model = Annotated[str | None, typer.Option(help="The model; by default the configured model.")]
 LedgerPath = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
+    Path | None,
+    typer.Option(dir_okay=False, help="The file that records the job; by default the output's name with .ledger."),
 ]
 Concurrency = Annotated[int, typer.Option(min=1, help="Maximum number of rows in flight.")]
-Tries = Annotated[int, typer.Option(min=1, help="How often a row is sent before it becomes an error.")]
-Rpm = Annotated[float | None, typer.Option(help="Requests a minute.")]
-Tpm = Annotated[float | None, typer.Option(help="Input and output tokens per minute.")]
+Tries = Annotated[int, typer.Option(min=1, help="Maximum number of tries for each row.")]
+Rpm = Annotated[float | None, typer.Option(help="Maximum requests per minute.")]
+Tpm = Annotated[float | None, typer.Option(help="Maximum input and output tokens per minute.")]
 MaxCost = Annotated[float | None, typer.Option(help="Pause before the total cost exceeds this amount.")]
 SchemaPath = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must match.")
 ]
 Tools = Annotated[
     str | None,
-    typer.Option(help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Calls are recorded."),
+    typer.Option(
+        help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Tool calls are recorded, and"
+        " run only with --run-tools."
+    ),
 ]
 RunTools = Annotated[bool, typer.Option("--run-tools", help="Run the tool calls, and send the results to the model.")]
 MaxOutputTokens = Annotated[int | None, typer.Option(min=1, help="Maximum number of output tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
-Shard = Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")]
+Shard = Annotated[str, typer.Option(help="I/N: process only every N-th row, beginning with row I (0 to N-1).")]
 RetryChecks = Annotated[
     bool,
-    typer.Option("--retry-checks", help="Send rows with answers that don't match --schema again, up to --tries times."),
+    typer.Option("--retry-checks", help="Send a row again if its answer doesn't match --schema, up to --tries times."),
 ]
-RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Send rows that were errors again.")]
+RetryErrors = Annotated[
+    bool, typer.Option("--retry-errors", help="Send the rows again that ended with an error in an earlier run.")
+]
 InFlight = Annotated[
-    Literal["ask", "error"], typer.Option(help="Send rows again that were in flight at a crash, or make them errors.")
+    Literal["ask", "error"],
+    typer.Option(
+        help="Rows that were in flight at a crash: send them again (ask), or record an error for them (error)."
+    ),
 ]
 Via = Annotated[
     Literal["live", "provider-batch"],
     typer.Option(help="Send live requests, or use the provider's cheaper batch API, which may take hours."),
 ]
-Stream = Annotated[
-    bool, typer.Option(help="Stream the answers, or fetch each in one piece, which costs less to read if it's short.")
-]
+Stream = Annotated[bool, typer.Option(help="Stream the answers. For short answers, --no-stream needs less CPU time.")]
 Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")]
 
 
@@ -166,7 +176,7 @@ def run(
                 export([written], output)
         _report(asked.name, ended, output, as_json)
         if ended.paused and via == "provider-batch":
-            print_status("Created batches continue at the provider meanwhile.", err=True)
+            print_status("The provider continues to process the batches that were created.", err=True)
         if ended.paused:
             raise typer.Exit(130 if ended.interrupted else 3)
         if ended.summary.errors:
@@ -198,7 +208,7 @@ def _tools(tools: str | None, *, to_run: bool) -> dict[str, Any]:
     if tools is not None:
         return {"tools": read_tools(tools, to_run=to_run)}
     if to_run:
-        raise ConfigError("--run-tools: name the functions with --tools MODULE:NAME,NAME")
+        raise ConfigError("--run-tools needs functions: name them with --tools MODULE:NAME,NAME")
     return {}
 
 
@@ -249,7 +259,7 @@ def _summary(summary: JobSummary) -> dict[str, Any]:
 
 @app.command()
 def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")], as_json: AsJson = False) -> None:
-    """Print the progress of a job, which may be running."""
+    """Print the progress of a job, even while the job is running."""
     with reported_errors(as_json), Ledger(ledger, readonly=True) as opened:
         settings, counts = opened.settings(), opened.counts()
         batches = BatchStore(opened).all()
@@ -269,7 +279,7 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
 
 @app.command(name="export")
 def export_command(ledgers: Ledgers, output: Output) -> None:
-    """Write the answers of a job so far, in the order of the rows."""
+    """Write the answers that a job has so far, in the order of the rows."""
     _export(ledgers, output, whole=False)
 
 
@@ -302,7 +312,7 @@ def _read_shard(text: str) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class JobOutcome:
-    """The end of a job's run.
+    """The result of one run of a job.
 
     Attributes:
         paused: the reason why some rows have neither an answer nor an error.
@@ -319,7 +329,8 @@ async def run_job(
 ) -> JobOutcome:
     """Runs a job and returns its outcome.
 
-    After Ctrl-C or SIGTERM no more rows are sent, and rows in flight are completed. A second signal cancels them.
+    After Ctrl-C or SIGTERM, no more rows are sent, and rows in flight are completed. A second signal cancels the rows
+    in flight.
     """
     async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
         ended = JobOutcome(job.summary)
@@ -329,7 +340,7 @@ async def run_job(
                 running.cancel_scope.cancel()
                 return
             ended.interrupted = True
-            print_status("\nstopping after the rows in flight; once more cancels them", err=True)
+            print_status("\nwaiting for the rows in flight; press Ctrl-C again to cancel them", err=True)
             job.stop()
 
         async with anyio.create_task_group() as around:
@@ -361,7 +372,7 @@ async def _on_signals(interrupt: Callable[[], None]) -> None:
 
 
 class SpeedMeter:
-    """The speed of a job, over its last seconds."""
+    """Measures the speed of a job over the last 15 seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int, int]] = deque()

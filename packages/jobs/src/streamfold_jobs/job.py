@@ -60,32 +60,35 @@ def batch(
             async for answer in job:
                 print(answer.id, answer.text)
 
-    A stopped or killed job continues if it is started again with the same ledger: rows with an answer aren't sent
-    again, and all answers are yielded in the order of the rows. Only rows that were in flight when the job was killed,
-    at most `concurrency`, are sent twice.
+    To continue a stopped or killed job, start it again with the same ledger. Rows with an answer aren't sent again, and
+    the job yields all answers in the order of the rows. Only rows that were in flight when the job was killed are sent
+    twice: at most `concurrency` rows.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
             `model`, `options`, `tools` and `tool_choice`; or it is a line of OpenAI's Batch API.
         ledger: the file that records sent rows and answers. Without a ledger, a job can't continue.
         concurrency: maximum number of rows in flight.
-        tries: how often a row is sent before it becomes an error. A 429 doesn't count as a try.
+        tries: maximum number of tries for each row. A 429 doesn't count as a try.
         rpm, tpm: maximum requests and tokens per minute.
         max_cost: pause before the total cost exceeds this amount, in the currency of the prices.
-        in_flight: "ask" sends rows again that were in flight when the job was killed; "error" makes them errors.
-        retry_errors: send rows again that were errors in an earlier run.
+        in_flight: for rows that were in flight when the job was killed: "ask" sends them again, "error" records an
+            error for them.
+        retry_errors: send the rows again that ended with an error in an earlier run.
         shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
         tools: the tools for rows without `tools`.
-        run_tools: run tool calls with `run_tools`; otherwise the answers contain the tool calls.
-        check: returns a description of the problem with a reply, or None. A row with a rejected reply becomes an error.
-        retry_checks: send a row with a rejected reply again, up to `tries` times. The usage and the cost of the row are
-            then the sums over all its replies.
+        run_tools: run the tool calls of each row, and send the results to the model. Otherwise the answers contain the
+            tool calls.
+        check: a function that returns what is wrong with a reply, or None. A row whose reply is rejected becomes an
+            error.
+        retry_checks: if `check` rejects a reply, send the row again, up to `tries` times. The row's usage and cost then
+            include all of its replies.
         via: "provider-batch" sends the rows through the provider's batch API, which may take hours and often costs half
             the price. It needs a ledger, and can't be combined with `rpm`, `tpm`, `max_cost`, `run_tools` and
             `retry_checks`.
         wait: with "provider-batch", wait for the answers. If false, the job pauses when all rows are submitted, and
             fetches finished answers when it is started again.
-        stream: False fetches answers in one piece: for short ones, which cost less to read then.
+        stream: False fetches answers without streaming, which needs less CPU time for short answers.
         options: options for all rows; see `chat_stream`. The options of a row take precedence.
 
     Raises:
@@ -111,12 +114,12 @@ def _make_backend(
     limits["retry_checks"] = settings.retry_checks or None
     given = [name for name, value in limits.items() if value is not None]
     if given:
-        raise ConfigError(f"{given[0]} can't be combined with batches of the provider")
+        raise ConfigError(f"{given[0]} can't be combined with provider batches")
     if ledger is None:
-        raise ConfigError("batches of the provider need a ledger, to find the batches after a restart")
+        raise ConfigError("provider batches need a ledger, so that a restarted job finds its batches")
     facts = get_model_info(model)
     if facts is None or (direct := facts.direct) is None:
-        raise ConfigError(f"batches need a single provider, but {model.name} is something else")
+        raise ConfigError(f"provider batches need a single provider, and {model.name} isn't one")
     if direct.limiter is not None and direct.limiter.limits_cost:
         raise ConfigError(
             f"provider batches can't be used with max_cost_per_day of {model.name}, because their cost is known only at"
@@ -189,7 +192,7 @@ class BatchJob:
 
     @property
     def status_text(self) -> str:
-        """The current step of a job with provider batches, which the summary doesn't contain."""
+        """The current step of a job with provider batches, such as the number of finished requests."""
         return self._queue.status_text
 
     @property
@@ -237,7 +240,7 @@ class BatchJob:
         return answer
 
     async def _send_rows(self) -> None:
-        """Sends all rows without an answer, and commits to the ledger meanwhile."""
+        """Sends all rows without an answer, while another task commits to the ledger."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.ledger.commit)
             try:
@@ -262,7 +265,7 @@ class BatchJob:
 
 
 async def _open_ledger(path: Path) -> Ledger:
-    """Opens a ledger. If asyncio cancels the task meanwhile, the thread closes the ledger."""
+    """Opens a ledger in a thread. If the task is cancelled meanwhile, the thread closes the ledger."""
     opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
     left = False
 

@@ -1,8 +1,8 @@
-"""The ledger, an SQLite file with the sent rows and the answers of a job: schema, group commit, file lock.
+"""The ledger: an SQLite file that records the sent rows and the answers of a job.
 
-A row is marked as sent before its request is sent, and an answer is reported after it was committed. So a row with a
-recorded answer is never sent again, and only rows that were marked as sent when the process died may be sent twice. The
-file must be on a local disk; only one job may write to it.
+A row is marked as sent before its request is sent, and an answer is delivered after it was committed. Therefore a row
+with a recorded answer is never sent again. Only rows that were in flight when the process died may be sent twice. The
+file must be on a local disk, and only one job may write to it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False) -> None:
         self.path = Path(path)
         if readonly and not self.path.exists():
-            raise ConfigError(f"{path}: there is no such ledger")
+            raise ConfigError(f"{path}: this ledger doesn't exist")
         self._lock = None if readonly else _lock(self.path)
         with ExitStack() as opened:
             if self._lock is not None:
@@ -140,7 +140,7 @@ class Ledger:
         return islice(map(_read_answer, self._ended_rows(start)), limit)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yields the number of each finished row with its line for the output file."""
+        """Yields the number of each finished row, and its line for the output file."""
         return ((found[0], _line(found)) for found in self._ended_rows(0))
 
     def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
@@ -153,7 +153,7 @@ class Ledger:
         return dict(zip(("sent", "done", "error"), map(int, self.select(_COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
-        """Returns the summary of all runs of a job with this number of rows."""
+        """Returns the summary over all runs of the job. `rows` is the job's number of rows."""
         counts = self.counts()
         ((read, written, *parts),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
         found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0, *parts))
@@ -184,7 +184,7 @@ class Ledger:
 
     @property
     def shard(self) -> tuple[int, int]:
-        """The shard of the job: the first row, and the distance to the next row."""
+        """The shard of the job: its first row, and the step between its rows."""
         first, step = self.settings().get("shard", "0/1").split("/")
         return int(first), int(step)
 
@@ -193,7 +193,9 @@ class Ledger:
         self.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
-        """Removes the mark: the server rejected the request without processing it, which doesn't count as a try."""
+        """Removes the mark of a row: the server rejected the request without processing it, so it doesn't count as a
+        try.
+        """
         self.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
@@ -238,7 +240,7 @@ class Ledger:
 
 
 def _row_values(answer: Answer) -> tuple[Any, ...]:
-    """Returns the values of `_END`."""
+    """Returns the parameters of the statement `_END`."""
     usage, cost = answer.usage, answer.cost
     priced: tuple[Any, ...] = (None,) * 5
     if cost is not None:
@@ -253,13 +255,13 @@ def _row_values(answer: Answer) -> tuple[Any, ...]:
 
 
 def _answer_values(answer: Answer) -> tuple[Any, ...]:
-    """Returns the values of `_KEEP`."""
+    """Returns the parameters of the statement `_KEEP`."""
     members = answer.members if answer.error is None else {"error": answer.error}
     return (answer.number, encoded(members or {}))
 
 
 def _read_answer(found: tuple[Any, ...]) -> Answer:
-    """Returns the answer in a row of `_ANSWERS`."""
+    """Converts a result row of `_ANSWERS` to an answer."""
     number, name, state, tries, seconds, line = found
     members = json.loads(line)
     reply, error = (members, None) if state == "done" else (None, members["error"])
@@ -267,7 +269,7 @@ def _read_answer(found: tuple[Any, ...]) -> Answer:
 
 
 def _line(found: tuple[Any, ...]) -> str:
-    """Returns a row of `_ANSWERS` as a line for the output file, without parsing the answer."""
+    """Converts a result row of `_ANSWERS` to a line for the output file, without parsing the answer."""
     _, name, _, tries, seconds, line = found
     return f'{{"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}}}'
 
@@ -327,8 +329,7 @@ def _short(text: str | None) -> str:
 
 
 class GroupCommit:
-    """Writes to a database, and commits in groups a few milliseconds apart, so that many rows share one wait for the
-    disk.
+    """Writes to a database. Commits are a few milliseconds apart, so that many rows share one disk sync.
 
     Only one task may run `commit`.
     """
@@ -361,7 +362,7 @@ class GroupCommit:
         """Waits until all statements are on disk.
 
         Raises:
-            JobPausedError: the statements can't be written. `commit` tries once more when it ends.
+            JobPausedError: the statements can't be written. `commit` tries once more before it returns.
         """
         if self._failure is None:
             if self._waiting:

@@ -1,4 +1,4 @@
-"""Sends rows as live requests: concurrency, rate limit, retries, rejected API keys."""
+"""Sends rows as live requests, with concurrency, rate limits and retries."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def _nothing(row: Row) -> None:
 
 
 class RowRequests:
-    """Sends rows to a model, several at a time and within the rate limits, without a ledger."""
+    """Sends rows to a model within the rate limits, without a ledger."""
 
     def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
@@ -172,11 +172,12 @@ class RowRequests:
         sending: Callable[[Row], Awaitable[bool]] = _always,
         unsent: Callable[[Row], Awaitable[None]] = _nothing,
     ) -> Answer | None:
-        """Sends a row until there is an answer, or an error that a retry doesn't change.
+        """Sends a row, with retries, until it has an answer or an error that retries don't fix.
 
         Args:
             sending: called before each request; the row is dropped if it returns False.
-            unsent: called when a request doesn't count, because the server rejected it without processing it.
+            unsent: called when a request doesn't count as a try, because the server rejected the request without
+                processing it.
 
         Returns:
             The answer or the error; None for a dropped row.
@@ -281,7 +282,7 @@ class RowRequests:
 def _pause(before: int, error: StreamfoldError) -> float:
     """Returns the seconds to wait: the server's value, or a growing backoff.
 
-    Random jitter of up to a quarter spreads rows that failed together.
+    Random jitter of up to 25 percent spreads the retries of rows that failed together.
     """
     said: float | None = getattr(error, "retry_after", None)
     if said is not None:  # never less
@@ -292,7 +293,7 @@ def _pause(before: int, error: StreamfoldError) -> float:
 def _with_rejected(
     rejected: list[tuple[Reply, Cost | None]], reply: Reply, cost: Cost | None
 ) -> tuple[Reply, Cost | None]:
-    """Returns a reply with the usage and cost of the replies that were rejected before it added."""
+    """Adds the usage and cost of earlier, rejected replies to a reply and its cost."""
     for before, spent in rejected:
         if before.usage is not None:
             reply = replace(reply, usage=before.usage if reply.usage is None else before.usage + reply.usage)
@@ -305,7 +306,7 @@ def _paused(error: StreamfoldError) -> JobPausedError:
 
 
 class Pacing:
-    """The rate limiter of a job, and the model that waits for it.
+    """The rate limiter of a job, and a model whose requests wait for the limiter.
 
     If no rate is configured, a job starts slowly, and the limiter finds the rate.
 
@@ -352,7 +353,7 @@ class Pacing:
 
 
 class _RowModel(BaseChatModel):
-    """The model as one row uses it: its first request has a reservation, and answers may be fetched in one piece."""
+    """The model for a single row. Its first request has a reservation, and replies may be fetched without streaming."""
 
     def __init__(self, model: BaseChatModel, reservation: Reservation, *, stream: bool) -> None:
         self._model = model

@@ -19,7 +19,7 @@ from streamfold.types import ToolLike
 
 
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
-    """Returns the tools in `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME`.
+    """Loads the tools in `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME`.
 
     Without names, all functions that the module defines are tools, except functions whose name begins with `_`.
 
@@ -28,7 +28,9 @@ def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
     """
     if spec.endswith(".json"):
         if to_run:
-            raise ConfigError(f"--run-tools: {spec} only describes tools. Name functions: --tools MODULE:NAME,NAME")
+            raise ConfigError(
+                f"--run-tools: {spec} describes tools, but has no functions. Name functions: --tools MODULE:NAME,NAME"
+            )
         return _described(Path(spec))
     place, mark, names = spec.rpartition(":") if _has_names(spec) else (spec, "", "")
     module = _module(place)

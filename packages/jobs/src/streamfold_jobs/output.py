@@ -72,7 +72,7 @@ def _check_shards(ledgers: list[Ledger]) -> None:
     settings = [ledger.settings() for ledger in ledgers]
     for ledger, own in zip(ledgers, settings, strict=True):
         if not own:
-            raise ConfigError(f"{ledger.path}: this ledger has no job")
+            raise ConfigError(f"{ledger.path}: this ledger contains no job")
         for name in ("rows", "count", "model", "options", "tools", "run_tools"):
             if own.get(name) != settings[0].get(name):
                 raise ConfigError(

@@ -1,6 +1,6 @@
-"""The rows of a job that have no answer yet, the answers of the others, and the budget (`max_cost`).
+"""The queue of a job's rows without an answer, the states of all rows, and the budget (`max_cost`).
 
-A `JobBackend` sends the rows: as live requests, or in batches of the provider.
+A `JobBackend` sends the rows as live requests or in provider batches.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ class RowQueue:
             self._states[number] = SENT
 
     async def unmark(self, *rows: Row) -> None:
-        """Removes the mark: the server rejected the request without processing it, which doesn't count as a try."""
+        """Removes the marks of rows: the server rejected the requests without processing them, so they don't count as
+        tries.
+        """
         for row in rows:
             self.ledger.unmark(row.number)
             self._states[row.number] = 0
@@ -164,7 +166,7 @@ class RowQueue:
         await self.ledger.written()
 
     def record(self, answer: Answer) -> None:
-        """Records the answer of a row. The answer counts when it is on disk, at the latest with the next mark."""
+        """Records the answer of a row. The row has ended when the answer is on disk."""
         self.ledger.ended(answer, self._ended)
 
     def _ended(self, answer: Answer) -> None:
@@ -193,7 +195,7 @@ class RowQueue:
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
-        """Stops sending rows. The first reason is reported."""
+        """Stops sending rows. If `stop` is called several times, the first reason counts."""
         if self.stopped is None:
             self.stopped = JobPausedError(text)
             self.stopped.__cause__ = cause
@@ -229,8 +231,8 @@ def _uncounted(answer: Answer) -> str | None:
     said = (answer.members or {}).get("warnings") or ()
     if any(warning["code"] == "option_emulated" for warning in said):
         return (
-            "a stream that ends at a stop sequence has no token counts: use stream=False (--no-stream), or remove the"
-            " stop sequence"
+            "a stream that streamfold ends at a stop sequence has no token counts: use stream=False (--no-stream),"
+            " or remove the stop sequence"
         )
     return "the server sent no token counts, so the cost of its answers is unknown"
 
@@ -261,7 +263,7 @@ class JobBudget:
 
     @property
     def spent(self) -> Decimal:
-        """The cost so far. An answer with unknown usage counts with the average cost."""
+        """The cost so far. An answer with an unknown cost counts as the average cost."""
         return self._counted + self._average * self._summary.unpriced
 
     @property
@@ -286,7 +288,7 @@ class JobBudget:
         return "yes"
 
     def ended(self, answer: Answer) -> None:
-        """Adds the cost of an answer that is part of the summary."""
+        """Releases the reservation of a row, and records the cost of its answer."""
         self.release(answer.number)
         if answer.cost is not None:
             self._known += 1

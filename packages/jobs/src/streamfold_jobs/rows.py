@@ -1,4 +1,4 @@
-"""The rows of a job: JSON lines, lines of OpenAI's Batch API, a Parquet file, or any iterable of mappings."""
+"""Reads the rows of a job from JSON lines, lines for OpenAI's Batch API, a Parquet file, or an iterable of mappings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from streamfold.types import ChatParams
 from .answers import Answer, reply_members, row_members
 
 ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
-"""The members that a row may have."""
+"""The fields that a row may have."""
 _BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
 _CONVERSATION = ("prompt", "messages", "body")
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
@@ -105,7 +105,7 @@ def row_id(number: int, value: Any) -> str:
         if isinstance(found, bool) or not isinstance(found, str | int | None):
             raise ConfigError(f"{name}: must be a string or a whole number, not {type(found).__name__}")
         if isinstance(found, str) and _HALF.search(found):
-            raise ConfigError(f"{name}: {found!r} contains half of a surrogate pair, which can't be written to a file")
+            raise ConfigError(f"{name}: {found!r} contains an unpaired surrogate, which can't be written to a file")
         if found is not None:
             return str(found)
     return str(number)
@@ -124,11 +124,11 @@ def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
 
 
 class Rows:
-    """The rows of a job, which are read from their source each time, not held in memory.
+    """The rows of a job. Rows in a file are read from the file in each iteration, not held in memory.
 
     Args:
-        source: a file (`.jsonl`, `.ndjson`, `.parquet`; lines of OpenAI's Batch API are JSON lines too), or an iterable
-            of mappings, which is held in memory.
+        source: a file (`.jsonl`, `.ndjson` or `.parquet`), or an iterable of mappings, which is held in memory. JSON
+            lines may have the format of OpenAI's Batch API.
 
     Raises:
         ConfigError: the file has another type.
@@ -160,11 +160,11 @@ class Rows:
                 yield from (line for line in file if not line.isspace())
 
     def select(self, numbers: Container[int]) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
-        """Yields the rows with these numbers, unparsed, in their order."""
+        """Yields the unparsed rows with these numbers, in order."""
         return ((number, raw) for number, raw in enumerate(self) if number in numbers)
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
-        """Returns a parsed row. Raises ConfigError that names the position of the row."""
+        """Parses a row. Raises ConfigError with the position of the row."""
         try:
             value = _value(raw)
             return Row.read(number, row_members(value) if self._in_columns else value)
@@ -191,9 +191,9 @@ class Rows:
         return found.hexdigest()
 
     def check(self) -> int:
-        """Counts the rows, and validates what must be right before anything is sent. Returns the number of rows.
+        """Counts the rows, and checks for errors that concern the job as a whole. Returns the number of rows.
 
-        An invalid row doesn't stop the job: it becomes an error among the answers.
+        A single invalid row doesn't stop the job. Its answer is an error.
 
         Raises:
             ConfigError: two rows have the same id, or no row has a conversation.
@@ -222,7 +222,7 @@ class Rows:
         return found
 
     def _refuse_repeated(self, hashes: set[int]) -> None:
-        """Raises ConfigError for the first duplicate id among those with these hashes."""
+        """Raises ConfigError for the first duplicate id with one of these hashes."""
         places: dict[str, int] = {}
         for number, value in enumerate(map(_value_or_none, self)):
             name = None if value is None else _name(number, value)

@@ -1,4 +1,4 @@
-"""Settings of a job, checks of answers against a JSON schema, JobPausedError."""
+"""Settings of a job, a check of answers against a JSON schema, and JobPausedError."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class JobSettings:
 
 
 def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[Reply], str | None]:
-    """Returns a function that returns a description of the problem with a reply, or None.
+    """Returns a function that checks replies against a schema. It returns what is wrong with a reply, or None.
 
     Args:
         schema: the JSON schema.
-        place: the name of the schema in errors.
+        place: the name of the schema in error messages.
 
     Raises:
         ConfigError: the schema is invalid.

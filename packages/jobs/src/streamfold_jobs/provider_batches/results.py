@@ -1,4 +1,4 @@
-"""Reads the results of a provider's batch as answers to the rows of a job."""
+"""Converts the results of a provider batch to answers for the rows of a job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NotOurBatchError(StreamfoldError):
 
 
 class Results:
-    """The results of one batch, on disk. A context manager.
+    """The results of one batch, in a temporary file. Use it as a context manager.
 
     Args:
         rows: the numbers and ids of the batch's rows, in order.
@@ -113,7 +113,7 @@ class Results:
 
 
 def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:
-    """The error of a row without a result."""
+    """Returns the error of a row without a result."""
     said = f": {_told(status.problem)}" if status.problem else ""
     if status.state == "failed":
         return {"type": "BatchFailed", "message": f"the provider's batch {batch.id} failed{said}"}

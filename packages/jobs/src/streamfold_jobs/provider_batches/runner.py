@@ -1,4 +1,4 @@
-"""Sends rows through the provider's batch API: submits all batches, polls them, records the answers."""
+"""Sends rows through the provider's batch API: submits all batches, polls them, and records the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTLED = 600.0  # seconds after which a batch that can't be found is gone
 
 
 class ProviderBatchBackend:
-    """Sends rows in batches of the provider.
+    """Sends rows through the provider's batch API.
 
     Args:
         wait: wait for the answers; otherwise the job pauses when all rows are submitted.
@@ -127,7 +127,6 @@ class _BatchRun:
         self._update_status()
 
     def _update_status(self) -> None:
-        """Updates the status text."""
         done, rows = sum(batch.finished for batch in self.open), sum(batch.rows for batch in self.open)
         number = f"{len(self.open)} batches" if len(self.open) > 1 else "1 batch"
         self._queue.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""

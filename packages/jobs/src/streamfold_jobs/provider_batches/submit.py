@@ -1,8 +1,8 @@
 """Builds batches, records them in the ledger, and creates each batch exactly once, even after a crash.
 
-Every HTTP request is recorded in the ledger before it is sent. If its response is lost, the request may have succeeded,
-so it isn't repeated before the provider's list was searched: for a file by its name, for a batch by its unique key. If
-the list doesn't contain keys, each batch that fits is checked by its results.
+Every HTTP request is recorded in the ledger before it is sent. If its response is lost, the request may have succeeded.
+Before the request is repeated, the provider's list is searched: for a file by its name, for a batch by its unique key.
+If the list has no keys, the results of each matching batch show whether it belongs to the job.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ProviderBatch:
     """A batch of the provider.
 
     Attributes:
-        key: the unique name of the batch, by which it is found again.
+        key: the unique name of the batch, by which it is found in the provider's list.
         account: a digest of the base URL and the API key.
         model: the model of its requests.
         rows: the number of its requests.
@@ -168,7 +168,7 @@ class BatchBuilder:
     """Builds batches, one at a time for each model.
 
     Args:
-        client: knows the maximum size of a batch.
+        client: the client for the provider, which limits the size of a batch.
     """
 
     def __init__(self, client: BatchClient) -> None:
@@ -186,7 +186,9 @@ class BatchBuilder:
         draft, full = self._open.get(request.group) or PendingBatch(new_key(), request.prepared), None
         line = request.line(row_name(draft.key, row.number))
         if len(line) >= self._limit:
-            raise ConfigError(f"the request has {len(line)} bytes, and a batch of the provider at most {self._limit}")
+            raise ConfigError(
+                f"the request has {len(line)} bytes, but a batch of the provider may have at most {self._limit}"
+            )
         if draft.rows and (len(draft.rows) >= self._most_rows or draft.size + len(line) >= self._most_bytes):
             draft, full = PendingBatch(new_key(), request.prepared), draft
             line = request.line(row_name(draft.key, row.number))
@@ -247,7 +249,7 @@ class BatchSubmitter:
             again: true if an earlier run recorded the batch, and may have created it.
 
         Raises:
-            APIError: the batch could not be created. The state is recorded, and the next run continues there.
+            APIError: the batch could not be created. The ledger records the state, from which the next run continues.
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)
@@ -289,7 +291,7 @@ class BatchSubmitter:
         return None
 
     async def _find(self, batch: ProviderBatch) -> BatchStatus | None:
-        """Returns the batch that an HTTP request with a lost response has created; None if it created none."""
+        """Returns the batch that was created by a request whose response was lost, or None if no batch was created."""
         asked = batch.asked or 0.0
         while True:
             began = time.time()
@@ -297,8 +299,8 @@ class BatchSubmitter:
                 found = await self._search(batch, asked)
             except APIError as error:
                 raise StreamfoldError(
-                    "it is unknown whether the provider has created a batch, because its list of batches can't be read:"
-                    f" {error}. None is created twice"
+                    "it is unknown whether the provider has created a batch, because its list of batches can't be"
+                    f" read: {error}. To avoid a duplicate, the batch isn't created again"
                 ) from error
             if found is not None or not 0 <= began - asked < _UNDER_WAY:
                 return found
@@ -327,7 +329,7 @@ class BatchSubmitter:
         read: Callable[[Any], BatchListing],
         pick: Callable[[BatchListing], T | None],
     ) -> T | None:
-        """Returns the first match in the pages of a list, whose order not all providers document."""
+        """Returns the first match in all pages of a list. Not all providers document the order of their lists."""
         seen: set[str] = set()
         while call is not None:
             page = await with_backoff(partial(self._client.ask, call, what, read))
@@ -347,7 +349,7 @@ def pauses() -> list[float]:
 
 
 async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
-    """Returns the result of an idempotent function, which is repeated while its errors are retryable."""
+    """Calls an idempotent function, and repeats the call while its errors are retryable."""
     for pause in pauses():
         try:
             return await call()

@@ -68,7 +68,7 @@ class AnswerCache:
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
         """Returns the stored answers. If the store fails, the error is logged and the rows are sent.
 
-        A row with a damaged answer is sent, too.
+        If a stored answer is damaged, its row is sent, too.
 
         Raises:
             ConfigError: the store was never reachable.
@@ -98,7 +98,7 @@ class AnswerCache:
                 try:
                     await self._store.put("", entries)
                 except StoreError as error:  # the answers are there
-                    _logger.warning("%d answers could not be kept", len(entries), exc_info=error)
+                    _logger.warning("%d answers could not be stored", len(entries), exc_info=error)
 
     async def aclose(self) -> None:
         """Closes the store."""

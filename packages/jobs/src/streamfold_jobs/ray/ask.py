@@ -1,4 +1,4 @@
-"""The class for `map_batches` of Ray Data, its settings, and batches as rows and columns."""
+"""`Ask`, the class for Ray Data's `map_batches`, its settings, and functions that read and extend batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ Check = Callable[[Reply], str | None]
 
 
 class AskStoppedError(StreamfoldError):
-    """The job ends because no row can be answered: the API key is missing or rejected, or the account has no credit."""
+    """The job ends, because no row can be answered: the API key is missing or rejected, or the account has no
+    credit.
+    """
 
 
 class Ask:
@@ -52,18 +54,19 @@ class Ask:
             columns with the same names.
         prefix: the prefix for the names of new columns.
         concurrency: maximum number of rows in flight in one worker.
-        tries: how often a row is sent before it becomes an error. A 429 doesn't count as a try.
+        tries: maximum number of tries for each row. A 429 doesn't count as a try.
         answers: a store for answers, `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. Each answer is stored
             before it is returned, so that a recomputed block doesn't cost twice. Rows need an id.
         keep: seconds for which answers are stored.
         job: the name of the job. A stored answer is used only for the same row, the same job and the same request.
         schema: a JSON schema for the answers. An answer that doesn't match becomes an error.
-        check: returns a description of the problem with a reply, or None. A row with a rejected reply becomes an error.
-            With `answers`, `check` must be a function of a module; otherwise no answers are stored.
+        check: a function that returns what is wrong with a reply, or None. A row whose reply is rejected becomes an
+            error. With `answers`, `check` must be a function of a module; otherwise no answers are stored.
         tools: the tools for rows without `tools`. The answers contain the tool calls; no tools are run.
-        on_refused: a rejected API key or account ends the job ("stop"), or becomes the error of each row ("error").
+        on_refused: the effect of a rejected API key or account: "stop" ends the job, "error" records an error for each
+            row.
         config: the configuration file on the worker.
-        stream: False fetches answers in one piece: for short ones, which cost less to read then.
+        stream: False fetches answers without streaming, which needs less CPU time for short answers.
         options: options for all rows; see `chat_stream`. The options of a row take precedence.
 
     Raises:
@@ -142,7 +145,7 @@ class Ask:
         return with_answers(batch, made, self.settings.prefix)
 
     async def aclose(self) -> None:
-        """Closes connections. Ray ends its workers without calling this."""
+        """Closes connections. Ray doesn't call this method when it ends a worker."""
         try:
             await self._provider.aclose()
         finally:

@@ -1,4 +1,4 @@
-"""`ask`: a Dataset with answers, with safe settings for large jobs."""
+"""`ask`: adds answers to a Ray Dataset, with safe settings for large jobs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def ask(
         ds = ask(ray.data.read_parquet("rows/"), "main", checkpoint="/mnt/jobs/translate")
         ds.write_parquet("answers/")
 
-    A killed job with a checkpoint continues if it is started again with the same checkpoint and output: rows that were
-    written aren't sent again. The answers of unwritten blocks are lost unless `answers` names a store.
+    To continue a killed job, start it again with the same checkpoint and output. Rows whose answers were written aren't
+    sent again. The answers of unwritten blocks are lost unless `answers` names a store.
 
     Args:
         ds: the Dataset. With a checkpoint it must be read from files, because Ray skips finished rows while reading.
@@ -42,8 +42,8 @@ def ask(
         checkpoint: a folder that all machines can access, as a path or a URL such as `s3://...`. Rows need unique ids.
         workers: the number of worker processes, or their minimum and maximum.
         concurrency: maximum number of rows in flight in each worker.
-        rows_per_block: the number of rows in a block. Ray's own blocks would have thousands of rows, all of which are
-            lost if a worker dies.
+        rows_per_block: the number of rows in a block. Ray's default blocks would have thousands of rows, and a worker
+            that dies loses all rows of its blocks.
         blocks_in_flight: the number of blocks that each worker processes, so that a slow row delays only its own block.
         check_ids: with a checkpoint, read all ids first, and raise an error if an id is missing or repeated. Without
             the check, one of two rows with the same id would be lost.
