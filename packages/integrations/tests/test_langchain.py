@@ -270,8 +270,8 @@ def test_options_that_only_some_apis_have(provider: str, names: list[str], sent:
 @each_row(
     ("provider", "options", "wrong"),
     [
-        ("openai-responses:gpt-4o", {"top_k": 4}, "can't be sent top_k"),
-        ("openai:gpt-4o", {"top_k": 4}, "can't be sent top_k"),
+        ("openai-responses:gpt-4o", {"top_k": 4}, "doesn't support top_k"),
+        ("openai:gpt-4o", {"top_k": 4}, "doesn't support top_k"),
         (
             "anthropic:claude-sonnet-4-5",
             {"logit_bias": {"1": 2}, "frequency_penalty": 1.0},
@@ -299,7 +299,7 @@ def test_what_no_request_can_have_is_refused_when_the_model_is_made(provider: st
 def test_what_a_server_refuses_is_a_fact_of_its_settings() -> None:
     """And not of its name: who starts from the catalogue's OpenAI under another name has the same server."""
     mine = {"name": "mine", "profile": "openai", "model": "gpt-4o", "api_key": "x"}
-    with pytest.raises(ConfigError, match="can't be sent top_k"):
+    with pytest.raises(ConfigError, match="doesn't support top_k"):
         ChatStreamfold(client=Provider.from_config(mine), top_k=4)
 
 
@@ -339,7 +339,7 @@ def test_an_answer_of_another_maker() -> None:
         ]
     )
     script = ScriptedProvider("x", provider="openai:gpt-4o")
-    with pytest.warns(UserWarning, match="can't send the blocks server_tool_use"):
+    with pytest.warns(UserWarning, match="because it can't send them: server_tool_use"):
         ChatStreamfold(client=script).invoke([HumanMessage("Hi"), other, HumanMessage("More")])
     said = [{"type": "text", "text": "I search."}, {"type": "text", "text": "Found."}]
     assert script.requests[-1].body["messages"][1] == {"role": "assistant", "content": said}

@@ -1,4 +1,4 @@
-"""The AG-UI protocol of CopilotKit and others: reads `RunAgentInput`, writes its events.
+"""The AG-UI protocol (CopilotKit and others): parses `RunAgentInput`, and writes the protocol's events.
 
     from streamfold_integrations import agui
 
@@ -8,8 +8,8 @@
         run = received.run(model, [get_weather], external=received.tools)
         return StreamingResponse(agui.stream(run, received), headers=agui.HEADERS)
 
-Every answer of the model is one assistant message. `TOOL_CALL_END` is sent only after the answer has ended in order.
-Data that only the provider can read is the `encryptedValue` of its message or tool call; clients send it back:
+Each response of the model is one assistant message. `TOOL_CALL_END` is sent only after the response is complete. Data
+for the provider, such as signatures, is in the `encryptedValue` of its message or tool call. Clients send it back:
 https://docs.ag-ui.com/concepts/events.
 """
 
@@ -74,14 +74,14 @@ _DECISION = {
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest(UIRequest):
-    """A request of an AG-UI client; `id` is its thread.
+    """A request from an AG-UI client. `id` is the id of the client's thread.
 
     Attributes:
         run_id: the id of this run.
-        tools: the tools that the client runs itself: pass them as `external`.
+        tools: the tools that the client runs itself. Pass them to `run` as `external`.
         context: descriptions and values from the client, for the model.
         state: the state of the application.
-        forwarded: further values of the application.
+        forwarded: further values of the application, from `forwardedProps`.
     """
 
     run_id: str = field(default="", kw_only=True)
@@ -95,14 +95,14 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Reads a `RunAgentInput`.
 
     Args:
-        secret: the secret of `stream`. Only tool calls that `stream` has signed can then be approved or denied: by the
-            same owner, with the same arguments, once each.
+        secret: the secret that you pass to `stream`. Only tool calls that `stream` has signed can then be approved or
+            denied, each once, for the same owner and with the same arguments.
         owner: the user or tenant who sent the request, as identified by your application. Stored data of a run is
             separate for each owner. Default: one owner for all requests.
-        trust_client: don't check decisions; the client may call the tools with any arguments.
+        trust_client: accept decisions without checking them. The client may then call the tools with any arguments.
 
     Raises:
-        ConfigError: the body is invalid (the message has the position), or a decision isn't signed.
+        ConfigError: the body is invalid (the message names the position), or a decision isn't signed.
     """
     given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
@@ -146,9 +146,9 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
-    """Returns the reasoning messages of the writer, by the id of the message that they belong to.
+    """Returns the reasoning that `AGUIWriter` wrote, by the id of the message to which it belongs.
 
-    Clients sort messages by their beginning, and a model's text may begin before its reasoning.
+    Clients sort messages by their start, and a model's text may start before its reasoning.
     """
     owned: dict[Any, str] = {}
     known = {_id(message) for message in messages if isinstance(message, Mapping)}
@@ -296,22 +296,24 @@ def stream(
     on_end: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
-    """Returns a run or an answer as the body of a response with `HEADERS`.
+    """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
 
-    A failure is logged and becomes a `RUN_ERROR`; no exception is raised. Exiting the iteration early closes the
-    connection to the provider.
+    A failure is logged and sent as a `RUN_ERROR` event. No exception is raised. If the iteration stops early, the
+    connection to the provider is closed.
 
     Args:
         request: the request to answer.
         reasoning: whether reasoning is sent.
-        secret: signs the tool calls that need approval, for `read_request` with the same secret and owner. The client
-            must send back the `metadata` of an interrupt with its decision. The journal accepts each approval once.
-        on_pause: called with a run that waits for an approval or a result, before the client gets the question. Save
-            the state of the run here. Also called with a run that failed because its journal was unavailable; such a
-            run can be resumed with the same decisions. May be async. If on_pause raises, the client gets an error.
-        on_end: called with a run that has ended. Delete the saved state of the run here. May be async. Exceptions of
-            on_end are logged.
-        on_error: returns the text of an error for the user. Default: `error_text`, which hides errors of your server.
+        secret: signs the tool calls that need approval. `read_request` checks the signatures with the same secret and
+            owner. The client must send back an interrupt's `metadata` with its decision. The run's journal accepts each
+            approval once.
+        on_pause: called with a run that pauses for an approval or a result, before the client is asked. Save the run's
+            state here. It is also called with a run that failed because its journal was unavailable. Such a run can be
+            resumed with the same decisions. The function may be async. If it raises an exception, the client gets an
+            error.
+        on_end: called with a run that is complete. Delete the run's saved state here. The function may be async. Its
+            exceptions are logged.
+        on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
     """
     writer = AGUIWriter(
         request.id,
@@ -326,7 +328,7 @@ def stream(
 
 @dataclass(slots=True)
 class _Begun:
-    """A tool call that was begun: its id for the client, and how many characters of its arguments were written."""
+    """A started tool call: its id for the client, and the number of argument characters that were sent."""
 
     id: str
     written: int = 0
@@ -340,7 +342,7 @@ class AGUIWriter(UIWriter):
         reasoning: whether reasoning is sent.
         known_calls: the ids of the conversation's tool calls. A new tool call with one of these ids gets another id,
             because ids are unique in a thread.
-        open_calls: the ids of the last turn's tool calls, whose results may come first.
+        open_calls: the ids of the last response's tool calls. The run may begin with their results.
     """
 
     def __init__(
@@ -408,7 +410,9 @@ class AGUIWriter(UIWriter):
             yield from _encrypted("tool-call", shown, kept)
 
     def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
-        """Returns an activity for a step of a provider-run tool, which the protocol has no events for."""
+        """Returns an activity event for a call or result of a provider-run tool. The protocol has no other events for
+        it.
+        """
         yield from self._stop_thinking()
         call = step if isinstance(step, HostedCall) else step.call
         content: dict[str, Any] = {"name": call.name, "input": call.input}
@@ -446,7 +450,7 @@ class AGUIWriter(UIWriter):
         }
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
-        """Returns the end of the run: an interrupt if a person must approve a call."""
+        """Returns the end of the run: an interrupt if a user must approve a tool call."""
         outcome: dict[str, Any] = {"type": "success"}
         if approvals := [waiting for waiting in pending if waiting.waits_for == "approval"]:
             asked = [
@@ -487,7 +491,7 @@ class AGUIWriter(UIWriter):
             yield {"type": "REASONING_END", "messageId": self._thought}
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id of a tool call for the client."""
+        """Returns the id that the client has for a tool call."""
         if begun := self._calls.get(call_id):
             return begun.id
         return next((shown for shown in self._open if is_shown_as(call_id, shown)), call_id)

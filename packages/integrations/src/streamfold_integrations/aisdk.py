@@ -1,4 +1,4 @@
-"""The AI SDK's UI message stream: reads requests of `useChat`, writes its events.
+"""The AI SDK's UI message stream: parses requests of `useChat`, and writes the protocol's events.
 
     from streamfold_integrations import aisdk
 
@@ -7,12 +7,12 @@
         received = aisdk.read_request(await request.json())
         return StreamingResponse(aisdk.stream(received.run(model, [get_weather])), headers=aisdk.HEADERS)
 
-An assistant message has all turns of a run, with `step-start` between them. The part of a tool call also has its result
-and the user's decision: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
+An assistant message contains all responses of a run, with `step-start` between them. A tool call's part also contains
+the tool's result and the user's decision: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
 
-Every answer of the model is a step of one assistant message. A tool call becomes `tool-input-available` only after the
-answer has ended in order. Data that only the provider can read is in `data-streamfold` parts, which user interfaces
-ignore and send back: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
+Each response of the model is a step of one assistant message. `tool-input-available` is sent only after the response is
+complete. Data for the provider, such as signatures, is in `data-streamfold` parts. User interfaces ignore these parts
+and send them back: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Reads the body that `DefaultChatTransport` sends.
 
     Args:
-        secret: the secret of `stream`. Only tool calls that `stream` has signed can then be approved or denied: by the
-            same owner, with the same arguments, once each.
+        secret: the secret that you pass to `stream`. Only tool calls that `stream` has signed can then be approved or
+            denied, each once, for the same owner and with the same arguments.
         owner: the user or tenant who sent the request, as identified by your application. Stored data of a run is
             separate for each owner. Default: one owner for all requests.
-        trust_client: don't check decisions; the client may call the tools with any arguments.
+        trust_client: accept decisions without checking them. The client may then call the tools with any arguments.
 
     Raises:
-        ConfigError: the body is invalid (the message has the position), or a decision isn't signed.
+        ConfigError: the body is invalid (the message names the position), or a decision isn't signed.
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -123,7 +123,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 class _MessageReader:
-    """Reads the turns of UI messages, and the decisions about the calls of the last turn."""
+    """Converts UI messages, and collects the decisions about the tool calls of the last response."""
 
     def __init__(self, given: list[Any]) -> None:
         self.decisions: list[Decision] = []
@@ -179,7 +179,7 @@ class _MessageReader:
 
 
 class _StepReader:
-    """Reads one turn of the model."""
+    """Converts one step of an assistant message."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -193,7 +193,7 @@ class _StepReader:
         self.results: list[ExternalResult] = []
 
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
-        """Adds a part. Sources, files and data of the application are left out."""
+        """Adds a part. Sources, files and the application's own data are left out."""
         if kind == "text":
             self._say(ObjectReader(part, where).string("text"), _kept(part, "providerMetadata"))
         elif kind == "reasoning":
@@ -286,7 +286,7 @@ def _result_part(item: Any, where: str) -> ContentPart:
             return media_part(where, _kind(media_type), media_type, url=url)
         case {"type": "file-id", "fileId": str(file_id)}:
             return media_part(where, "document", None, file_id=file_id)
-    raise ConfigError(f"{where} is not a part of a result: {item!r:.80}")
+    raise ConfigError(f"{where} is not a valid part of a tool result: {item!r:.80}")
 
 
 def _kind(media_type: str) -> str:
@@ -307,23 +307,24 @@ def stream(
     on_end: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
-    """Returns a run or an answer as the body of a response with `HEADERS`.
+    """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
 
-    A failure is logged and becomes an `error` event; no exception is raised. Exiting the iteration early closes the
-    connection to the provider.
+    A failure is logged and sent as an `error` event. No exception is raised. If the iteration stops early, the
+    connection to the provider is closed.
 
     Args:
         message_id: the id of the assistant message. To continue a message, pass `ChatRequest.message_id`.
         reasoning: whether reasoning is sent.
-        metadata: called with the source at the end; returns the metadata of the message.
-        secret: signs the tool calls that need approval, for `read_request` with the same secret and owner. The journal
-            accepts each approval once.
-        on_pause: called with a run that waits for an approval or a result, before the client gets the question. Save
-            the state of the run here. Also called with a run that failed because its journal was unavailable; such a
-            run can be resumed with the same decisions. May be async. If on_pause raises, the client gets an error.
-        on_end: called with a run that has ended. Delete the saved state of the run here. May be async. Exceptions of
-            on_end are logged.
-        on_error: returns the text of an error for the user. Default: `error_text`, which hides errors of your server.
+        metadata: called with `source` at the end. It returns the metadata of the message.
+        secret: signs the tool calls that need approval. `read_request` checks the signatures with the same secret and
+            owner. The run's journal accepts each approval once.
+        on_pause: called with a run that pauses for an approval or a result, before the client is asked. Save the run's
+            state here. It is also called with a run that failed because its journal was unavailable. Such a run can be
+            resumed with the same decisions. The function may be async. If it raises an exception, the client gets an
+            error.
+        on_end: called with a run that is complete. Delete the run's saved state here. The function may be async. Its
+            exceptions are logged.
+        on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
     """
     writer = UIMessageWriter(
         message_id,
@@ -407,7 +408,7 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **at, "output": step.output}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the end of an answer. The step stays open for the results of its tool calls."""
+        """Returns the end of a response. The step stays open for the results of its tool calls."""
         yield from self._close()
         yield from _sources(reply)
         if reply.refusal:
@@ -429,7 +430,7 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **call, "output": _serialize_output(result.value)}
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
-        """Returns the requests for approvals, and the end of the message."""
+        """Returns the approval requests, and the end of the message."""
         for waiting in pending:
             if waiting.waits_for == "approval":
                 call_id = waiting.call.id
@@ -474,7 +475,7 @@ def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _sources(reply: Reply) -> Iterator[UIEvent]:
-    """Yields the cited sources of an answer, each once, and files that can be displayed."""
+    """Yields the cited sources of a reply, each once, and the files that can be displayed."""
     for number, cited in enumerate(dict.fromkeys((one.kind, one.url, one.title) for one in reply.citations), 1):
         kind, url, title = cited
         named = {"title": title} if title else {}
@@ -492,7 +493,9 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
 
 
 def _provider_extras(reply: Reply) -> dict[str, Any]:
-    """Returns the provider's data of a turn, without the provider's address, which the browser must not get."""
+    """Returns the data of a response that the provider needs back, without the provider's URL, which the browser must
+    not get.
+    """
     prefix = {"prefix": reply.prefix} if reply.prefix else {}
     return {"extras": dict(reply.extras), **prefix} if reply.extras else {}
 

@@ -1,4 +1,4 @@
-"""Converts the activity of hosted tools to the tool calls and results of frameworks."""
+"""Converts calls of hosted tools, which the provider runs, to the tool calls and results of other frameworks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class HostedCall:
     """A call of a tool that the provider runs.
 
     Attributes:
-        part: the part of the reply with the call.
-        id: the provider's id, else a generated one.
+        part: the part of the reply that contains the call.
+        id: the provider's id, or a generated id.
         input: the arguments, always an object.
     """
 
@@ -28,7 +28,7 @@ class HostedCall:
 
     @property
     def name(self) -> str:
-        """The tool of an MCP server, or the kind of tool."""
+        """The name of the tool if it belongs to an MCP server; otherwise the kind of tool."""
         return (self.part.kind == "mcp" and self.part.name) or self.part.kind
 
 
@@ -37,8 +37,8 @@ class HostedResult:
     """The result of a hosted tool call.
 
     Attributes:
-        call: the tool call; for a list of tools or a search without a tool call, the part itself.
-        output: the provider's object, without the members of the tool call.
+        call: the tool call. If the provider sent a result without a call, it is built from the result.
+        output: the provider's object, without the fields of the tool call.
         error: the error message; None if the tool call succeeded.
     """
 
@@ -51,8 +51,9 @@ HostedStep: TypeAlias = HostedCall | HostedResult
 
 
 class HostedSteps:
-    """Finds hosted tool calls and results in the parts of one answer, which arrive during the stream and again at its
-    end."""
+    """Finds hosted tool calls and results in the parts of one reply. Parts arrive during the stream, and again at its
+    end.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[str, HostedCall] = {}
@@ -64,7 +65,7 @@ class HostedSteps:
         """Yields new steps.
 
         Args:
-            last: whether these are the complete parts at the end of the answer.
+            last: true for the complete parts at the end of the reply.
         """
         for part in parts:
             if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:
@@ -87,8 +88,9 @@ class HostedSteps:
         return call
 
     def _result(self, part: HostedPart) -> Iterator[HostedStep]:
-        """Yields a result, for the tool call that the result names, or for the oldest one of its kind without a
-        result."""
+        """Yields a result. If it doesn't name its tool call, it belongs to the oldest call of the same kind without a
+        result.
+        """
         waiting = (call for call in self._open if call.part.kind == part.kind)
         call = self._calls.get(part.call_id or "") or next(waiting, None)
         if part.call_id in self._begun and part.call_id not in self._calls:  # it has no arguments

@@ -3,7 +3,7 @@
     model = ChatStreamfold(model="kimi:kimi-k2.6")
     agent = create_agent(model, [get_weather])
 
-It needs the extra `langchain`.
+Needs the extra `langchain`.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_for
 class ChatStreamfold(BaseChatModel):
     """A LangChain chat model whose requests are sent by streamfold.
 
-    Complete tool calls are on the last chunk. A stream that breaks off raises an error. Tool calls whose arguments
-    aren't a JSON object are in `invalid_tool_calls`. Reasoning is a content block (`message.content_blocks`), and is
-    sent back to the provider with the history, signatures included.
+    The last chunk of a stream contains the complete tool calls. A stream that breaks off raises an error. Tool calls
+    whose arguments aren't a JSON object are in `invalid_tool_calls`. Reasoning is a content block
+    (`message.content_blocks`). streamfold sends it back to the provider with the history, including its signatures.
 
     Args:
-        model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). With `provider`, the
-            name of the model alone. Default: the configured default.
+        model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). If you pass `provider`,
+            `model` is the model's name only. Default: the default provider of the configuration.
         provider: the provider: a name or a mapping; see `Provider.from_config`.
         client: an existing `Provider`, `Fallback` or test double to use instead. The caller closes the client. Use it
             for asynchronous calls or for synchronous calls, not for both.
-        config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
-        options: further options of each request (`ChatOptions`), such as `unsupported_options`.
-        temperature, top_p, seed, max_tokens, stop, reasoning_effort, timeout, max_retries, api_key, base_url,
-            streaming: as in other models of LangChain. The timeout is for the whole answer, in seconds.
+        config: further settings for `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
+        options: further options of each request (`ChatOptions`), such as `unsupported_options`. temperature, top_p,
+        seed, max_tokens, stop, reasoning_effort, timeout, max_retries, api_key, base_url, streaming: as in other
+        LangChain models. The timeout is for the complete response, in seconds.
         top_k, presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent if the API supports them.
 
     Raises:
@@ -123,20 +123,20 @@ class ChatStreamfold(BaseChatModel):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, given: Any) -> Any:
-        """Raises ConfigError for an unknown setting. The message names the right setting."""
+        """Raises ConfigError for an unknown setting. The message suggests the right setting."""
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
                 raise streamfold.ConfigError(_unknown_setting(name, given[name], cls.model_fields))
         return given
 
     def model_post_init(self, context: Any, /) -> None:
-        """Raises ConfigError for settings that can't be sent in any request."""
+        """Raises ConfigError for settings that this model doesn't support."""
         if self.client is not None:
             check_model(self.client, "ChatStreamfold(client=)")
         model = self.client if self.client is not None else self._made()
         options = self._options(None, {})
         if wrong := [name for name in NAMES if options.get(name) is not None and name in unsupported_settings(model)]:
-            raise streamfold.ConfigError(f"{model.name} can't be sent {' and '.join(wrong)}: leave it out")
+            raise streamfold.ConfigError(f"{model.name} doesn't support {' and '.join(wrong)}: leave it out")
         if isinstance(model, streamfold.Provider):
             Options.read({name: value for name, value in options.items() if name not in _NOT_IN_BODIES})
 
@@ -171,7 +171,7 @@ class ChatStreamfold(BaseChatModel):
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the arguments of `chat_stream` for a request of LangChain."""
+        """Converts a LangChain request to the arguments of `chat_stream`."""
         options = self._options(stop, kwargs)
         if any(options.get(name) is not None for name in NAMES):
             options["extra_body"] = {**as_body_members(self._async, options), **(options.get("extra_body") or {})}
@@ -248,7 +248,7 @@ class ChatStreamfold(BaseChatModel):
             strict: whether the server enforces the schema of the arguments.
 
         Raises:
-            ConfigError: the provider doesn't have one of the hosted tools.
+            ConfigError: the provider doesn't support one of the hosted tools.
         """
         made = [_bound_tool(tool, strict) for tool in tools]
         if hosted := [tool for tool in made if isinstance(tool, ServerTool)]:
@@ -272,9 +272,9 @@ class ChatStreamfold(BaseChatModel):
 
         Args:
             schema: a pydantic model, a TypedDict, or a JSON schema.
-            include_raw: return `{"raw", "parsed", "parsing_error"}`, also for an answer that doesn't match.
-            method: "json_schema" uses the provider's structured output; "function_calling" a tool call; "json_mode" any
-                JSON object, which the prompt must describe.
+            include_raw: return a dict with `raw`, `parsed` and `parsing_error`, even if the answer doesn't match.
+            method: "json_schema" uses the provider's structured output, "function_calling" uses a tool call, and
+                "json_mode" accepts any JSON object, which the prompt must describe.
             strict: whether the server enforces the schema, if it can.
         """
         model, parser = self._structured(schema, method, strict, kwargs)
@@ -363,7 +363,8 @@ def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
 
 
 def _answer(message: AIMessage) -> Message:
-    """Returns the assistant turn of a LangChain message: the stored turn if the message is unchanged, else its content.
+    """Converts a LangChain message to an assistant message: the stored original if the LangChain message is unchanged,
+    otherwise its content.
 
     In a changed message, unchanged tool calls keep their kind and their provider data.
     """
@@ -466,7 +467,7 @@ def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | Non
 
 
 def _content(reply: Reply) -> Any:
-    """Returns the text of an answer, or its content blocks if it has more than text."""
+    """Returns the text of a reply, or its content blocks if it has more than text."""
     cited = {"annotations": _citations(reply)} if reply.citations else {}
     text = [{"type": "text", "text": reply.text, **cited}] if reply.text else []
     more = [*_server_blocks(HostedSteps().feed(reply.hosted, last=True))]
@@ -490,8 +491,8 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
 
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
-    """Returns the refusal of a complete answer, and data without a field in LangChain: the original text of arguments,
-    signatures, items."""
+    """Returns the refusal of a complete answer, and data for which LangChain has no field: the original text of
+    arguments, signatures, items."""
     message, refused = reply.message, {"refusal": reply.refusal} if reply.refusal else {}
     if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):
         return refused
@@ -529,7 +530,7 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
 
 
 def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
-    """Yields the steps of provider-run tools."""
+    """Yields content blocks for the calls and results of provider-run tools."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield {"type": "server_tool_call", "id": step.id, "name": step.name, "args": step.input}
@@ -540,7 +541,7 @@ def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
 
 
 def _citations(reply: Reply) -> list[dict[str, Any]]:
-    """Returns the citations of an answer, with positions in its whole text."""
+    """Returns the citations of a reply. Their positions refer to the complete text."""
     return [
         {
             "type": "citation",
@@ -552,7 +553,6 @@ def _citations(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _file_blocks(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Yields the files of an answer."""
     for file in reply.files:
         kind = (file.media_type or "").partition("/")[0]
         data = None if file.data is None else b64encode(file.data).decode()
@@ -568,7 +568,7 @@ def _given(**members: Any) -> dict[str, Any]:
 
 
 def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
-    """Returns the error for an unknown setting, with the right setting."""
+    """Returns the error message for an unknown setting, with the right setting if there is one."""
     unknown = f"ChatStreamfold: unknown setting {name!r}"
     if name in _SYNONYMS:
         return f"{unknown}: pass {_SYNONYMS[name]}"

@@ -1,4 +1,4 @@
-"""Settings of frameworks without an option in streamfold, as request members of each API; and kinds of tokens.
+"""Converts framework settings that have no option in streamfold to request fields, and counts tokens by kind.
 
 The settings are sent in `extra_body`, in the format of each API:
 https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
@@ -41,7 +41,7 @@ def unsupported_settings(model: ChatModel) -> frozenset[str]:
 
 
 def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings as members of a request body, without None values and settings that the model doesn't support.
+    """Returns settings as fields of a request body, without None values and settings that the model doesn't support.
 
     Args:
         settings: settings with other names are ignored.
@@ -57,8 +57,9 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns the request member and the values of each setting, if they are the same for all endpoints of the
-    model."""
+    """Returns the request field and the values of each setting, if they are the same for all of the model's
+    endpoints.
+    """
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
     if profile is not None and not facts:  # a test double

@@ -4,9 +4,9 @@
     reply = await run_tools(provider, "How warm is it in Oslo?", [get_weather], hooks=otel_run_hooks("weather"))
 
 The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans,
-gen-ai-metrics), still in development in November 2026. A span covers an answer with all its attempts, from the request
-to the end of the stream. The span of a tool run contains the spans of its answers and tool calls. Messages, arguments
-and results are recorded only on demand.
+gen-ai-metrics), still in development in November 2026. A span covers a response with all its attempts, from the request
+to the end of the stream. The span of a tool run contains the spans of its responses and tool calls. Messages, arguments
+and results are recorded only with `content=True`.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ def otel_hooks(
     meter_provider: MeterProvider | None = None,
     content: bool = False,
 ) -> Hooks:
-    """Returns hooks that create a client span for each answer, and measure duration, time to the first chunk, and
+    """Returns hooks that create a client span for each response, and measure duration, time to the first chunk, and
     tokens.
 
-    A span has the options that were really sent, after adaptation to the endpoint.
+    A span contains the options as they were sent, after their adaptation to the endpoint.
 
     Args:
-        tracer_provider, meter_provider: default: those of the application.
-        content: whether to record messages, tools and answers in the span, as JSON. Off by default, because they may
-            contain anything that a user typed.
+        tracer_provider, meter_provider: default: the application's global providers.
+        content: whether to record messages, tools and replies in the span, as JSON. Off by default, because they may
+            contain private data of users.
 
     Raises:
         ConfigError: the extra `otel` is not installed.
@@ -89,26 +89,26 @@ def otel_hooks(
         duration=meter.create_histogram(
             "gen_ai.client.operation.duration",
             unit="s",
-            description="Duration of an answer, with all its attempts.",
+            description="Duration of a response, with all its attempts.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         ),
         first_chunk=meter.create_histogram(
             "gen_ai.client.operation.time_to_first_chunk",
             unit="s",
-            description="Time from the request to the first chunk of its answer.",
+            description="Time from the request to the first chunk of its response.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         ),
         tokens=meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
-            description="Tokens of the input and of the output.",
+            description="Input and output tokens.",
             explicit_bucket_boundaries_advisory=_TOKENS,
         ),
         # The conventions have the time per output chunk; chunks are pieces of any size.
         rate=meter.create_histogram(
             "streamfold.client.output_tokens_per_second",
             unit="{token}/s",
-            description="Output tokens per second after the first chunk of an answer.",
+            description="Output tokens per second after the first chunk of a response.",
             explicit_bucket_boundaries_advisory=_RATES,
         ),
         content=content,
@@ -252,15 +252,16 @@ def _usage_attributes(usage: Usage | None) -> dict[str, int]:
 def otel_run_hooks(
     agent: str | None = None, *, tracer_provider: TracerProvider | None = None, content: bool = False
 ) -> RunHooks:
-    """Returns hooks of `run_tools` that create a span for the run (`invoke_agent`) and each call (`execute_tool`).
+    """Returns hooks for `run_tools` that create a span for the run (`invoke_agent`) and for each tool call
+    (`execute_tool`).
 
-    With `otel_hooks` on the provider, the spans of the answers are children of the run's span. A paused run ends its
-    span; a resumed run begins a new span with the same conversation id.
+    If the provider has `otel_hooks`, the spans of its responses are children of the run's span. When a run pauses, its
+    span ends. When the run is resumed, a new span with the same conversation id begins.
 
     Args:
         agent: the name of the agent in the spans.
-        tracer_provider: default: that of the application.
-        content: whether to record the arguments and results of calls.
+        tracer_provider: default: the application's global provider.
+        content: whether to record the arguments and results of tool calls.
 
     Raises:
         ConfigError: the extra `otel` is not installed.

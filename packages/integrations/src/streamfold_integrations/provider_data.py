@@ -1,4 +1,5 @@
-"""Stores the provider's original turn in a framework's message, and restores it if the message is unchanged.
+"""Stores the original assistant message in a framework's message, and restores it if the framework's message is
+unchanged.
 
 Providers need data for which frameworks have no field: signatures, encrypted reasoning, the original text of arguments.
 If a program changes the framework's message, the change is sent.
@@ -27,11 +28,11 @@ _KEY = "streamfold"  # the member of a framework's message with our data
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn that is stored in a framework's message.
+    """An assistant message that is stored in a framework's message.
 
     Attributes:
-        message: the turn.
-        digest: a digest of the framework's message when the turn was stored.
+        message: the original message.
+        digest: a digest of the framework's message at the time of storing.
     """
 
     message: Message
@@ -39,23 +40,23 @@ class KeptTurn:
 
     @classmethod
     def load(cls, carried: Mapping[str, Any] | None) -> Self | None:
-        """Returns the stored turn of a framework's message; None if there is none."""
+        """Returns the stored message in a framework's message, or None if there is none."""
         found = (carried or {}).get(_KEY)
         return cls(Message.from_dict(found["message"]), found["shown"]) if isinstance(found, dict) else None
 
     def shows(self, *shown: object) -> bool:
-        """Returns whether the framework's message is unchanged since the turn was stored."""
+        """Returns whether the framework's message is unchanged since the original was stored."""
         return self.digest == _digest(shown)
 
     def call(self, call_id: str, name: str, arguments: Any) -> ToolCall | None:
-        """Returns the tool call with this id, if it has the same name and arguments; None otherwise."""
+        """Returns the tool call with this id if it has the same name and arguments, otherwise None."""
         shown = (name, canonical_arguments(arguments))
         known = next((call for call in self.message.tool_calls if call.id == call_id), None)
         return known if known and (known.name, canonical_arguments(known.arguments_json)) == shown else None
 
 
 def keep_turn(message: Message, *shown: object) -> dict[str, Any]:
-    """Returns the data to store in a framework's message, from which `KeptTurn` restores the turn.
+    """Returns the data to store in a framework's message. `KeptTurn` restores the original message from it.
 
     Args:
         shown: the content of the framework's message. It needn't be JSON data.
@@ -82,16 +83,16 @@ def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
 
 
 def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed: bool) -> None:
-    """Warns that parts of another model's answer, or of a changed answer, can't be sent.
+    """Warns that parts of a response can't be sent, because another model wrote the response or it was changed.
 
     Args:
         kinds: the kinds of the parts.
         what: the framework's name for parts.
-        maker: the provider of the answer, if known.
+        maker: the provider of the response, if known.
     """
     if names := sorted(set(kinds)):
-        why = f"of an answer that {maker or 'another model'} gave{' and that was changed' if changed else ''}"
-        text = f"{why}, streamfold can't send the {what} {', '.join(names)}: they are left out"
+        source = f"a {'changed ' if changed else ''}response from {maker or 'another model'}"
+        text = f"streamfold leaves out these {what} of {source}, because it can't send them: {', '.join(names)}"
         warnings.warn(text, UserWarning, stacklevel=3)
 
 
@@ -101,8 +102,9 @@ def file_reference(file_id: str | None) -> dict[str, str | None]:
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the kind of a tool call that isn't a function call, and the original text of arguments if it isn't
-    canonical."""
+    """Returns the data that `read_call` needs to restore a tool call: its kind, if it isn't a function call, and the
+    original text of its arguments, if that isn't canonical.
+    """
     if call.kind != "function":
         return {"kind": call.kind}
     same = call.error or call.raw_arguments == _written(call.arguments)

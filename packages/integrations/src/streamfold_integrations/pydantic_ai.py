@@ -2,7 +2,7 @@
 
     agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
 
-It needs the extra `pydantic-ai`.
+Needs the extra `pydantic-ai`.
 """
 
 from __future__ import annotations
@@ -117,21 +117,22 @@ _NATIVE_TOOLS = frozenset(_EXAMPLES)
 class StreamfoldModel(Model[Any]):
     """A pydantic-ai model whose requests are sent by streamfold.
 
-    Complete tool calls are delivered at the end of an answer. A stream that breaks off raises `ModelAPIError`, and runs
-    no tool. Data that the provider needs in the next turn (signatures, encrypted reasoning, the original text of
-    arguments) is sent back unchanged.
+    Tool calls are delivered complete, at the end of a response. If a stream breaks off, `ModelAPIError` is raised and
+    no tool runs. Data that the provider needs in the next request (signatures, encrypted reasoning, the original text
+    of arguments) is sent back unchanged.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping for
-            `Provider.from_config`, or an existing `Provider`, `Fallback` or test double. None: the configured default.
+            `Provider.from_config`, or an existing `Provider`, `Fallback` or test double. None: the default provider of
+            the configuration.
         profile: the model's profile, which overrides pydantic-ai's defaults.
         settings: default settings of requests.
-        config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
+        config: further settings for `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
 
     Raises:
         ConfigError: the provider is unknown, or a setting is wrong.
-        UserError: the provider doesn't support a setting. Unsupported settings of a single run are ignored, as in
-            pydantic-ai's own models.
+        UserError: the provider doesn't support one of the `settings`. Unsupported settings of a single run are ignored,
+            as in pydantic-ai's own models.
     """
 
     unsupported_settings = frozenset({"max_retries"})
@@ -157,7 +158,7 @@ class StreamfoldModel(Model[Any]):
             "supports_thinking": True,
         }
         if wrong := sorted({*(settings or {})} - _SETTINGS | {*(settings or {})} & unsupported_settings(self.client)):
-            raise UserError(f"{self.system} can't be sent the settings {', '.join(wrong)} through streamfold")
+            raise UserError(f"streamfold can't send these settings to {self.system}: {', '.join(wrong)}")
         if (runs := _supported_native_tools(self.client)) is not None:
             can["supported_native_tools"] = runs
         super().__init__(settings=settings, profile={**can, **(profile or {})})
@@ -174,7 +175,7 @@ class StreamfoldModel(Model[Any]):
 
     @classmethod
     def supported_native_tools(cls) -> frozenset[type[AbstractNativeTool]]:
-        """The hosted tools that streamfold supports. The profile of a model lists those of its provider."""
+        """The hosted tools that streamfold supports. The profile of a model lists the tools of its provider."""
         return _NATIVE_TOOLS
 
     @property
@@ -188,7 +189,7 @@ class StreamfoldModel(Model[Any]):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Returns the whole answer."""
+        """Returns the complete response."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         with _mapped_errors(self.model_name):
@@ -212,7 +213,7 @@ class StreamfoldModel(Model[Any]):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Opens a streamed answer."""
+        """Opens a streamed response."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         async with self.client.chat_stream(**self._request(messages, settings, parameters)) as stream:
@@ -223,7 +224,7 @@ class StreamfoldModel(Model[Any]):
     def _request(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> dict[str, Any]:
-        """Returns the arguments of `chat_stream` for a request of pydantic-ai."""
+        """Converts a pydantic-ai request to the arguments of `chat_stream`."""
         given: Mapping[str, Any] = settings or {}
         request: dict[str, Any] = {_OPTIONS[name]: value for name, value in given.items() if name in _OPTIONS}
         if more := as_body_members(self.client, given):
@@ -253,7 +254,7 @@ def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
     """Returns the hosted tools of an agent.
 
     Raises:
-        UserError: streamfold has no such tool.
+        UserError: streamfold doesn't support one of the tools.
     """
     return [_hosted(tool) for tool in tools]
 
@@ -277,11 +278,11 @@ def _hosted(tool: AbstractNativeTool) -> Any:
             return HostedMcpServer(
                 tool.id, tool.url, tool.authorization_token, tool.headers, tool.allowed_tools, "never"
             )
-    raise UserError(f"{type(tool).__name__} can't be used with streamfold: write it as HostedTool of a provider")
+    raise UserError(f"streamfold doesn't support {type(tool).__name__}: pass the provider's own tool as HostedTool")
 
 
 def _supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
-    """Returns the hosted tools of a provider, so that an agent can replace the others; None if unknown."""
+    """Returns the hosted tools that a provider supports, or None if unknown. An agent can replace the other tools."""
     if not isinstance(model, Provider):
         return None
     return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
@@ -303,7 +304,7 @@ def _function(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the allowed tools and the tool choice. A call of an output tool ends the run of an agent."""
+    """Returns the allowed tools and the tool choice. A call of an output tool ends an agent's run."""
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
     match choice:
@@ -331,7 +332,7 @@ def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list
 
 
 def _to_messages(message: ModelMessage) -> Iterator[Message]:
-    """Yields the turns of a pydantic-ai message. A request may have several turns."""
+    """Converts a pydantic-ai message, which may contain several messages."""
     if isinstance(message, ModelResponse):
         yield _answer(message)
         return
@@ -353,10 +354,10 @@ def _to_messages(message: ModelMessage) -> Iterator[Message]:
 
 
 def _answer(message: ModelResponse) -> Message:
-    """Returns the assistant turn of a response: the stored turn if no part has changed, else the parts.
+    """Converts a response to an assistant message: the stored original if no part has changed, otherwise the parts.
 
-    In a changed response, unchanged tool calls keep their kind and their provider data. Activity of hosted tools can't
-    be sent in a changed response, or to another model; a warning reports that.
+    In a changed response, unchanged tool calls keep their kind and their provider data. Calls of hosted tools can't be
+    sent in a changed response or to another model. A warning reports them.
     """
     kept = KeptTurn.load(message.provider_details)
     if kept and kept.shows(*_shown(message.parts)):
@@ -373,7 +374,7 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
-    """Returns a tool call: the stored one if name and arguments are the same."""
+    """Converts a tool call. If its name and arguments are unchanged, returns the stored tool call."""
     if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
         return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
@@ -444,7 +445,7 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
 
 
 def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the activity of hosted tools for display. Only the stored turn is sent back."""
+    """Yields the calls and results of hosted tools for display. Only the stored original is sent back."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield NativeToolCallPart(_name(step), _arguments(step), step.id, provider_name=provider)
@@ -460,7 +461,7 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
 
 
 def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the files of an answer that include their data, and compactions."""
+    """Yields the files of a reply that include their data, and compactions."""
     for file in reply.files:
         if file.data is not None:
             media_type = file.media_type or "application/octet-stream"
@@ -482,12 +483,14 @@ def _arguments(call: HostedCall) -> dict[str, Any]:
 
 
 def _finish_reason(reply: Reply) -> Any:
-    """Returns pydantic-ai's finish reason. For a refusal, the agent then raises an error instead of retrying."""
+    """Returns pydantic-ai's finish reason. A refusal becomes "content_filter", so that the agent raises an error
+    instead of retrying.
+    """
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
 
 
 def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
-    """Returns data without a field in pydantic-ai: provider data, citations, files without data, warnings."""
+    """Returns data for which pydantic-ai has no field: provider data, citations, files without data, warnings."""
     warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]
@@ -515,7 +518,7 @@ def _usage(usage: Usage | None) -> RequestUsage:
 
 @contextmanager
 def _mapped_errors(model: str) -> Iterator[None]:
-    """Raises pydantic-ai's errors, so that its FallbackModel tries the next model."""
+    """Converts errors to pydantic-ai's errors, so that its FallbackModel tries the next model."""
     try:
         yield
     except APIStatusError as error:
@@ -526,7 +529,7 @@ def _mapped_errors(model: str) -> Iterator[None]:
 
 @dataclass
 class _Streamed(StreamedResponse):
-    """An answer that is being read."""
+    """A streamed response."""
 
     _stream: ChatStream
     _model_name: str

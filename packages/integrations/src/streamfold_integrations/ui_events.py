@@ -41,7 +41,7 @@ class UIWriter(ABC):
     """Writes the events of one protocol, without I/O: its methods return the events to send.
 
     Attributes:
-        whole_calls_replace: whether a complete tool call replaces its pieces in the reader.
+        whole_calls_replace: true if a complete tool call replaces its earlier pieces in the client.
     """
 
     whole_calls_replace = False
@@ -52,47 +52,49 @@ class UIWriter(ABC):
 
     @abstractmethod
     def turn(self) -> Iterable[UIEvent]:
-        """Returns the events before an answer of the model."""
+        """Returns the events before a response of the model."""
 
     @abstractmethod
     def text(self, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a piece of text."""
+        """Returns the events for a piece of text."""
 
     @abstractmethod
     def reasoning(self, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a piece of reasoning."""
+        """Returns the events for a piece of reasoning."""
 
     @abstractmethod
     def call_piece(self, call_id: str, name: str, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a piece of the arguments of an incomplete call."""
+        """Returns the events for a piece of an incomplete tool call's arguments."""
 
     @abstractmethod
     def call(self, call: ToolCall, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a complete call; `text` has all of its arguments, including the earlier pieces."""
+        """Returns the events for a complete tool call. `text` contains all of its arguments, including the earlier
+        pieces.
+        """
 
     @abstractmethod
     def hosted(self, step: HostedStep) -> Iterable[UIEvent]:
-        """Returns the events of a step of a provider-run tool, for display."""
+        """Returns the events for a call or result of a provider-run tool, for display."""
 
     @abstractmethod
     def turn_end(self, reply: Reply) -> Iterable[UIEvent]:
-        """Returns the events after the text and the calls of an answer."""
+        """Returns the events after the text and tool calls of a response."""
 
     @abstractmethod
     def result(self, result: ToolResult) -> Iterable[UIEvent]:
-        """Returns the events of the result of a call."""
+        """Returns the events for the result of a tool call."""
 
     @abstractmethod
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterable[UIEvent]:
-        """Returns the last events of a run that ended in order. `pending` has the tool calls that a paused run waits
-        for.
+        """Returns the last events of a complete or paused run.
 
         Args:
+            pending: the tool calls that a paused run waits for.
             signatures: the signatures of pending tool calls by id.
         """
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id of a tool call for readers."""
+        """Returns the id that the client has for a tool call."""
         return call_id
 
     @abstractmethod
@@ -101,11 +103,11 @@ class UIWriter(ABC):
 
     @abstractmethod
     def fail(self, error: Exception, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a failure; `text` is for the user."""
+        """Returns the events for a failure. `text` is the message for the user."""
 
 
 class AnswerEvents:
-    """Passes one answer of the model to a writer, in the order of its parts."""
+    """Passes one response of the model to a writer, with its parts in order."""
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
@@ -120,7 +122,9 @@ class AnswerEvents:
             yield from self._writer.hosted(step)
 
     def finish(self, reply: Reply) -> Iterator[UIEvent]:
-        """Yields the rest of the answer. Raises StreamError if the pieces of a call are not in the answer."""
+        """Yields the remaining events of a response. Raises StreamError if pieces of a tool call aren't part of the
+        complete reply.
+        """
         try:
             rest = self._order.end(reply)
         except StreamError:
@@ -136,7 +140,7 @@ class AnswerEvents:
         yield from self._writer.turn_end(reply)
 
     def fail(self, error: Exception) -> Iterator[UIEvent]:
-        """Yields the rest of the text of an answer that broke off."""
+        """Yields the remaining text of a response that broke off."""
         yield from self._events(self._order.rest(), {})
 
     def _events(self, deltas: Iterable[Delta], calls: dict[str | None, ToolCall]) -> Iterator[UIEvent]:
@@ -158,7 +162,7 @@ class AnswerEvents:
 
 
 def error_text(error: Exception) -> str:
-    """Returns the text of an error for a user: the provider's message, but no details of your server."""
+    """Returns an error message for a user: the provider's message, but no details of your server."""
     redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
     if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
         return "the server is misconfigured for this model; see the server's log"
@@ -228,7 +232,7 @@ async def _told(function: OnPause, run: ToolRun) -> None:
 
 
 async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
-    """Yields events as server-sent events, and `last` after them."""
+    """Serializes events as server-sent events, followed by `last`."""
     async for event in events:
         yield sse_event(replace_non_finite(event))  # JavaScript reads no NaN
     if last:

@@ -1,7 +1,7 @@
 """Requests of user interfaces: conversations, approvals and their signatures, external results.
 
-A signature is a nonce and a digest of owner, conversation, tool call and nonce. The journal stores the nonce, so that
-each approval is accepted once.
+A signature consists of a nonce and a digest of owner, conversation, tool call and nonce. The journal stores the nonce,
+so that each approval is accepted once.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class UIRequest:
     Attributes:
         id: the id of the conversation, chosen by the client. Store data of the conversation by owner and id.
         messages: the conversation.
-        decisions: the user's decisions about tool calls of the last turn.
-        results: the results of the last turn's tool calls that the user interface ran itself.
+        decisions: the user's decisions about tool calls of the last response.
+        results: the results of those tool calls that the user interface ran itself.
         body: the request, unparsed.
         owner: the user or tenant who sent the request, as identified by your application.
-        signed: whether the decisions are signed for their tool calls and the owner.
-        trust_client: whether the client may call the tools with any arguments.
+        signed: true if the decisions are signed for their tool calls and the owner.
+        trust_client: true if the client may call the tools with any arguments.
     """
 
     id: str
@@ -78,7 +78,9 @@ class UIRequest:
 
     @property
     def resumes(self) -> bool:
-        """True if the request continues a paused run: it has decisions, or ends with tool calls or their results."""
+        """True if the request continues a paused run: it has decisions, or its messages end with tool calls or their
+        results.
+        """
         last = self.messages[-1] if self.messages else None
         return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
 
@@ -97,18 +99,19 @@ class UIRequest:
         Args:
             instructions: a system message to put before the conversation. The client's own messages of the roles
                 system and developer are then left out, unless the client is trusted.
-            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused; None if no run
-                is paused, so that no decision is accepted. If the request continues the paused run (`resumes`), tool
-                calls, arguments and conversation come from the state, and only the decisions from the client. Otherwise
-                the user has sent a new message: the tool calls of the paused run are denied in the journal, and its
-                state should be replaced. Default: your application saves no states.
-            tools, options: see `run_tools`. `partial_tool_calls` is True by default: arguments are shown while they are
-                written. Decisions about a state need a `journal`, because two requests may bring the same approval at
-                the same time.
+            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused. None means that
+                no run is paused, so no decision is accepted. If the request continues the paused run (`resumes`), tool
+                calls, arguments and conversation come from the state, and only the decisions come from the client.
+                Otherwise the user has sent a new message. The tool calls of the paused run are then denied in the
+                journal, and you should replace the run's state. Default: your application saves no states.
+            tools, options: see `run_tools`. `partial_tool_calls` is True by default, so that the client can show
+                arguments while they stream. Decisions about a state need a `journal`, because two simultaneous requests
+                may contain the same approval.
 
         Raises:
-            ConfigError: a decision can't be checked (no state and no secret, or no journal), or is about another tool
-                call or other arguments; the run is older than the records of its journal; or as for `run_tools`.
+            ConfigError: a decision can't be checked (no state and no secret, or no journal), or is for another tool
+                call or other arguments. Also raised if the run is older than the records of its journal, and as for
+                `run_tools`.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
@@ -123,14 +126,14 @@ class UIRequest:
             self._decide(run)
             if self.decisions and not self.trust_client and options.get("journal") is None:
                 raise ConfigError(
-                    "decisions about a saved state need a journal, which records that each decision is used once: pass"
-                    ' the same journal= to each run, such as FileJournal("calls") or, within one process,'
-                    ' StoreJournal("memory")'
+                    "decisions about a saved state need a journal, which ensures that each decision is used only"
+                    ' once: pass the same journal= to each run, such as FileJournal("calls") or, within one'
+                    ' process, StoreJournal("memory")'
                 )
         elif state is not ... and self.decisions and not self.trust_client:  # a signature doesn't replace a state
             raise ConfigError(
-                f"no run of this conversation waits for a decision about the call {self.decisions[0].call_id!r}: it has"
-                " ended, or the conversation continued without it"
+                f"no run of this conversation waits for a decision about the call {self.decisions[0].call_id!r}:"
+                " the run has ended, or the conversation continued without it"
             )
         elif _has_open_calls(messages):
             run = resume_tools(model, messages, tools, **options)
@@ -147,7 +150,7 @@ class UIRequest:
         """Applies the decisions and results to a run whose state was saved on the server.
 
         Raises:
-            ConfigError: one is about another call than the pending one.
+            ConfigError: a decision or result is for another tool call than the pending one.
         """
         shown = last_calls(self.messages)
         for decision in self.decisions:
@@ -174,10 +177,10 @@ class UIRequest:
                 run.answer(waiting.call.id, results[name].content, error=results[name].error)
 
     def _decide_about_conversation(self, run: ToolRun) -> None:
-        """Applies the decisions and results to a run whose calls the client has sent.
+        """Applies the decisions and results to a run whose tool calls come from the client.
 
         Raises:
-            ConfigError: nothing proves that the model made these calls.
+            ConfigError: nothing proves that the model made these tool calls.
         """
         if self.decisions and not (self.signed or self.trust_client):
             raise ConfigError(
@@ -202,12 +205,12 @@ def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
     """Raises ConfigError if the client's call isn't the pending one, or has other arguments."""
     if shown is not None and (shown.name, _as_shown(shown.arguments)) != (call.name, _as_shown(call.arguments)):
         raise ConfigError(
-            f"the call {shown.id!r} in the conversation is not the one that waits: its name or its arguments differ"
+            f"the call {shown.id!r} in the conversation isn't the pending call: its name or its arguments differ"
         )
 
 
 def _as_shown(arguments: dict[str, Any]) -> str:
-    """Returns arguments as JSON text, with numbers as JavaScript has them: 2**53 + 1 is 2**53 there."""
+    """Returns arguments as JSON text. Numbers are rounded as in JavaScript, where 2**53 + 1 equals 2**53."""
     return canonical_json(_as_doubles(arguments))
 
 
@@ -237,7 +240,8 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
     """Returns a conversation in which each tool call has a result, except for those of the last message.
 
-    A user may send a new message before a tool call was approved or has ended. Its result then reports that.
+    A user may send a new message before a tool call was approved or has ended. The tool call then gets a result that
+    reports this.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -260,7 +264,7 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
     turn.
 
     Args:
-        keep_last: keep such tool calls of the last turn, without results, for a decision.
+        keep_last: keep such tool calls of the last response, without results, so that the user can decide about them.
     """
     given = list(messages)
     last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
@@ -288,10 +292,10 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
 
 
 def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the extras of an answer from a client, without extras that would change the message.
+    """Returns the extras of a message from a client, without extras that would change the message itself.
 
-    Chat Completions merges extras into the message, and Responses adds the items of `output` to it. Extras of real
-    answers have none of these members.
+    In Chat Completions requests, extras are merged into the message. In Responses requests, the items of `output` are
+    added to it. The extras of real responses don't contain the removed fields.
     """
     kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
     if isinstance(output := kept.get("output"), list):
@@ -302,7 +306,7 @@ def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """Returns the tool calls of the last turn by id, with or without results."""
+    """Returns the tool calls of the last response by id, with or without results."""
     for message in reversed(messages):
         if message.role != "tool":
             return {call.id: call for call in message.tool_calls}
@@ -370,7 +374,7 @@ class Signatures:
         chat_id: the id of the conversation.
 
     Raises:
-        ConfigError: the secret is empty, as the value of a variable that isn't set.
+        ConfigError: the secret is empty, for example because an environment variable isn't set.
     """
 
     def __init__(self, secret: str, owner: str, chat_id: str) -> None:
@@ -380,7 +384,8 @@ class Signatures:
         self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
-        """Returns the signatures of the pending tool calls by id. A tool call that no model has made gets no signature.
+        """Returns the signatures of the pending tool calls by id. A tool call that wasn't made by a model gets no
+        signature.
 
         Args:
             shown: returns the id of a tool call in the user interface.
@@ -421,11 +426,11 @@ def checked_decisions(
     """Returns decisions, with the nonces of their signatures if the tool calls are signed.
 
     Args:
-        calls: the tool calls of the last turn by id.
+        calls: the tool calls of the last response by id.
         where: the path of the decisions in the request.
 
     Raises:
-        ConfigError: two decisions are about one tool call, or a decision isn't signed for its tool call.
+        ConfigError: there are two decisions about one tool call, or a decision isn't signed for its tool call.
     """
     found: dict[str, Decision] = {}
     for decision in decisions:
