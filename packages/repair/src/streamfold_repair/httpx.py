@@ -1,4 +1,4 @@
-"""Repairs the answers of models that an httpx client receives.
+"""Repairs the model responses that an httpx client receives.
 
 client = AsyncOpenAI(http_client=httpx.AsyncClient(transport=RepairTransport()))
 """
@@ -14,4 +14,4 @@ __all__ = ["RepairTransport", "Repaired"]
 
 
 class RepairTransport(BaseRepairTransport, httpx.AsyncBaseTransport, httpx.BaseTransport):
-    """An httpx transport that repairs the answers of models. The arguments are those of `BaseRepairTransport`."""
+    """An httpx transport that repairs model responses. The arguments are those of `BaseRepairTransport`."""

@@ -1,4 +1,4 @@
-"""Repairs the answers of models that an httpx2 client receives, such as the clients of openai 3 and anthropic 2.
+"""Repairs the model responses that an httpx2 client receives, such as the clients of openai 3 and anthropic 2.
 
 client = AsyncOpenAI(http_client=httpx2.AsyncClient(transport=RepairTransport()))
 """
@@ -14,4 +14,4 @@ __all__ = ["RepairTransport", "Repaired"]
 
 
 class RepairTransport(BaseRepairTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport):
-    """An httpx2 transport that repairs the answers of models. The arguments are those of `BaseRepairTransport`."""
+    """An httpx2 transport that repairs model responses. The arguments are those of `BaseRepairTransport`."""

@@ -1,4 +1,4 @@
-"""An adapter that reports each parsed event to the code that forwards or rewrites the answer."""
+"""An adapter that reports each parsed event to the code that forwards or rewrites the response."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class UnreadError(Exception):
-    """A body isn't an answer of the API of its request."""
+    """The body isn't a response of the API that the request was for."""
 
 
 class ObservedAdapter(Adapter):
     """An adapter that reports each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: read the fields that all events of a text repeat only once.
+        skips: parse fields that every text event repeats only once.
 
     Attributes:
-        known: whether a part of an answer of this API, or an error, has arrived.
-        unread: whether events have arrived, but no part of an answer of this API.
-        is_well_formed: whether clients of this API accept the structure of all events so far.
-        failed: whether a well-formed error has arrived.
+        known: true if an event of this API, or an error, has arrived.
+        unread: true if events have arrived, but no event of this API.
+        is_well_formed: true if clients of this API accept the structure of all events so far.
+        failed: true if a well-formed error has arrived.
         passthrough: gets each event, if set.
     """
 
@@ -88,7 +88,7 @@ class ObservedAdapter(Adapter):
         return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
-        """Returns the fields of new events that no delta represents."""
+        """Returns the fields of new events that aren't part of a delta."""
         extras, self._extras = self._extras, []
         return extras
 
@@ -105,7 +105,7 @@ class ObservedAdapter(Adapter):
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Returns whether this payload or an earlier payload has a field of this API's answers or errors."""
+        """Returns whether this payload or an earlier payload has a field of this API's responses or errors."""
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known
@@ -120,5 +120,5 @@ class ObservedAdapter(Adapter):
 
 
 def _as_end(delta: Delta) -> Delta:
-    """Returns a paused response as finished, because the client itself sends the next request."""
+    """Returns a finish reason as final even if the response is paused: the client itself sends the next request."""
     return replace(delta, continues=False) if isinstance(delta, Finish) and delta.continues else delta

@@ -1,8 +1,8 @@
 """Forwards a valid stream unchanged, up to the first event that needs repair.
 
-`Passthrough` is the writer of the patcher's answer. It delays each SSE event of the server until all of the event
-may be released, and then forwards its bytes. The patcher gets the forwarded events, too, and its output is discarded.
-So the patcher always has the state of a client that has read the forwarded events, and can start writing at the first
+`Passthrough` writes the patcher's response. It delays each SSE event of the server until the complete event may be
+released, and then forwards the event's bytes. The patcher gets the forwarded events, too, but its output is discarded.
+So the patcher always has the state of a client that has read the forwarded events. It can start writing at the first
 event that needs repair.
 """
 
@@ -40,20 +40,20 @@ _MOST_HELD = 2**14
 
 
 class Passthrough(ReplyWriter):
-    """The writer of a patcher's answer, which the patcher doesn't write as long as it is forwarded unchanged.
+    """Forwards a response unchanged, in place of the patcher, until an event needs repair.
 
-    An SSE event waits until all of it is released; the end of a tool call, for example, waits for the next event. All
-    later events wait, too.
+    An SSE event waits until it is completely released. For example, the end of a tool call waits for the next event.
+    All later events wait, too.
 
     Args:
-        patcher: writes the answer from the first defect on.
-        texts: also compare texts, because a dialect parses tool calls in them.
+        patcher: writes the response from the first defect on.
+        texts: also compare texts. Needed if a dialect parses tool calls in texts.
 
     Attributes:
-        passes: whether no event has been repaired so far.
-        differs: whether the released deltas differ from the server's events.
-        ends: whether the last event only ends the answer.
-        left: the delayed text when the answer broke off.
+        passes: true while no event has needed repair.
+        differs: true if the released deltas differ from the server's events.
+        ends: true if the last event only ends the response.
+        left: the delayed text at the time when the response broke off.
     """
 
     def __init__(self, patcher: StreamPatcher, *, texts: bool = False) -> None:
@@ -98,8 +98,9 @@ class Passthrough(ReplyWriter):
         return len(ends) == 1 or (not self._patcher.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
-        """Returns whether the server sent the same tool calls, apart from incomplete ones that clients recognise as
-        incomplete."""
+        """Returns whether the server sent the same tool calls. Incomplete tool calls don't count if clients recognise
+        them as incomplete.
+        """
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
         for text_field in self._calls:
@@ -201,16 +202,18 @@ class Passthrough(ReplyWriter):
             self._end_call(number)
 
     def _observe_custom(self, call: ToolCallDelta) -> None:
-        """Counts a call of a custom tool. The patcher writes the pieces of such a call unchanged
-        (`StreamPatcher.extras_of`)."""
+        """Registers a call of a custom tool. The patcher writes the pieces of such a call unchanged
+        (`StreamPatcher.extras_of`).
+        """
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
             self._calls.append(FieldProgress(call.id, call.name, custom=True))
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
-        """Records that the server has marked a tool call as complete, so that its end needn't wait for another
-        event."""
+        """Records that the server has marked a tool call as complete. The call's end then needn't wait for another
+        event.
+        """
         text_field = self._calls[number]
         text = "".join(text_field.pieces)
         if text.strip() and is_complete_object(text):
@@ -226,7 +229,7 @@ class Passthrough(ReplyWriter):
             self._event.needs.append((text_field, text_field.said))
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Releases deltas, in order. Returns the written events after the first repair, and nothing before."""
+        """Releases deltas, in order. Before the first repair, returns nothing; after it, returns the written events."""
         return b"".join(map(self._release, deltas))
 
     def _release(self, delta: Delta) -> bytes:
@@ -246,7 +249,7 @@ class Passthrough(ReplyWriter):
         return b""
 
     def _shown(self, delta: Delta) -> Released:
-        """Returns a released delta with its position."""
+        """Returns a released delta with its text and position."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
@@ -263,12 +266,12 @@ class Passthrough(ReplyWriter):
         return Released(delta, text_field, text, text_field.shown)
 
     def end(self) -> bytes:
-        """Ends the answer. Returns the last events: see `write`."""
+        """Ends the response. Returns the last events, as `write` does."""
         self._finished = True
         return b"" if self.passes else self._patcher.finish()
 
     def release(self) -> bytes:
-        """See `ReplyWriter`. Before the first repair, `break_off` returns the delayed events."""
+        """Returns nothing before the first repair, because `break_off` returns the delayed events."""
         return b"" if self.passes else self._patcher.release()
 
     def forward(self, raw: bytes) -> bytes:
@@ -285,10 +288,11 @@ class Passthrough(ReplyWriter):
         return b"".join(out)
 
     def flush(self, *, failed: bool = False) -> bytes:
-        """Returns all delayed bytes at the end of an answer without defects.
+        """Returns all delayed bytes at the end of a response without defects.
 
         Args:
-            failed: whether the answer failed. The ends of tool calls are then left out, so that clients can't run them.
+            failed: true if the response failed. The ends of tool calls are then left out, so that clients can't run the
+                calls.
         """
         left_out = [event for event in self._waiting if failed and not self._patcher.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
@@ -297,7 +301,7 @@ class Passthrough(ReplyWriter):
         return b"".join([event.raw for event in events if event not in left_out])
 
     def break_off(self) -> bytes:
-        """Returns the delayed bytes without the end of the answer, and the error, when an answer breaks off."""
+        """Returns the delayed bytes and the error when a response breaks off. The response's end is left out."""
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
@@ -309,7 +313,7 @@ class Passthrough(ReplyWriter):
         return self.left + self._patcher.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
-        """Ends the passthrough. Returns the bytes to write after the forwarded ones."""
+        """Stops forwarding. Returns the bytes to write after the forwarded bytes."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []
@@ -323,7 +327,7 @@ class Passthrough(ReplyWriter):
     def _pass(self, event: PendingEvent) -> bytes:
         """Feeds an SSE event to the patcher. Returns the event's bytes, unless the patcher doesn't support the event.
 
-        An unsupported event waits, with all later events, for the end of the answer or until too many bytes wait.
+        An unsupported event and all later events wait until the response ends, or until too many bytes are waiting.
         """
         told, self._passed = self._patcher.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._patcher.advance_past(payload) for payload in event.payloads if payload is not None]

@@ -13,16 +13,16 @@ CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
 
 @dataclass(slots=True)
 class FieldProgress:
-    """Progress of one text of the answer, or of the head or the arguments of one tool call.
+    """The progress of one text of the response, or of one tool call's id, name and arguments.
 
     Attributes:
         id, name: the tool call's id and name, as the server sent them.
-        ahead: the text that was received but not released.
+        ahead: the text that was received but isn't released yet.
         said, shown, passed: how many characters were received, released, and forwarded.
         pieces: the pieces of the received arguments.
-        late: how many characters at the end needn't be released, because the server has marked the tool call as
-            complete.
-        custom: whether it is a call of a custom tool, which is never repaired.
+        late: the number of characters at the end that needn't be released, because the server has marked the tool call
+            as complete.
+        custom: true for a call of a custom tool, which is never repaired.
     """
 
     id: str | None = None
@@ -42,14 +42,14 @@ class FieldProgress:
 
 @dataclass(slots=True)
 class PendingEvent:
-    """An SSE event of the server.
+    """An SSE event from the server.
 
     Attributes:
-        deltas: the deltas of the event, as the serializer gets them.
-        payloads: the payloads of the event; several if the blank line between them is missing.
-        needs: how far each text must have been released before the event may be forwarded.
-        last: whether the event ends the answer.
-        has_text: whether the event has more than tool calls.
+        deltas: the deltas of the event, in the form for the serializer.
+        payloads: the payloads of the event. There are several if the server omitted the blank line between two events.
+        needs: for each text, the position up to which it must be released before the event may be forwarded.
+        last: true if the event ends the response.
+        has_text: true if the event has other content than tool calls.
         raw: the bytes of the event.
     """
 
@@ -62,12 +62,12 @@ class PendingEvent:
 
     @property
     def ends_call(self) -> bool:
-        """True if the event has the end of a tool call, and that end wasn't released yet."""
+        """True if the event contains the end of a tool call that isn't released yet."""
         return any(_ends_call(text_field, position) for text_field, position in self.needs)
 
 
 class Released(NamedTuple):
-    """A released delta, with its text, the added characters, and their end position."""
+    """A released delta, the text that it adds, and the end position of this text."""
 
     delta: Delta
     text_field: FieldProgress | None = None

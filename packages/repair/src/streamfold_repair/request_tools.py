@@ -1,4 +1,4 @@
-"""Reads tools and tool choice of another program's request. The request itself is checked by the server."""
+"""Reads the tools and the tool choice of another program's request. The server validates the request itself."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from streamfold.serving import ReadToolChoice, as_tools, read_tool_choice
 
 
 def tools_asked(entries: Iterable[Any]) -> tuple[Tool, ...]:
-    """Returns the functions among the tools of a request."""
+    """Returns the function tools of a request."""
     return tuple(_functions(entries))
 
 
 def choice_asked(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """Returns the tool choice of a request; "auto" if the request has none for its functions."""
+    """Returns the tool choice of a request, or "auto" if the request has no tool choice for its function tools."""
     if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
         return "none"
     try:

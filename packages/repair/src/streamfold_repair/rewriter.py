@@ -1,4 +1,4 @@
-"""Decodes an answer and serializes it again, for the same API or another, without I/O."""
+"""Decodes a response and serializes it again, for the same API or another API, without I/O."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from .observed_adapter import ObservedAdapter
 
 
 class StreamRewriter:
-    """Rewrites the body of one answer: in order, with numbered and named tool calls, and with an end.
+    """Rewrites the body of one response. The new body is in order, has numbered and named tool calls, and always ends
+    properly.
 
-    Text and tool calls are written as they arrive; `ReplyWriter` describes the exceptions. An answer that breaks off or
-    can't be read ends with an error in the format of the written API. `error` has the exception.
+    Text and tool calls are written as they arrive; `ReplyWriter` describes the exceptions. If a response breaks off or
+    can't be decoded, the body ends with an error in the format of the written API, and `error` is the exception.
 
     Args:
         adapter: the wire format of the input.
-        writer: writes the events, with the server's id, model and time of the answer, if the server sent them.
+        writer: writes the events. They have the response's id, model and time, if the server sent them.
         options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, tool calls are written as
             they arrive.
 
     Attributes:
-        error: the error of a failed answer; None otherwise.
-        left: the text that `close` returned before the error of a failed answer.
+        error: the error of a failed response; None otherwise.
+        left: the text that `close` returned before the error of a failed response.
 
     >>> from streamfold.serving import ChatSerializer, ReplyWriter
     >>> rewriter = StreamRewriter("chat", ReplyWriter(ChatSerializer(id="", model="")))
@@ -44,17 +45,17 @@ class StreamRewriter:
 
     @property
     def done(self) -> bool:
-        """True if the answer has finished or failed, so that later bytes are ignored."""
+        """True if the response is complete or has failed, so that later bytes are ignored."""
         return self._ended
 
     @property
     def whole(self) -> bool:
-        """True if the answer was read to its end, even if it could not be written."""
+        """True if the response was read to its end, even if it could not be written."""
         return self._decoder.finished
 
     @property
     def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before its end, and if it failed."""
+        """The complete reply. Raises StreamfoldError if the response isn't complete yet, or has failed."""
         return self._decoder.reply
 
     @property
@@ -63,7 +64,7 @@ class StreamRewriter:
         return self._decoder.warnings
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the events for a piece of the body, which may be cut anywhere."""
+        """Returns the events for a piece of the body. The body may be split anywhere."""
         out, before = b"", self._decoder.calls_begun
         try:
             out = self._written(self._decoder.feed(data), before)

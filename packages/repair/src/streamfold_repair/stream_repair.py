@@ -1,7 +1,7 @@
-"""Repairs the body of an answer without I/O: bytes of one wire format in, bytes of the same format out.
+"""Repairs the body of a response without I/O. Input and output have the same wire format.
 
-The answer is decoded, and rewritten from its first defect on. Each tool call is written once and complete, or not at
-all. A truncated answer ends with an error.
+The response is decoded, and rewritten from its first defect on. Each tool call is written once and complete, or not at
+all. A truncated response ends with an error.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _log = logging.getLogger("streamfold.repair")
 
 @dataclass(slots=True)
 class Repaired:
-    """The parsed answer, and its repairs. The attributes are filled while the answer is read.
+    """The parsed response, and its repairs. The attributes are set while the client reads the response.
 
     Attributes:
-        warnings: the server's defects, and how each was handled.
-        reply: the complete answer, after it has ended in order.
-        error: the error of a failed answer.
+        warnings: the defects of the response, and how each defect was handled.
+        reply: the complete reply, after the end of the response.
+        error: the error of a failed response.
     """
 
     warnings: tuple[ReplyWarning, ...] = ()
@@ -99,10 +99,10 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """How answers are repaired.
+    """Settings for the repair of responses.
 
     Args:
-        adapter: the name of the adapter that parses answers. None: determined by the path of the request.
+        adapter: the name of the adapter that parses responses. None: chosen by the path of the request.
         dialect, start_in_reasoning, limits: see `StreamDecoder`.
         fill_finish_reason, partial_tool_calls: see `BaseRepairTransport`.
     """
@@ -116,22 +116,26 @@ class RepairSettings:
 
     def __post_init__(self) -> None:
         if self.adapter is not None and self.adapter not in _PATCHERS:
-            raise ConfigError(f"adapter {self.adapter!r} can't be repaired. Allowed: {', '.join(sorted(_PATCHERS))}")
+            raise ConfigError(
+                f"responses of the adapter {self.adapter!r} can't be repaired. Allowed: {', '.join(sorted(_PATCHERS))}"
+            )
         StreamDecoder(self.adapter or "chat", dialect=self.dialect)  # raises ConfigError for an unknown dialect
 
     def api(self, path: str) -> str | None:
-        """Returns the name of the adapter for requests to this path; None if the path belongs to no wire format."""
+        """Returns the name of the adapter for requests to this path, or None if the path belongs to no supported
+        API.
+        """
         if self.adapter is not None:
             return self.adapter
         api = adapter_by_path(path)
         return api if api in _PATCHERS else None
 
     def stream(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
-        """Returns a `StreamRepair` for the streamed answer to a request with this body."""
+        """Returns a `StreamRepair` for the streamed response to a request with this body."""
         return StreamRepair(self, api, request, redactor or Redactor())
 
     def whole(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> WholeRepair:
-        """Returns a `WholeRepair` for an answer that isn't streamed."""
+        """Returns a `WholeRepair` for a response that isn't streamed."""
         return WholeRepair(self, api, request, redactor or Redactor())
 
 
@@ -157,13 +161,13 @@ class _Repair:
     def _report(self, warnings: Iterable[ReplyWarning], reply: Reply | None, error: StreamError | None) -> None:
         self.repaired.warnings, self.repaired.reply, self.repaired.error = tuple(warnings), reply, error
         for warning in self.repaired.warnings:
-            _log.info("repaired an answer: %s: %s", warning.code, self._redactor.text(warning.detail))
+            _log.info("repaired a response: %s: %s", warning.code, self._redactor.text(warning.detail))
         if error is not None:
-            _log.warning("an answer failed: %s", self._redactor.text(str(error)))
+            _log.warning("a response failed: %s", self._redactor.text(str(error)))
 
 
 class StreamRepair(_Repair):
-    """Repairs one streamed answer.
+    """Repairs one streamed response.
 
     Events are forwarded unchanged up to the first defect, and rewritten from there on. See `Passthrough`.
     """
@@ -185,25 +189,25 @@ class StreamRepair(_Repair):
 
     @property
     def known(self) -> bool:
-        """True if a part of an answer of this API, or an error, has arrived."""
+        """True if an event of this API, or an error, has arrived."""
         return self._adapter.known
 
     @property
     def left(self) -> bytes:
-        """The delayed text when the answer broke off, without the error."""
+        """The delayed text at the time when the response broke off, without the error."""
         return self._passthrough.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the bytes to forward now. Never raises: a failure is an event.
+        """Returns the bytes to forward now. Never raises an exception, because a failure is written as an event.
 
-        Events before the first event of this API are forwarded unchanged. A stream without any event of this API is
-        forwarded unchanged, too. After the end, no event is forwarded that clients could read as a part of the answer.
+        Events before the first event of this API are forwarded unchanged, and so is a stream without any event of this
+        API. After the end of the response, events that clients could parse as a part of it are dropped.
         """
         parts = self._scanner.feed(data)
         return b"".join([(self._after_end if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
 
     def close(self, *, interrupted: str | None = None) -> bytes:
-        """Returns the rest of the answer after the end of the body.
+        """Returns the rest of the response after the end of the body.
 
         Args:
             interrupted: why the connection broke; None if it didn't.
@@ -231,12 +235,12 @@ class StreamRepair(_Repair):
 
     @property
     def _unread(self) -> bool:
-        """True if no event of this API has arrived, so that the body is forwarded unchanged."""
+        """True if no event of this API has arrived. The body is then forwarded unchanged."""
         error, adapter = self._rewriter.error, self._adapter
         return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 
     def _feed(self, piece: bytes, *, ends: bool) -> bytes:
-        """Reads the next bytes of an event. Returns the bytes to forward."""
+        """Decodes the next bytes of an event. Returns the bytes to forward."""
         self._raw += piece
         try:
             out = self._rewriter.feed(piece)
@@ -258,7 +262,7 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns those bytes after the end of the answer that may be forwarded."""
+        """Returns the bytes after the end of the response that may be forwarded."""
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:
@@ -273,7 +277,7 @@ class StreamRepair(_Repair):
         """Returns the bytes of a parsed event, or its replacement.
 
         Args:
-            whole: whether the bytes are an SSE event, rather than the body of an answer that wasn't streamed.
+            whole: true if the bytes are an SSE event, false if they are the body of a response that wasn't streamed.
         """
         rewriter, passthrough = self._rewriter, self._passthrough
         right = self._is_faultless() and self._adapter.is_well_formed and (not raw or _EVENT.fullmatch(raw) is not None)
@@ -309,14 +313,14 @@ class StreamRepair(_Repair):
 
 
 class WholeRepair(_Repair):
-    """Repairs one answer that isn't streamed."""
+    """Repairs one response that isn't streamed."""
 
     def repair(self, body: bytes) -> bytes:
-        """Returns the repaired body, or the same one.
+        """Returns the repaired body, or the same body if it needs no repair.
 
         Raises:
             StreamError: the body is an error, or has a tool call with broken arguments that a client would run.
-            UnreadError: the body isn't an answer of this API.
+            UnreadError: the body isn't a response of this API.
         """
         decoder = StreamDecoder(self._adapter, **self._options)
         try:
@@ -342,7 +346,7 @@ class WholeRepair(_Repair):
 
 
 def _missing_end(raw: bytes) -> bytes:
-    """Returns the line ends that are missing after an event."""
+    """Returns the missing line ends of an event."""
     found = _LINE_END.search(raw)
     line_end = found[0] if found else b"\n"
     return line_end if raw.endswith((b"\n", b"\r")) else line_end * 2

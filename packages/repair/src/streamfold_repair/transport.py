@@ -1,4 +1,4 @@
-"""The transport that repairs answers, for httpx and httpx2, which differ only in the name of the package."""
+"""The transport that repairs responses, for httpx and httpx2. The two packages differ only in their names."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _UNREADABLE = 422
 
 
 class BaseRepairTransport:
-    """Sends requests unchanged, and repairs the answers of language models.
+    """Sends requests unchanged, and repairs the responses of language models.
 
-    An answer is repaired if its status is 200 and the path of its request belongs to a wire format
+    A response is repaired if its status is 200 and the path of its request belongs to a supported API
     (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`). All other responses are forwarded
-    unchanged. An incomplete tool call is never forwarded as complete. An answer that breaks off ends with an error,
-    which the client raises. `response.extensions["streamfold"]` is a `Repaired`, which the logger `streamfold.repair`
-    logs, too.
+    unchanged. An incomplete tool call is never forwarded as complete. A response that breaks off ends with an error,
+    which the client raises. `response.extensions["streamfold"]` is a `Repaired` with all repairs. The logger
+    `streamfold.repair` logs them, too.
 
     Args:
-        transport: sends the requests, and is closed with the RepairTransport. Default: the HTTP library's own
-            transport.
-        adapter: the name of the adapter for all answers. Default: determined by the path of each request.
+        transport: the transport that sends the requests. It is closed with the RepairTransport. Default: the HTTP
+            library's own transport.
+        adapter: the name of the adapter for all responses. Default: chosen by the path of each request.
         dialect, start_in_reasoning: see `StreamDecoder`.
-        fill_finish_reason: write a finish reason if the server sent none although the answer ended in order.
-        limits: limits of the size of an answer.
-        partial_tool_calls: forward the arguments of a tool call as they arrive, except for the last character, which
-            waits for the next event. False: write each tool call in one piece at the end.
+        fill_finish_reason: add a finish reason if the server sent a complete response without one.
+        limits: limits for the size of a response.
+        partial_tool_calls: forward the arguments of a tool call as they arrive. Only the last character waits for the
+            next event. False: forward each tool call complete, at the end of the response.
 
     Raises:
-        ConfigError: an unknown adapter or dialect.
+        ConfigError: the adapter or the dialect is unknown.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class BaseRepairTransport:
         )
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Sends a request. Returns the response with a repaired body."""
+        """Sends a request. Returns the response, whose body is repaired while the client reads it."""
         http = _library(request)
         self._transport = self._transport or http.AsyncHTTPTransport()
         response = await self._transport.handle_async_request(request)
@@ -77,7 +77,7 @@ class BaseRepairTransport:
         return self._whole(http, details, response)
 
     def handle_request(self, request: Any) -> Any:
-        """Sends a request. Returns the response with a repaired body."""
+        """Sends a request. Returns the response, whose body is repaired while the client reads it."""
         http = _library(request)
         self._transport = self._transport or http.HTTPTransport()
         response = self._transport.handle_request(request)
@@ -92,17 +92,17 @@ class BaseRepairTransport:
         return self._whole(http, details, response)
 
     async def aclose(self) -> None:
-        """Closes the transport below."""
+        """Closes the transport that sends the requests."""
         if self._transport is not None:
             await self._transport.aclose()
 
     def close(self) -> None:
-        """Closes the transport below."""
+        """Closes the transport that sends the requests."""
         if self._transport is not None:
             self._transport.close()
 
     def _details(self, request: Any, response: Any) -> _RequestDetails | None:
-        """Returns the details of a request that a repair needs; None if the answer isn't repaired."""
+        """Returns the details of a request that a repair needs, or None if the response isn't repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
@@ -118,7 +118,7 @@ class BaseRepairTransport:
         return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
     def _whole(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Returns a repaired response that isn't streamed; the same object if it needs no repair."""
+        """Repairs a response that isn't streamed. Returns the same object if it needs no repair."""
         if details.stream:
             return self._as_stream(http, details, response)
         repair = self._repairs.whole(details.api, details.body, details.redactor)
@@ -139,7 +139,9 @@ class BaseRepairTransport:
         return response
 
     def _as_stream(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Converts a whole answer to the requested stream. Returns the same response if it isn't an answer."""
+        """Converts a complete response to the stream that the client requested. Returns the same object if the response
+        isn't from a model.
+        """
         repair = self._repairs.stream(details.api, details.body, details.redactor)
         try:
             body = repair.feed(_decoded(http, response)) + repair.close()
@@ -186,7 +188,7 @@ def _kept(http: Any, response: Any, raw: bytes) -> Any:
 
 
 def _decoded(http: Any, response: Any) -> bytes:
-    """Returns the decoded body. A body from the network can be read again after that."""
+    """Returns the decoded body. A body that was read from the network can be read again afterwards."""
     if response.is_stream_consumed:
         return bytes(response.content)
     coding = [(name, value) for name, value in response.headers.raw if name.lower() == b"content-encoding"]
@@ -194,7 +196,7 @@ def _decoded(http: Any, response: Any) -> bytes:
 
 
 class _Body:
-    """The repaired body of an answer. A second iteration continues where the first one stopped."""
+    """The repaired body of a response. A second iteration continues where the first iteration stopped."""
 
     def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
         self._http = http
@@ -202,8 +204,9 @@ class _Body:
         self._repair = repair
 
     def _broken(self, error: Exception) -> tuple[bytes, Exception | None]:
-        """Returns the end of an answer whose connection broke: the regular end if the answer was complete, otherwise
-        delayed text and the error."""
+        """Returns the end of a response whose connection broke. If the response was complete, this is its regular end,
+        otherwise the delayed text and the error.
+        """
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
         return (self._repair.left, error) if self._repair.repaired.reply is None else (end, None)
 
@@ -274,7 +277,7 @@ class _RawBody:
 
 @cache
 def _bodies(http: Any) -> tuple[type[_AsyncBody], type[_SyncBody], type[_RawBody]]:
-    """Returns the classes of bodies that the clients of a package accept."""
+    """Returns the body classes that the clients of a package accept."""
     return (
         type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {}),
         type("SyncBody", (_SyncBody, http.SyncByteStream), {}),

@@ -1,7 +1,7 @@
 """Patches streams of the Messages API.
 
-Text, thinking, tool calls and the end are written from the engine's deltas, in the server's blocks. Blocks of hosted
-tools, citations, signatures and fields without a delta are written unchanged.
+Text, thinking, tool calls and the end of the message are written from the engine's deltas, in the server's blocks.
+Blocks of hosted tools, citations, signatures and fields that no delta contains are written unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EVENTS = frozenset(
 
 
 class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
-    """Writes a streamed message with the blocks and fields of its events that have no delta.
+    """Writes a streamed message, including blocks and fields of its events that no delta contains.
 
     Args:
         request: the body of the request.
@@ -168,7 +168,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         super().start_block(kind, {**said, **members})
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes nothing, because the extra was part of an event and was written with that event."""
+        """Writes only blocks of events. Other extras were part of an event and were written with that event."""
         if name == UNMODELLED:
             self._see_block(value)
 

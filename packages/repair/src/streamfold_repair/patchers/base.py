@@ -1,4 +1,4 @@
-"""The base of serializers that rewrite a server's answer, including the fields without a delta."""
+"""The base class for serializers that rewrite a server's response, including fields that no delta contains."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class StreamPatcher(StreamSerializer):
     Patchers use and override only public attributes and methods of a serializer.
 
     Attributes:
-        calls_have_ids: whether clients need the ids of calls.
-        reason_names_calls: whether an answer with tool calls needs a special finish reason.
+        calls_have_ids: true if clients need the ids of tool calls.
+        reason_names_calls: true if a response with tool calls needs a special finish reason.
     """
 
     calls_have_ids = True
@@ -37,27 +37,31 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Reads the fields of an event without a delta. Returns those that have a position among the deltas."""
+        """Reads the fields of an event that no delta contains. Returns the fields that have a position among the
+        deltas.
+        """
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        """Returns a repaired answer that wasn't streamed."""
+        """Returns the repaired body of a response that wasn't streamed."""
 
     @abstractmethod
     def follows(self, payload: Any) -> bool:
-        """Updates the patcher to the state of a client that has read this event. Returns whether that is possible."""
+        """Updates the patcher to the state of a client that has read this event. Returns false if that isn't
+        possible.
+        """
 
     def advance_past(self, payload: Any) -> bytes | None:
         """Records that an event is forwarded unchanged, after its deltas were fed.
 
-        Returns None if later output follows the event, otherwise the output to write instead of the event.
+        Returns None if later output can follow the event. Otherwise returns the output to write instead of the event.
         """
         is_possible = self.follows(payload)
         written = self.drain()
         return None if is_possible else written
 
     def is_unfinished(self, body: Any) -> bool:
-        """Returns whether a body that wasn't streamed is still in progress at the server."""
+        """Returns whether the server is still working on a response that isn't streamed."""
         return False
 
     def is_duplicate(self, payload: Any) -> bool:

@@ -23,14 +23,14 @@ _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of 
 
 
 class ChatStreamPatcher(ChatSerializer, StreamPatcher):
-    """Writes a streamed completion with the fields of its events that have no delta.
+    """Writes a streamed completion, including fields of its events that no delta contains.
 
     Args:
         request: the body of the request.
         others: see `ChatSerializer`.
 
     Attributes:
-        calls_have_ids: False for a `function_call` of the old API, which has no id.
+        calls_have_ids: false for a `function_call` of the deprecated API, which has no id.
     """
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
@@ -113,16 +113,18 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return has_calls and (self._has_text or not message.get("content"))
 
     def _is_numbered(self, name: str, value: Any) -> bool:
-        """Returns whether OpenAI's client merges a value with earlier ones, for which it needs the positions of list
-        items."""
+        """Returns whether OpenAI's client can merge a value with earlier values. For lists, the client needs the
+        position of each item.
+        """
         if isinstance(value, dict):
             return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
         is_first = not isinstance(value, list) or not self._listed.get(name)
         return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
-        """Returns whether a tool call has a known or the next index: clients store tool calls in a list
-        (calls/index_from_one)."""
+        """Returns whether a tool call has a known index or the next index, because clients store tool calls in a list
+        (calls/index_from_one).
+        """
         right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
         self._numbers.add(entry["index"])
         return right
@@ -163,7 +165,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return [ExtraPart(UNMODELLED, rests)] if any(rests) else []
 
     def _identify(self, payload: dict[str, Any]) -> None:
-        """Gives all chunks of an answer the id, model and time of the first chunk."""
+        """Adopts the id, model and time of the first chunk, which all later chunks then have."""
         said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
         if not self.id and isinstance(said_id, str):
             self.id = said_id
@@ -183,9 +185,10 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
                     kept[name] = value
 
     def _numbered(self, name: str, value: Any) -> Any:
-        """Returns a value in whose lists each object has its position, counted over the whole answer.
+        """Adds positions to the objects in a value's lists. Positions are counted over the complete response.
 
-        OpenAI's client raises an error for a list without them in a delta (fixtures/litellm/anthropic_think_say_call).
+        OpenAI's client raises an error for a list without positions in a delta
+        (fixtures/litellm/anthropic_think_say_call).
         """
         if isinstance(value, dict):
             return {inner: self._numbered(f"{name}.{inner}", one) for inner, one in value.items()}
@@ -235,7 +238,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return out
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes nothing, because the extra was part of an event and is stored with that event."""
+        """Stores the fields of an event for the next chunk. Other extras were part of an event already."""
         if name == UNMODELLED:
             scalars, *rests, of_delta = value
             self._scalars |= scalars
@@ -244,7 +247,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self._keep(*rests, of_delta)
 
     def _placed(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Returns a piece of a custom call with its place among the calls that are written."""
+        """Returns a piece of a custom tool call with the position that the call has among the written tool calls."""
         place = entry.get("index")
         if place not in self._custom:
             self._custom[place] = self.reserve_call(str(entry.get("id") or ""), "", "")
@@ -326,7 +329,7 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def _custom_calls(delta: dict[str, Any]) -> list[Any]:
-    """Returns the pieces of calls of custom tools, whose input is free text that is never repaired."""
+    """Returns the pieces of custom tool calls. Their input is free text, which is never repaired."""
     entries = delta.get("tool_calls")
     listed = entries if isinstance(entries, list) else ()
     return [one for one in listed if isinstance(one, dict) and (one.get("type") == "custom" or "custom" in one)]

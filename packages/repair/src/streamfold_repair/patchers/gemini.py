@@ -1,7 +1,7 @@
 """Patches streams of Gemini's API.
 
-Text, thoughts, tool calls and the end are written from the engine's deltas. Other parts (code and its results, images),
-signatures of texts, and fields without a delta are written unchanged.
+Text, thoughts, tool calls and the end of the response are written from the engine's deltas. Other parts (code and its
+results, images), signatures of texts, and fields that no delta contains are written unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
 
 
 class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
-    """Writes a streamed answer with the parts and fields of its chunks that have no delta.
+    """Writes a streamed response, including parts and fields of its chunks that no delta contains.
 
     Args:
         request: the body of the request.
@@ -88,11 +88,12 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
             self.write_part({"text": delta.text, "thought": True, **rest})
 
     def write_refusal(self, delta: RefusalDelta) -> None:
-        """Writes nothing, because the refusal is a field of the chunk, which was already written."""
+        """Writes nothing: the refusal is a field of a chunk that was already written."""
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes only extras that block an answer. Other extras were part of a chunk and were written with that
-        chunk."""
+        """Writes the fields of chunks, and the reason for a blocked prompt. Other extras were written with their
+        chunk.
+        """
         if name == UNMODELLED:
             rest, about, parts = value
             self._rest |= rest

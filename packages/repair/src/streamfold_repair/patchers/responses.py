@@ -1,7 +1,8 @@
 """Patches streams of the Responses API.
 
-Text, tool calls and the end are written from the engine's deltas, at the positions in the events. Fields without a
-delta, and items of hosted tools with all their events, are written unchanged, except for their positions.
+Text, tool calls and the end of the response are written from the engine's deltas, at the positions that the server's
+events have. Fields that no delta contains, and items of hosted tools with all their events, are written unchanged,
+except for their positions.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "outpu
 
 
 class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
-    """Writes a streamed response with the items and fields of its events that have no delta.
+    """Writes a streamed response, including items and fields of its events that no delta contains.
 
     Args:
         request: the body of the request.
@@ -115,7 +116,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return True
 
     def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
-        """Returns whether a client that reads only the events gets every tool call of the final list."""
+        """Returns whether a client that ignores the final list gets every tool call from the events."""
         if item.get("call_id"):
             self._calls.update(_ids(item))
         return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
@@ -125,10 +126,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._told.add(output)
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Returns whether a client that reads only the pieces of a tool call gets its arguments
-        (fixtures/responses/no_deltas).
-
-        If another item is open, such a client fails anyway.
+        """Returns whether a client that reads only argument deltas gets the arguments of a tool call
+        (fixtures/responses/no_deltas). If another item is open, such a client fails anyway.
         """
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
@@ -175,7 +174,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
-        """Records the fields of an event at the position of its deltas."""
+        """Writes the fields of an event at the position of the event's deltas."""
         kind, item = str(payload.get("type")), _object(payload.get("item"))
         if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             for at, one in enumerate(_dicts(response.get("output"))):
@@ -296,7 +295,9 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the fields of an item without an id, found by its text, and by its position if it has one."""
+        """Returns the fields of an item without an id. The item is found by its text, and by its position if it has
+        one.
+        """
         alike = {
             place: said
             for place, said in self._items.items()
@@ -319,8 +320,9 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes only items that are only in the final list. All other extras were part of an event and were written
-        with it."""
+        """Writes events, and items that only the final list contains. Other extras were part of an event and were
+        written with it.
+        """
         if name == UNMODELLED:
             self._place_event(value)
         elif name == "output" and value.get("type") not in _WRITTEN_ITEMS and not self._is_written(value):
@@ -411,5 +413,5 @@ def _is_call(item: Mapping[str, Any]) -> bool:
 
 
 def _own(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a call that are never repaired."""
+    """Returns the fields of a tool call that are never repaired."""
     return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}
