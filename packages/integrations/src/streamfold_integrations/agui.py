@@ -307,7 +307,7 @@ def stream(
         secret: signs the tool calls that need approval. `read_request` checks the signatures with the same secret and
             owner. The client must send back an interrupt's `metadata` with its decision. The run's journal accepts each
             approval once.
-        on_pause: called with a run that pauses for an approval or a result, before the client is asked. Save the run's
+        on_pause: called with a run that pauses for an approval or a result, before the client knows. Save the run's
             state here. It is also called with a run that failed because its journal was unavailable. Such a run can be
             resumed with the same decisions. The function may be async. If it raises an exception, the client gets an
             error.
