@@ -55,7 +55,9 @@ def test_the_same_model_agrees() -> None:
     assert {name: finding.verdict for name, finding in found.items()} == {
         "reference_triggers": "ok", "reference_schemas": "ok", "reference_counts": "ok",
     }  # fmt: skip
-    assert found["reference_triggers"].saw == "the same tools, or none, for 50 of 50 (94% to 100%)"
+    assert found["reference_triggers"].saw == (
+        "both endpoints called the same tools, or none, for 50 of 50 (94% to 100%) requests"
+    )
     saw = "the counts differ by at most 10% for 50 of 50 (94% to 100%) requests; the median ratio is 1.00"
     assert found["reference_counts"].saw == saw
 
