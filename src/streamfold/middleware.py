@@ -108,7 +108,8 @@ class Middleware(BaseChatModel):
 class _ChangedAnswer(WrappedAnswer):
     """A response that passes through a middleware.
 
-    The request is validated immediately, so that errors are raised where it was created; and again if it is changed.
+    The request is validated immediately, so that errors are raised where the request was created. A changed request is
+    validated again.
     """
 
     def __init__(self, middleware: Middleware, arguments: ChatParams) -> None:

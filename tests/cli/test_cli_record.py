@@ -83,11 +83,11 @@ async def test_a_failure_takes_no_recording_s_place(tmp_path: Path) -> None:
     code, _, err = await run(tmp_path, "record", "hello", "Say it.", "-p", "acme")  # nobody is there any more
     told.append((code, err.splitlines()[0]))
     file = Path("fixtures/hello.sse")
-    assert told[0][1].startswith(f"recorded: {file} (the answer hello is not complete (ReadError")
+    assert told[0][1].startswith(f"recorded: {file} (the response hello is not complete (ReadError")
     assert told[1:] == [
         (0, "finished: stop"),
-        (1, f"not recorded: the answer hello has the status 404; {file} is unchanged"),
-        (1, f"not recorded: there was no answer, or it is still open; {file} is unchanged"),
+        (1, f"not recorded: the response hello has the status 404; {file} is unchanged"),
+        (1, f"not recorded: there was no response, or it is still open; {file} is unchanged"),
     ]
     assert sorted(file.name for file in tmp_path.joinpath("fixtures").iterdir()) == ["hello.sse", "hello.toml"]
 
@@ -124,7 +124,7 @@ async def test_serve_replay(tmp_path: Path) -> None:
             "--speed: 'fast' is not instant, recorded or",
         ),
         (["serve-replay", "fixtures/demo", "--match", "all"], "unknown match 'all'"),
-        (["replay", "fixtures/demo/parallel_calls.sse", "--cuts", "x"], "cuts are "),
+        (["replay", "fixtures/demo/parallel_calls.sse", "--cuts", "x"], "cuts must be "),
         (["record", "../x", "Hello", "-p", "ollama:x"], "a recording can't be called '../x'"),
     ],
 )

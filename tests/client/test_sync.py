@@ -501,7 +501,7 @@ if not child:
     try:
         made.chat("Hi")
     except Exception as exc:
-        os._exit(0 if "make one provider in each process" in str(exc) else 1)
+        os._exit(0 if "create a provider in each process" in str(exc) else 1)
     os._exit(2)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), made.chat("Hi").text)
 made.close()

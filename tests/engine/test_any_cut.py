@@ -79,7 +79,7 @@ def test_a_difference_is_told_with_the_cut_and_both_values(monkeypatch: pytest.M
     with pytest.raises(AssertionError) as caught:
         assert_any_cut(BODY)
     assert str(caught.value) == (
-        f"the body folds to something else when it is cut after byte {at}:\n"
+        f"the body has another outcome when it is split after byte {at}:\n"
         f"    {BODY[at - 24 : at]!r} | {BODY[at : at + 24]!r}\n"
         "  text\n"
         "    whole  'Hello, wörld.'\n"
@@ -99,7 +99,7 @@ def test_a_text_is_cut_across_events() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_any_text_cut("Wait -- what?", dialect=Dashes)
     assert str(caught.value) == (
-        "the text folds to something else when it is cut after character 6:\n"
+        "the text has another outcome when it is split after character 6:\n"
         "    'Wait -' | '- what?'\n"
         "  text\n"
         "    whole  'Wait - what?'\n"
@@ -109,7 +109,7 @@ def test_a_text_is_cut_across_events() -> None:
 
 def test_the_fewest_cuts_are_told() -> None:
     """Where no single cut is tried in the right place, byte by byte finds it, and the other cuts are left out."""
-    with pytest.raises(AssertionError, match=r"cut after character 500:\n    '.*x-' \| '-x.*'\n"):
+    with pytest.raises(AssertionError, match=r"split after character 500:\n    '.*x-' \| '-x.*'\n"):
         assert_any_text_cut("x" * 499 + "--" + "x" * 500, dialect=Dashes, splits=2)
 
 
@@ -133,7 +133,7 @@ def test_a_dialect_of_the_library_keeps_it() -> None:
 
 def test_a_dialect_that_remembers_is_refused() -> None:
     """One dialect reads one answer."""
-    with pytest.raises(ConfigError, match="pass its name, or a function that makes one"):
+    with pytest.raises(ConfigError, match="pass its name, or a function that returns a new one"):
         assert_any_cut(BODY, dialect=Dashes())  # type: ignore[arg-type]
 
 
@@ -150,9 +150,9 @@ def test_broken_promises_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(StreamAccumulator, "feed", lossy)
-    with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the answer"):
+    with pytest.raises(AssertionError, match="is broken:\n  the joined deltas are the text of the reply"):
         assert_any_cut(text("a") + text("b") + fin("stop"))
-    with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the answer"):
+    with pytest.raises(AssertionError, match="is broken:\n  the joined deltas are the text of the reply"):
         assert_any_cut(text("a") + text("b") + event({"error": "x"}))
 
 
@@ -199,7 +199,7 @@ def test_what_is_not_expected_is_told() -> None:
             expecting(CALLING, text="Hi", finish_reason="tool_calls", calls=[{"name": "g", "arguments": {"x": 2}}])
         )
     assert str(caught.value) == (
-        "acme/case does not fold to what it expects:\n"
+        "acme/case: the outcome differs from [expect]:\n"
         "  text\n    expected  'Hi'\n    found     (absent)\n"
         "  calls[0].name\n    expected  'g'\n    found     'f'\n"
         "  calls[0].arguments.x\n    expected  2\n    found     1\n"

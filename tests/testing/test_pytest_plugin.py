@@ -313,7 +313,7 @@ def test_a_request_too_many(run: Runner) -> None:
     """
     result = run.here(test_it=test)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E*ScriptError: request 2 * has no recording: given were demo/parallel_calls"])
+    result.stdout.fnmatch_lines(["E*ScriptError: request 2 * has no recording: the recordings are demo/parallel_calls"])
 
 
 # --- Recording -------------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_a_conversation_is_recorded_once(run: Runner, model: Model) -> None:
     changed = run.here(test_it=RECORDED.replace("QUESTION", "ANOTHER"))
     changed.assert_outcomes(failed=1)
     changed.stdout.fnmatch_lines(
-        ["E*ScriptError: this request is not the one that weather/paris answers*", "E*+*ANOTHER*"]
+        ["E*ScriptError: this request differs from the recorded request of weather/paris*", "E*+*ANOTHER*"]
     )
 
 
@@ -442,7 +442,7 @@ def test_what_can_not_be_recorded(run: Runner, model: Model) -> None:
 
         def test_it(replay):
             provider = {"base_url": os.environ["MODEL_URL"], "model": "m"}
-            with pytest.raises(ConfigError, match="recorded under one name, its later answers as NAME-2"):
+            with pytest.raises(ConfigError, match="recorded under one name, its later responses as NAME-2"):
                 replay("a", "b", provider=provider)
             with pytest.raises(ConfigError, match='name its provider .provider="kimi:kimi-k2.6"., and run pytest'):
                 replay("a")

@@ -235,7 +235,7 @@ async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
         await post(RecordTransport(Scripted(BODY), tmp_path, name="x"))
     assert list(files(tmp_path)) == ["file"]
     for bad in ({"secrets": ["abc"]}, {"adapter": "chatt"}):
-        with pytest.raises(ConfigError, match=r"a secret of less than 4 characters|unknown adapter 'chatt'"):
+        with pytest.raises(ConfigError, match=r"a secret must have at least 4 characters|unknown adapter 'chatt'"):
             RecordTransport(Scripted(), tmp_path, **bad)
 
 
@@ -615,7 +615,7 @@ async def test_long_names(tmp_path: Path) -> None:
     transport = RecordTransport(Scripted(BODY), tmp_path)
     assert await post(transport, json={"model": "m" * 300}) == BODY
     assert [path.name for path in transport.written] == ["m" * 100]
-    with pytest.raises(ConfigError, match="may have 180 characters"):
+    with pytest.raises(ConfigError, match="may have at most 180 characters"):
         RecordTransport(Scripted(BODY), tmp_path, name="n" * 200)
 
 

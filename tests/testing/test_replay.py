@@ -103,8 +103,8 @@ async def test_another_request_than_recorded() -> None:
     with pytest.raises(ReplayMismatch) as caught:
         await post(transport, {**body(B.sent), "temperature": 0.7, "tools": []})
     assert str(caught.value) == (
-        'this request is not the one that case/b answers (match="any" would answer it anyway, ignore=[...] allows'
-        " differences):\n" + caught.value.diff
+        'this request differs from the recorded request of case/b (match="any" accepts any request, ignore=[...] allows'
+        " some differences):\n" + caught.value.diff
     )
     assert caught.value.diff.splitlines() == [
         "--- recorded",
@@ -118,7 +118,9 @@ async def test_another_request_than_recorded() -> None:
         " }",
     ]
     assert await post(transport, body(B.sent)) == [B.body]
-    with pytest.raises(ReplayMismatch, match=r"recorded was POST \.\.\./completions, sent was POST \.\.\./responses"):
+    with pytest.raises(
+        ReplayMismatch, match=r"request was POST \.\.\./completions, but POST \.\.\./responses was sent"
+    ):
         await post(ReplayTransport(A), body(A.sent), url="http://test/v1/responses")
 
 
@@ -139,10 +141,12 @@ async def test_by_request() -> None:
     wanted = [B, A, second, second, B]
     assert await post(transport, *[body(each.sent) for each in wanted]) == [each.body for each in wanted]
     with pytest.raises(
-        ReplayMismatch, match=r"none of case/a, case/b, case/second answers .*; case/b comes nearest:\n"
+        ReplayMismatch, match=r"recordings case/a, case/b, case/second has .*; case/b is the most similar:\n"
     ):
         await post(transport, {**body(B.sent), "temperature": 0})
-    with pytest.raises(ConfigError, match="case/free was recorded without its request, and can't be found by it"):
+    with pytest.raises(
+        ConfigError, match=r"case/free was recorded without its request, so match=.request. can't find it"
+    ):
         ReplayTransport([A, FREE], match="request")
 
 
@@ -200,7 +204,7 @@ async def test_a_mismatch_over_tcp() -> None:
         assert (refused.status_code, error["type"], error["code"]) == (400, "invalid_request_error", "replay_mismatch")
         assert '-      "content": "What is a?",\n+      "content": "What is b?",' in error["message"]
         provider = Provider.from_config({"base_url": base_url, "model": "m"}, http_client=client)
-        with pytest.raises(BadRequestError, match="this request is not the one that case/a answers"):
+        with pytest.raises(BadRequestError, match="this request differs from the recorded request of case/a"):
             await provider.chat("What is b?")
         assert (await client.post(f"{base_url}/chat/completions", json=body(A.sent))).content == A.body
 

@@ -84,7 +84,7 @@ async def test_one_request_too_many() -> None:
         refused = await ask(base_url)
     assert refused.status_code == 404
     assert refused.json()["error"]["message"] == (
-        "every recording was sent once; one that is named as the model is sent again: case/a"
+        "every recording was sent once. To get a recording again, send its name as the model: case/a"
     )
 
 
@@ -169,7 +169,7 @@ async def test_unknown_path() -> None:
         assert [answer.status_code for answer in answers] == [404, 404, 404]
         error = answers[0].json()["error"]
         assert error["message"].startswith(
-            "POST /v1/embeddings is not served here, POST <anything>/chat/completions or"
+            "POST /v1/embeddings is not supported. Supported: POST <anything>/chat/completions or"
         )
         assert (await ask(base_url)).content == A.body
 

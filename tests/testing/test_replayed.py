@@ -117,7 +117,7 @@ async def test_faults_and_retries() -> None:
     [
         (lambda: ReplayProvider(), "no recording was passed"),
         (lambda: ReplayProvider("nowhere/nothing"), r"there is no recording .*nowhere/nothing"),
-        (lambda: ReplayProvider("demo/parallel_calls", cuts="x"), "cuts are"),
+        (lambda: ReplayProvider("demo/parallel_calls", cuts="x"), "cuts must be"),
     ],
 )
 def test_mistakes(make: Any, message: str) -> None:

@@ -503,8 +503,8 @@ async def test_a_pause_passes() -> None:
 MISTAKES: list[tuple[Any, str]] = [
     (lambda: ScriptedProvider(5), "turn 1: 5 is not a turn. Allowed: a text, a step, or a list"),
     (lambda: ScriptedProvider("a", ["b", None]), "turn 2: None is not a turn"),
-    (lambda: ScriptedProvider([fail("x"), "y"]), "turn 1: fail.'x'. ends the answer, so say.'y'. can't follow it"),
-    (lambda: ScriptedProvider(["y", fail(429)]), "turn 1: fail.429. takes the place of the whole answer, which"),
+    (lambda: ScriptedProvider([fail("x"), "y"]), "turn 1: fail.'x'. ends the response, so say.'y'. can't follow it"),
+    (lambda: ScriptedProvider(["y", fail(429)]), "turn 1: fail.429. replaces the complete response, so"),
     (lambda: ScriptedProvider("a", then=[7]), "then: 7 is not a turn"),
     (lambda: ScriptedProvider("a", modle="x"), "modle: unknown key .did you mean 'model'"),
     (lambda: ScriptedProvider("a", provider="kimii"), "unknown provider 'kimii'.*did you mean 'kimi'"),

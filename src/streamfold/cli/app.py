@@ -31,7 +31,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="An async client for LLM APIs: streamed text, whole tool calls, one interface for every provider.",
+    help="An async client for LLM APIs: streamed text, complete tool calls, one interface for every provider.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: no frames, and nothing cut in a narrow window or a pipe
@@ -50,7 +50,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The options before a command."""
+    """Options that come before the command."""
 
 
 for _command in (demo, chat, providers, record, replay, serve_replay):

@@ -38,7 +38,7 @@ ToolFile = Annotated[
 ]
 Choice = Annotated[str, typer.Option(help="auto, none, required, or the name of a tool.")]
 BaseUrl = Annotated[
-    str | None, typer.Option(help="Use this base URL instead of the configured base URL, including its /v1.")
+    str | None, typer.Option(help="Use this base URL instead of the configured base URL. Include its /v1.")
 ]
 
 _DEMO = (

@@ -43,12 +43,12 @@ app = typer.Typer(
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(help="A provider of the file or the catalogue; by default all providers of the file."),
+        typer.Argument(help="A provider in the file or the catalogue; by default all providers in the file."),
     ] = None,
     file: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON for each value.")] = False,
 ) -> None:
-    """Print the effective configuration with the source of each value. Secrets are "set" or "not set"."""
+    """Print the effective configuration with the source of each value. Secrets are printed as "set" or "not set"."""
     with reported_errors(as_json):
         config = read_config(file)
         tables = {spec: effective_values(config, spec) for spec in ([name] if name else config.names)}
@@ -77,9 +77,9 @@ def check(
 ) -> None:
     """Check the configuration file, that API keys are set, and that budgets have prices.
 
-    Print one line for each problem, and exit with 1 if there are problems. A table of a package that is not installed
-    is a problem. A model that will be retired within 90 days is only reported. With --connect, also send a short
-    request to each provider.
+    Print one line for each problem. The exit code is 1 if there are problems. A table for a package that is not
+    installed is a problem. A model that will be retired within 90 days is reported, but isn't a problem. With
+    --connect, also send a short request to each provider.
     """
     config, problems, notes = None, [], []
     try:
@@ -115,8 +115,8 @@ def check(
 
 @app.command()
 def path(file: File = None) -> None:
-    """Print where the configuration file is searched, and which file is used. Exit with 1 if a named file is
-    missing.
+    """Print where the configuration file is searched, and which file is used. The exit code is 1 if the file that you
+    named is missing.
     """
     looked_in = search_locations(file)
     used = next((place for place in looked_in if place.exists), None)
@@ -131,7 +131,8 @@ def path(file: File = None) -> None:
 def trust(
     path: Annotated[Path, typer.Argument(help="The file to trust.", exists=True, dir_okay=False)],
 ) -> None:
-    """Trust a configuration file in a working directory: it may send API keys and environment variables to its hosts.
+    """Trust a configuration file in a working directory: the file may send API keys and environment variables to its
+    hosts.
 
     The path and a hash of the content are stored in the user's directory. A changed file must be trusted again.
     """

@@ -29,8 +29,7 @@ class Renderer(Protocol):
 
 
 class JSONLinesRenderer:
-    """Prints one line of JSON for each chunk. Each line has `delta` and `finished`, and other members that have a
-    value.
+    """Prints one line of JSON for each chunk. Each line has `delta` and `finished`, and other fields that have a value.
 
     The last line also has the reply's `id`, `model` and `warnings`.
     """

@@ -22,14 +22,14 @@ Cuts = Annotated[str, typer.Option(help="How to split the bytes: recorded, whole
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="A recorded answer, or the name of a bundled recording.")],
+    file: Annotated[Path, typer.Argument(help="A recording, or the name of a bundled recording.")],
     adapter: AdapterName = None,
     dialect: DialectNames = None,
     speed: Pace = "instant",
     cuts: Cuts = "recorded",
     as_json: AsJson = False,
 ) -> None:
-    """Decode and print a recorded answer."""
+    """Decode and print a recorded response."""
     screen = renderer_for(as_json)
     with reported_errors(as_json, ERROR_LINE):
         recording = open_recording(file)
@@ -49,7 +49,8 @@ def serve_replay(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            help="Recordings, folders of recordings, and names of bundled recordings, in the order of their answers."
+            help="Recordings, folders of recordings, and names of bundled recordings, in the order in which"
+            " they are sent."
         ),
     ],
     port: Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 chooses a free port.", min=0, max=65535)] = 0,
@@ -57,7 +58,10 @@ def serve_replay(
     cuts: Cuts = "recorded",
     match: Annotated[
         str,
-        typer.Option(help="How a recording is chosen: order (the next one), request (of an equal request), or any."),
+        typer.Option(
+            help="How to choose a recording: order (the next one, for an equal request), request (by an equal"
+            " request), or any (the next one)."
+        ),
     ] = "order",
     fault: Annotated[
         list[str] | None, typer.Option(help="A fault to inject, as in Python: 'status(429, times=2)'. Can be repeated.")

@@ -1,4 +1,4 @@
-"""Parsers for JSON text: strict, damaged, or incomplete. This package imports no other part of streamfold."""
+"""Parsers for valid, damaged and incomplete JSON text. This package imports no other part of streamfold."""
 
 from .incremental import BracketTracker, PathValue, PathValues
 from .parsing import (

@@ -28,7 +28,7 @@ class PathValues:
         self._open: dict[str, list[str]] = {}
 
     def feed(self, piece: PathValue) -> None:
-        """Adds a value. Raises ValueError for a path that doesn't name a single place."""
+        """Adds a value. Raises ValueError for a path that doesn't name a single position."""
         if piece.more and isinstance(piece.value, str):
             self._open.setdefault(piece.path, []).append(piece.value)
             return
@@ -37,7 +37,7 @@ class PathValues:
         self._put(steps(piece.path), value)
 
     def text(self, *, whole: bool = True) -> str:
-        """Returns the object as JSON text; truncated text if a string is incomplete, or it is not `whole`."""
+        """Returns the object as JSON text. The text is truncated if a string is incomplete or `whole` is false."""
         is_cut = bool(self._open) or not whole
         for path, pieces in self._open.items():
             self._put(steps(path), "".join(pieces))
@@ -66,7 +66,7 @@ class PathValues:
 
 
 def steps(path: str) -> list[str | int]:
-    """Parses a path into members and positions. Raises ValueError if it doesn't name a single place.
+    """Parses a path into field names and list positions. Raises ValueError if the path doesn't name a single position.
 
     >>> steps("$.a['b.c'][0]")
     ['a', 'b.c', 0]
@@ -84,7 +84,7 @@ def steps(path: str) -> list[str | int]:
             found.append(json.loads(f'"{text}"'))
         at = step.end()
     if not path.startswith("$") or at != len(path) or not found:
-        raise ValueError(f"{path!r} is not a path to one place")
+        raise ValueError(f"{path!r} is not a path to a single position")
     return found
 
 
@@ -114,7 +114,9 @@ class BracketTracker:
         return bool(self.quote) or self.depth > 0
 
     def feed(self, text: str, at: int = 0) -> int:
-        """Reads from `at` to just behind the bracket that closes the outermost one; -1 if none does."""
+        """Reads from `at`. Returns the position after the bracket that closes the outermost bracket, or -1 if none
+        does.
+        """
         if self._escaped and at < len(text):
             self._escaped = False
             at += 1
@@ -136,11 +138,13 @@ class BracketTracker:
         return -1
 
     def skip(self, text: str, at: int = 0) -> None:
-        """Reads all of the text, whatever closes in it."""
+        """Reads the complete text, even if brackets are closed in it."""
         while at != -1:
             at = self.feed(text, at)
 
     def resume_in(self, *, quote: str) -> None:
-        """Continues after skipped text, inside a string with this quote, or outside of any."""
+        """Continues after skipped text. The text was skipped inside a string with this quote, or outside of strings if
+        empty.
+        """
         self.quote = quote
         self._escaped = False

@@ -1,4 +1,4 @@
-"""Parses and writes JSON text, joins halves of surrogate pairs, and reads members of untrusted JSON."""
+"""Parses and writes JSON text, joins halves of surrogate pairs, and reads fields of untrusted JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_object(text: str) -> Any:
 
 
 def object_or_none(text: str) -> dict[str, Any] | None:
-    """Returns the JSON object in a text, by the rules of `parse_object`; None for any other text."""
+    """Returns the JSON object in a text, by the rules of `parse_object`, or None for any other text."""
     try:
         value = parse_object(text)
     except ValueError:
@@ -64,7 +64,7 @@ def parse_or_text(data: str) -> Any:
 
 
 def dump_compact(value: Any) -> str:
-    """Returns a parsed value as compact JSON text. NaN is written as such."""
+    """Returns a parsed value as compact JSON text. NaN is written as `NaN`."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
     except ValueError:  # nested deeper than it goes
@@ -100,7 +100,7 @@ def is_truncated_json(text: str) -> bool:
 
 
 def partial_value(text: str, *, ended: bool = False) -> Any:
-    """Parses truncated JSON, with its last string cut off. Returns None if nothing can be parsed yet.
+    """Parses truncated JSON, including an incomplete last string. Returns None if nothing can be parsed yet.
 
     Args:
         ended: true if the text has ended, so that a number at the end is complete.
@@ -253,7 +253,7 @@ def _joined(value: Any) -> Any:
 
 
 def canonical_json(value: Any, *, sort: bool = True) -> str:
-    """Returns JSON text with numbers as in JavaScript: 1.0 is 1.
+    """Returns JSON text with numbers as in JavaScript: 1.0 is written as 1.
 
     >>> canonical_json({"b": 1.0, "a": "é"})
     '{"a":"é","b":1}'
@@ -279,13 +279,15 @@ def is_done(data: str) -> bool:
 
 
 def int_or_none(value: Any) -> int | None:
-    """Returns a position, also from a string or a float; None for anything else."""
+    """Converts an integer, a string or a float to a position. Returns None for anything else and for negative
+    numbers.
+    """
     number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
 
 
 def whole_number(value: Any) -> int | None:
-    """Returns an integer, also from a string or a float; None for anything else."""
+    """Converts an integer, a string or a float to an integer. Returns None for anything else."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -294,7 +296,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def str_or_none(value: Any) -> str | None:
-    """Returns an id or a name; None for `""`."""
+    """Converts a string or an integer to an id or a name. Returns None for anything else and for an empty string."""
     if value is None:
         return None
     if type(value) is str:
@@ -306,12 +308,14 @@ _TOO_LARGE = 10**12
 
 
 def amount(value: Any) -> float | None:
-    """Returns a number that is finite, not negative and below 10^12; else None. Strings and bools aren't numbers."""
+    """Returns a number if it is finite, not negative and below 10^12, otherwise None. Strings and bools aren't
+    numbers.
+    """
     return value if type(value) in (int, float) and 0 <= value < _TOO_LARGE else None
 
 
 def as_count(value: Any) -> int | None:
-    """Returns a number as a count, without its fraction; None if `amount` rejects it.
+    """Returns a number as a count, without its fraction, or None if `amount` rejects the number.
 
     >>> [as_count(value) for value in (7, 7.0, -1, float("nan"), True, "7", 10**12)]
     [7, 7, None, None, None, None, None]
@@ -321,7 +325,7 @@ def as_count(value: Any) -> int | None:
 
 
 def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first of these members that is a count."""
+    """Returns the first of these fields that is a count."""
     return next((found for name in names if (found := as_count(numbers.get(name))) is not None), None)
 
 

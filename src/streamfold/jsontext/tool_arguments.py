@@ -1,4 +1,4 @@
-"""Parses the arguments of a tool call; text other than a JSON object becomes `{"_raw": text, "_error":
+"""Parses the arguments of a tool call. Text that isn't a JSON object becomes `{"_raw": text, "_error":
 "invalid_json"}`.
 
 Only unambiguous damage that servers are known to cause is repaired, and each repair is a warning.
@@ -38,16 +38,17 @@ class ParsedArguments(NamedTuple):
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
     """Parses the arguments of a tool call from its fragments and from complete texts that the server sent in addition.
 
-    The first of these counts:
+    The result is the first of these that exists:
 
-    1. The last complete text that is an object with members (vllm-project/vllm#42683).
-    2. The fragments, if they are an object with members.
+    1. The last complete text that is an object with fields (vllm-project/vllm#42683).
+    2. The fragments, if they are an object with fields.
     3. Text that isn't an object, so that the tool call can't be run. The beginning of an empty object doesn't count.
     4. An empty object, so that an empty complete text never replaces damaged fragments.
     5. Another empty value, such as `[]`.
 
     Args:
-        repair: repair known damage by servers. Markup comes from the model itself.
+        repair: repair known damage by servers. False for arguments in markup, because the model itself wrote the
+            markup.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
@@ -80,7 +81,7 @@ def _is_left_of(whole: str, text: str) -> bool:
 
 
 def invalid_arguments(raw: str) -> dict[str, Any]:
-    """The value of arguments that aren't a JSON object."""
+    """Returns the value for arguments that aren't a JSON object."""
     return {"_raw": raw, "_error": "invalid_json"}
 
 
@@ -102,7 +103,7 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
 
 
 def _repeated(raw: str) -> ParsedArguments | None:
-    """Reads an object that is repeated, or that follows empty objects (Bedrock starts with `{}`)."""
+    """Parses an object that is repeated, or that follows empty objects (Bedrock starts with `{}`)."""
     try:
         values = parse_values(raw)
     except ValueError:
@@ -118,7 +119,7 @@ def _repeated(raw: str) -> ParsedArguments | None:
 
 
 def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
-    """Reads snapshots, each of which repeats the previous one (lobehub/lobehub#13506)."""
+    """Parses cumulative fragments, each of which repeats the previous text (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None

@@ -1,6 +1,6 @@
-"""Records answers of servers, and replays them.
+"""Records HTTP responses of model servers, and replays them.
 
-`record` captures answers that pass through httpx. `replay` is an httpx transport that answers with recordings.
+`record` captures responses that pass through httpx. `replay` is an httpx transport that responds with recordings.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ Expected = Annotated[Mapping[str, Any], PlainValidator(_read)]
 
 
 def as_expectation(outcome: Reply | StreamError) -> dict[str, Any]:
-    """Returns a reply or an error in the form of `[expect]`, without empty fields."""
+    """Converts a reply or an error to the table `[expect]`, without empty fields."""
     if isinstance(outcome, StreamError):
         partial = _members(outcome.partial) if outcome.partial else {}
         found: dict[str, Any] = {"error": type(outcome).__name__, **partial}

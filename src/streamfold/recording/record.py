@@ -1,7 +1,7 @@
-"""RecordTransport captures answers, removes secrets and saves recordings. RecordingDraft replaces older recordings.
+"""RecordTransport captures responses, removes secrets and saves recordings. RecordingDraft replaces older recordings.
 
-The files are written when an answer has ended, because an API key that the network has cut in two can only be removed
-from the whole body. Secrets are never written to the disk.
+The files are written when a response is complete. The network may have split an API key, which can then only be found
+in the complete body. Secrets are never written to the disk.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Capture(httpx.AsyncByteStream):
         path: the path of the new recording, without a suffix.
         pieces: the pieces of the body as the network delivered them, each with the seconds since the previous piece.
         ended: why the body is incomplete; empty if it is complete.
-        broken: whether the network or the server ended the body, rather than the reader.
+        broken: true if the network or the server ended the body, false if the reader did.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
 
 
 def _with_expectation(recording: Recording) -> Recording:
-    """Returns the recording with `complete` and, if its wire format is known, `expect` filled in."""
+    """Sets `complete` and, if the wire format of the recording is known, `expect`."""
     ended, said_so = recording.ended, False
     if recording.adapter != _NO_API:
         decoder = StreamDecoder(recording.adapter, **recording.options())
@@ -179,11 +179,10 @@ def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
 
 
 def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
-    """Returns the decompressed pieces, the name of the compression, and the error of the decompression if there was
-    one.
+    """Decompresses the pieces of a body. Returns the pieces, the name of the compression, and the error if the
+    decompression failed.
 
-    Each piece is the part that could be decompressed when a piece of the network had arrived, so that the times stay
-    right.
+    Each returned piece has the data that could be decompressed after one network read, so that the times stay correct.
     """
     codings = body_codings((name.lower(), value) for name, value in capture.headers.multi_items())
     encoding, out = ", ".join(reversed(codings)), [(wait, b"") for wait, _ in capture.pieces]
@@ -199,15 +198,14 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
-    """Returns a body without secrets, and its cuts. Also removes secrets that the network or SSE events have cut in
-    pieces."""
+    """Removes secrets from a body, even if the network or SSE events have split them. Returns the body and its cuts."""
     found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
     body, cuts = _changed(body, cuts, found)
     return _changed(body, cuts, secrets_in_body(body, redactor))
 
 
 def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -> tuple[bytes, tuple[Cut, ...]]:
-    """Applies the changes and moves the cuts. The delay of a removed cut is added to the next one."""
+    """Applies the changes and moves the cuts. The delay of a removed cut is added to the next cut."""
     if not splices:
         return body, tuple(cuts)
     grown = list(accumulate((len(new) - (end - start) for start, end, new in splices), initial=0))
@@ -231,8 +229,8 @@ def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -
 
 
 def failure_in(recording: Recording) -> str | None:
-    """Describes the failure of an answer (a status, an early end, an error); None if it succeeded."""
-    answer = f"the answer {recording.name.rpartition('/')[2]}"
+    """Describes how a recorded response failed (a status, an early end, an error). Returns None if it succeeded."""
+    answer = f"the response {recording.name.rpartition('/')[2]}"
     if recording.status >= 400:
         return f"{answer} has the status {recording.status}"
     if not recording.complete:
@@ -264,10 +262,11 @@ class RecordingDraft:
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """The reason why these recordings should not replace others: no answer, or a failed answer; None if they
-        may."""
+        """Returns why these recordings must not replace older recordings, or None if they may. The reason is a missing
+        or a failed response.
+        """
         if not (files := self._files()):
-            return "there was no answer, or it is still open"
+            return "there was no response, or it is still open"
         return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
 
     def keep(self) -> list[Path]:
@@ -298,25 +297,24 @@ class RecordingDraft:
 class RecordTransport(httpx.AsyncBaseTransport):
     """An httpx transport that records the responses of another transport, as `<name>.sse` and `<name>.toml`.
 
-    The first answer is named `<name>`, later ones `<name>-2`, `<name>-3` and so on. Older files of these names are
-    replaced. An incomplete answer is recorded, and marked as incomplete.
+    The first response is named `<name>`, later responses `<name>-2`, `<name>-3` and so on. Older files with these names
+    are replaced. An incomplete response is recorded, and marked as incomplete.
 
     Only harmless headers are recorded. API keys of the request, `secrets`, and texts that look like an API key are
     removed from the bodies.
 
     Args:
-        transport: sends the requests.
+        transport: the transport that sends the requests.
         directory: the folder of the files; it is created if needed.
-        name: the name of the recordings, such as `kimi/hello`. Default: the name of the model; then no file is
-            replaced.
+        name: the name of the recordings, such as `kimi/hello`. Default: the name of the model, and no file is replaced.
         secrets: further texts to remove. The secrets of the provider that sends the requests are removed anyway.
-        adapter: the wire format of the answers. Default: determined by the path of the request.
+        adapter: the wire format of the responses. Default: chosen by the path of the request.
 
     Attributes:
-        written: the paths of the recordings so far, in the order in which the answers ended, without a suffix.
+        written: the paths of the recordings so far, without a suffix, in the order in which the responses ended.
 
     Raises:
-        ConfigError: the name or a secret is invalid; later, if the files can't be written.
+        ConfigError: the name or a secret is invalid. A request raises it if the files can't be written.
     """
 
     def __init__(
@@ -330,10 +328,11 @@ class RecordTransport(httpx.AsyncBaseTransport):
     ) -> None:
         if name is not None and (not _NAME.fullmatch(name) or name.endswith((".sse", ".toml"))):
             raise ConfigError(
-                f"a recording can't be called {name!r}: a name has letters, digits and _.-+@, and folders with a /"
+                f"a recording can't be called {name!r}: a name has letters, digits and _.-+@, and may"
+                " begin with a folder (kimi/hello)"
             )
         if name is not None and max(map(len, name.split("/"))) > _LONGEST_PART:
-            raise ConfigError(f"the name of a recording may have {_LONGEST_PART} characters, not {len(name)}")
+            raise ConfigError(f"the name of a recording may have at most {_LONGEST_PART} characters, not {len(name)}")
         self._transport = transport
         self._directory = Path(directory)
         self._name = name
@@ -344,7 +343,10 @@ class RecordTransport(httpx.AsyncBaseTransport):
         self._conversation = ""
         self.written: list[Path] = []
         if any(0 < len(secret) < _SHORTEST for secret in self._secrets):
-            raise ConfigError(f"a secret of less than {_SHORTEST} characters stands in too many other texts")
+            raise ConfigError(
+                f"a secret must have at least {_SHORTEST} characters, because a shorter text occurs in too"
+                " many other texts"
+            )
         if adapter is not None:
             find_adapter(adapter)
         check_writer()
@@ -362,7 +364,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         return httpx.Response(capture.status, headers=capture.headers, stream=capture, extensions=response.extensions)
 
     async def aclose(self) -> None:
-        """Saves abandoned answers, and closes the transport."""
+        """Saves abandoned responses, and closes the transport."""
         try:
             for capture in list(self._open):
                 capture.end("abandoned: neither read to its end nor closed")
@@ -380,7 +382,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
                 return path
 
     def _write(self, capture: Capture) -> None:
-        """Writes the files of a finished answer. Raises ConfigError if that fails."""
+        """Writes the files of a finished response. Raises ConfigError if that fails."""
         self._open.discard(capture)
         recording = build_recording(capture, self._secrets, self._adapter, self._conversation)
         self._make_folder(capture.path.parent)
@@ -408,16 +410,19 @@ def recording_client(
     secrets: Iterable[str] = (),
     adapter: str | None = None,
 ) -> tuple[httpx.AsyncClient, RecordTransport]:
-    """Returns a client that records, and sends with another client, so that its proxies and certificates are used.
+    """Returns a client that records responses. It sends its requests with `client`, so that the proxies and
+    certificates of `client` are used.
 
-    Closing the new client closes the other client. Arguments and errors are those of `RecordTransport`.
+    Closing the new client closes `client`, too. Arguments and errors are those of `RecordTransport`.
     """
     transport = RecordTransport(_Through(client), directory, name=name, secrets=secrets, adapter=adapter)
     return httpx.AsyncClient(transport=transport, timeout=None), transport
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """A transport that sends with a client. A client with its own transport would ignore the proxy settings."""
+    """A transport that sends requests with a client, because a client with its own transport would ignore the proxy
+    settings.
+    """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

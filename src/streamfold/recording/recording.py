@@ -1,4 +1,4 @@
-"""A recorded answer: its value, its two files, and how to find them.
+"""Recorded responses: the class `Recording`, its two files, and functions that find recordings.
 
 `<case>.sse` is the body, byte for byte. `<case>.toml` is its description: the origin of the body, its pieces, and the
 expected reply. Unknown keys are errors, because descriptions are written by hand.
@@ -53,7 +53,7 @@ def check_writer() -> None:
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
-    """Returns a description as TOML: scalars, then cuts with several to a line, then tables."""
+    """Serializes a description as TOML: first scalars, then cuts (several on each line), then tables."""
     check_writer()
     import tomli_w
 
@@ -114,7 +114,7 @@ def parse_json(text: str | bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded answer.
+    """A recorded response.
 
     Attributes:
         name: the folder and the file name, as in `kimi/parallel_calls`.
@@ -122,8 +122,8 @@ class Recording:
         adapter: the wire format.
         status, headers: the HTTP response's status and headers, without unneeded headers.
         cuts: the pieces in which the network delivered the body; empty if unknown.
-        broken: whether the connection broke at the end of the body. A replay then breaks the connection, too.
-        complete: whether the answer was recorded to its end.
+        broken: true if the connection broke at the end of the body. A replay then breaks the connection, too.
+        complete: true if the response was recorded to its end.
         ended: why the recording is incomplete.
         encoding: the compression in which the server sent the body.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
@@ -164,11 +164,13 @@ class Recording:
     def __post_init__(self) -> None:
         total = sum(cut.size for cut in self.cuts)
         if self.cuts and total != len(self.body):
-            raise ConfigError(f"{self.name}: cuts: the pieces are {total} bytes together, the body is {len(self.body)}")
+            raise ConfigError(
+                f"{self.name}: cuts: the pieces have {total} bytes in total, but the body has {len(self.body)}"
+            )
 
     @property
     def interrupted(self) -> str | None:
-        """The argument for `StreamDecoder.close`: the reason of a broken connection, or None."""
+        """The argument for `StreamDecoder.close`: why the connection broke, or None."""
         return "the connection broke off" if self.broken else None
 
     def options(self) -> dict[str, Any]:
@@ -182,8 +184,8 @@ class Recording:
         """Decodes the body.
 
         Raises:
-            StreamError: the recorded answer failed.
-            ConfigError: unknown adapter.
+            StreamError: the recorded response failed.
+            ConfigError: the adapter is unknown.
         """
         decoder = StreamDecoder(self.adapter, **self.options())
         decoder.feed(self.body)
@@ -201,7 +203,7 @@ class Recording:
     def load(cls, path: str | os.PathLike[str]) -> Recording:
         """Loads `<path>.sse` and, if it exists, `<path>.toml`. The path may have either suffix.
 
-        The file of the body may also have another suffix.
+        The body's file may also have another suffix.
 
         Raises:
             ConfigError: the recording doesn't exist, or a key of its description is invalid.
@@ -232,8 +234,8 @@ class Recording:
     def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
         """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
 
-        After a crash, the files are the old recording, the new one, or one of them with `complete = false`. Processes
-        that save at the same time wait for each other.
+        After a crash, the files contain the old recording, the new recording, or either recording with `complete =
+        false`. Processes that save at the same time wait for each other.
 
         Args:
             replace_older: replace a recording of the same name. Otherwise the files are created atomically.
@@ -253,7 +255,7 @@ class Recording:
         written: list[tuple[Path, Path]] = []
         with _locked(base.parent):
             if not replace_older and (body.exists() or described.exists()):
-                raise FileExistsError(f"there is a recording {base}")
+                raise FileExistsError(f"the recording {base} already exists")
             try:
                 for target, content in steps:
                     written.append((temporary_path(target), target))
@@ -314,7 +316,7 @@ def find_recording(name: str) -> Recording:
     """Returns a bundled recording by its name: `find_recording("demo/parallel_calls")`.
 
     Raises:
-        ConfigError: unknown name; the message lists the names.
+        ConfigError: the name is unknown. The message lists the names.
     """
     package = Path(__file__).parents[1]
     folders = [package / "fixtures"]  # in a wheel
@@ -352,7 +354,7 @@ def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
             "random:SEED", which gives the same pieces for the same seed.
 
     Raises:
-        ConfigError: `cuts` is something else.
+        ConfigError: `cuts` has another value.
     """
     body = recording.body
     kind, _, value = cuts.partition(":")
@@ -368,30 +370,32 @@ def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
         rng = random.Random(value)  # noqa: S311 - where to cut is no secret
         ends = sorted(rng.sample(range(1, len(body)), rng.randint(0, min(40, len(body) - 1)))) if body else []
     else:
-        raise ConfigError(f'cuts are "recorded", "whole", "events", "bytes:N" or "random:SEED", not {cuts!r}')
+        raise ConfigError(f'cuts must be "recorded", "whole", "events", "bytes:N" or "random:SEED", not {cuts!r}')
     return [body[start:end] for start, end in pairwise([0, *ends, len(body)]) if start < end]
 
 
 def with_delays(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
-    """Returns the pieces, each with the seconds to wait before it.
+    """Splits the body into pieces, each with the seconds to wait before it.
 
     Args:
         speed: "instant", "recorded" (each byte at its recorded time, with any `cuts`), or pieces per second.
 
     Raises:
-        ConfigError: `cuts` or `speed` is something else, or the times were not recorded.
+        ConfigError: `cuts` or `speed` has another value, or the times were not recorded.
     """
     made = split_body(recording, cuts)
     if speed == "instant":
         return [(0.0, piece) for piece in made]
     if speed == "recorded":
         if recording.body and not recording.cuts:
-            raise ConfigError(f"{recording.name} was not timed: give the speed as a number of pieces per second")
+            raise ConfigError(
+                f"{recording.name} has no recorded times: pass the speed as a number of pieces per second"
+            )
         ends = list(accumulate(cut.size for cut in recording.cuts))
         times = list(accumulate(cut.delay for cut in recording.cuts))
         arrivals = [times[bisect_left(ends, end)] for end in accumulate(map(len, made))]
         waits = [after - before for before, after in pairwise([0.0, *arrivals])]
         return list(zip(waits, made, strict=True))
     if isinstance(speed, bool | str) or not (math.isfinite(speed) and speed > 0):
-        raise ConfigError(f'speed is "instant", "recorded" or a number of pieces per second, not {speed!r}')
+        raise ConfigError(f'speed must be "instant", "recorded" or a number of pieces per second, not {speed!r}')
     return [(1 / speed, piece) for piece in made]

@@ -1,4 +1,4 @@
-"""ReplayTransport and FaultTransport, and the choice of a recording for a request."""
+"""ReplayTransport and FaultTransport, and the selection of a recording for a request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _NOT_REPLAYED = {"connection", "keep-alive", "transfer-encoding", "content-lengt
 
 
 def answer_headers(recording: Recording) -> dict[str, str]:
-    """Returns the recorded headers without those about the compressed body, and always a content type."""
+    """Returns the recorded headers for a replay: always a content type, and no headers about the recorded connection or
+    compression.
+    """
     kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_REPLAYED}
     return {"content-type": "text/event-stream", **kept}
 
@@ -86,7 +88,7 @@ class ReplayedResponse:
         delay: seconds before the response head.
         status, headers: the response head. With the status None, the connection is closed without a response.
         steps: the pieces of the body; the last step tells how the body ends.
-        broken: whether the response was interrupted.
+        broken: true if the response was interrupted.
     """
 
     delay: float
@@ -96,7 +98,7 @@ class ReplayedResponse:
     broken: bool = False
 
     def respond(self, request: httpx.Request) -> httpx.Response:
-        """Returns the response. Raises the error of a connection that is closed without one."""
+        """Returns the response. If the connection is closed without a response, raises httpx's error for that."""
         if self.status is None:
             raise hung_up()
         return httpx.Response(self.status, headers=dict(self.headers), stream=_ReplayedBody(self), request=request)
@@ -106,7 +108,7 @@ class RecordingSelector:
     """Chooses the recording for a request, and injects faults. The arguments are those of `ReplayTransport`.
 
     Raises:
-        ConfigError: an argument can't be used.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
@@ -124,7 +126,9 @@ class RecordingSelector:
         self.recordings = load_source(source)
         for recording in self.recordings:
             if match == "request" and recording.sent is None:
-                raise ConfigError(f"{recording.name} was recorded without its request, and can't be found by it")
+                raise ConfigError(
+                    f'{recording.name} was recorded without its request, so match="request" can\'t find it'
+                )
         self._paced = [with_delays(recording, cuts, speed) for recording in self.recordings]
         self._injector = Injector(faults)
         self._match = match
@@ -133,10 +137,10 @@ class RecordingSelector:
         self._spoiled: list[tuple[RecordedRequest, int, ReplayedResponse]] = []
 
     def answer(self, request: RecordedRequest) -> ReplayedResponse | None:
-        """Returns the answer to a request; None if all recordings were served.
+        """Returns the response to a request, or None if all recordings were served.
 
         Raises:
-            ReplayMismatch: the request differs from the recorded one.
+            ReplayMismatch: the request differs from the recorded request.
         """
         number = self._again(request)
         if number is None:
@@ -171,8 +175,8 @@ class RecordingSelector:
             recording = self.recordings[number]
             if recording.sent and (found := diff_requests(recording.sent, request, self._ignore)):
                 raise ReplayMismatch(
-                    f"this request is not the one that {recording.name} answers"
-                    f' (match="any" would answer it anyway, ignore=[...] allows differences):\n{found}',
+                    f'this request differs from the recorded request of {recording.name} (match="any" accepts any'
+                    f" request, ignore=[...] allows some differences):\n{found}",
                     found,
                 )
         return number
@@ -187,7 +191,8 @@ class RecordingSelector:
         nearest = max(found, key=lambda number: SequenceMatcher(None, sent[number].body, body).quick_ratio())
         names = ", ".join(recording.name for recording in self.recordings)
         raise ReplayMismatch(
-            f"none of {names} answers this request; {self.recordings[nearest].name} comes nearest:\n{found[nearest]}",
+            f"none of the recordings {names} has this request; {self.recordings[nearest].name} is the most"
+            f" similar:\n{found[nearest]}",
             found[nearest],
         )
 
@@ -224,26 +229,26 @@ def _replacement(injection: Injection) -> ReplayedResponse:
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
-    """Answers requests with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
+    """An httpx transport that responds with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
 
     Args:
         source: a recording; a path, which includes the later recordings of its conversation; the name of a bundled
             recording; a folder; or a list.
         speed: "instant", "recorded" (each byte at its recorded time), or a number of pieces per second.
-        cuts: how the body is cut: "recorded", "whole", "events", "bytes:N" or "random:SEED".
+        cuts: how to split the body: "recorded", "whole", "events", "bytes:N" or "random:SEED".
         faults: values of `streamfold.faults`. A request that is retried after a fault gets the same recording again.
-        match: "order" plays the recordings in order, each once, and compares each request with the recorded one, if
-            there is one. "request" finds the recording by its request, any number of times. "any" plays the recordings
-            in order for any request.
-        ignore: regular expressions. Text in a request that matches one may differ from the recorded request, for
-            example `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
+        match: "order" plays the recordings in order, each once. If a recording has its request, the request is compared
+            with it. "request" finds the recording by its request, any number of times. "any" plays the recordings in
+            order for any request.
+        ignore: regular expressions. Text that matches one of them may differ from the recorded request, for example
+            `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
 
     Attributes:
         requests: the requests that were received.
 
     Raises:
-        ConfigError: an argument is invalid; later, if there are more requests than recordings.
-        ReplayMismatch: later, if a request differs from the recorded one.
+        ConfigError: an argument is invalid. A request raises it if no recording is left.
+        ReplayMismatch: a request differs from the recorded request.
     """
 
     def __init__(
@@ -262,19 +267,22 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
     @property
     def open_streams(self) -> int:
-        """The number of answers that have not been closed yet."""
+        """The number of responses that have not been closed yet."""
         return sum(not response.is_closed for response in self._responses)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answers with a recording. Raises ConfigError if no recording is left, and ReplayMismatch if the request
-        differs."""
+        """Responds with a recording. Raises ConfigError if no recording is left, and ReplayMismatch if the request
+        differs.
+        """
         await request.aread()
         self.requests.append(request)
         answer = self._store.answer(RecordedRequest.of(request))
         if answer is None:
             given = ", ".join(recording.name for recording in self._store.recordings)
             number = len(self.requests)
-            raise ConfigError(f"request {number} ({request.method} {request.url}) has no recording: given were {given}")
+            raise ConfigError(
+                f"request {number} ({request.method} {request.url}) has no recording: the recordings are {given}"
+            )
         if answer.delay:
             await wait(answer.delay)
         response = answer.respond(request)
@@ -303,7 +311,7 @@ class _StepBody(httpx.AsyncByteStream):
                 with anyio.CancelScope() as self._waiting:
                     await wait(step.delay)
             if self.closed:
-                raise httpx.ReadError("the answer was closed while it was being read")
+                raise httpx.ReadError("the response was closed while it was being read")
             self.ending = step.ending
             if step.data:
                 return step.data
@@ -358,7 +366,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
     and SSE events.
 
     Raises:
-        ConfigError: `faults` contains something else.
+        ConfigError: `faults` contains something that isn't a fault.
     """
 
     def __init__(self, transport: httpx.AsyncBaseTransport, faults: Iterable[Fault]) -> None:

@@ -1,4 +1,4 @@
-"""Recorded requests, and the comparison of a new request with a recorded one.
+"""Recorded requests, and the comparison of a new request with a recorded request.
 
 Secrets are removed from both requests before the comparison. `***` in a recorded text matches any text.
 """
@@ -28,7 +28,7 @@ _HEAD = 24  # of them, those of its beginning, which is the name of the member
 
 
 class ReplayMismatch(ConfigError):
-    """A request differs from the recorded one.
+    """A request differs from the recorded request.
 
     Attributes:
         diff: the difference, as a unified diff of the two bodies if they differ.
@@ -98,7 +98,7 @@ class RecordedRequest:
 
 
 def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
-    """Returns the difference between a request and the recorded one; empty if they are equal.
+    """Returns the difference between a request and a recorded request; empty if they are equal.
 
     Only the last part of the path is compared, because servers may have different base URLs.
 
@@ -112,7 +112,7 @@ def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequ
     paths = [each.path.partition("?")[0].rstrip("/").rpartition("/")[2] for each in (recorded, sent)]
     before, after = f"{recorded.method} .../{paths[0]}", f"{sent.method} .../{paths[1]}"
     if before != after:
-        return f"recorded was {before}, sent was {after}"
+        return f"the recorded request was {before}, but {after} was sent"
     values = parse_json(recorded.body), parse_json(sent.body)
     if None in values:
         lines = recorded.body.splitlines(), str(_apply_wildcards(recorded.body, sent.body)).splitlines()
@@ -130,7 +130,7 @@ def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[
 
 
 def _apply_wildcards(recorded: Any, sent: Any) -> Any:
-    """Returns the sent value, with the recorded text wherever the recorded text contains a matching `***`."""
+    """Replaces a sent text by the recorded text if a `***` in the recorded text matches the difference."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
             return recorded if _fits(recorded.split(HIDDEN), sent) else sent

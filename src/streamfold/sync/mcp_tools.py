@@ -17,13 +17,14 @@ def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
         with open_mcp_tools(provider, McpTools(["uvx", "mcp-server-git"])) as git:
             reply = run_tools(provider, "What changed last?", [git]).read()
 
-    The MCP session runs on the thread of the provider. Resources and prompts of the server need asynchronous code.
+    The MCP session runs on the thread of the provider. The server's resources and prompts are only available in
+    asynchronous code.
 
     Args:
         tools: the tools to open. They are closed at the end of the block, or with the provider.
 
     Raises:
-        ConfigError, McpServerError: as `async with McpTools(...)` raises.
+        ConfigError, McpServerError: as for `async with McpTools(...)`.
     """
     session = _Session(tools)
     provider.thread.run(session.open, session)

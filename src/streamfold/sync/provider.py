@@ -37,8 +37,8 @@ class Provider:
     Types, errors and guarantees are those of `streamfold.Provider`, which runs on a background thread. So a synchronous
     provider also works while an event loop is running, as in a notebook. The first request starts the thread.
 
-    Make a provider with `from_config`. Use the provider as a context manager, or call `close` at the end; garbage
-    collection and the exit of the interpreter close a provider, too. After a fork, make a new provider.
+    Create a provider with `from_config`. Use the provider as a context manager, or call `close` at the end. Garbage
+    collection and the exit of the interpreter close a provider, too. After a fork, create a new provider.
 
     Attributes:
         model: the asynchronous provider or another `ChatModel`. Don't use it elsewhere. `close` closes it.
@@ -72,7 +72,7 @@ class Provider:
             turn_cache: see `streamfold.Provider`.
 
         Raises:
-            ConfigError: a key or a value is not allowed. The message lists the allowed ones.
+            ConfigError: a key or a value is not allowed. The message lists the allowed keys or values.
         """
         return cls(
             AsyncProvider.from_config(
@@ -102,7 +102,7 @@ class Provider:
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a streamed answer: an iterator of `StreamChunk`, which is also a context manager.
+        """Returns a response stream: an iterator of `StreamChunk`, which is also a context manager.
 
         See `streamfold.Provider.chat_stream`.
         """
@@ -119,7 +119,7 @@ class Provider:
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the whole answer. See `streamfold.Provider.chat`."""
+        """Returns the complete reply. See `streamfold.Provider.chat`."""
         answer = open_stream(self.model, messages, tools, tool_choice, options, stream=stream)
         return ChatStream(self, self.thread, answer).read()
 
@@ -170,13 +170,14 @@ class Provider:
         with_reply: bool = False,
         **options: Unpack[ChatOptions],
     ) -> T | tuple[T, Reply]:
-        """Returns an answer as a value of a type. If an answer doesn't fit the type, a new request is sent.
+        """Returns the model's answer as a value of a type. If the answer doesn't match the type, streamfold sends a new
+        request.
 
         Args:
             form, messages, tools, attempts, with_reply, options: as in `streamfold.extract`.
 
         Raises:
-            InvalidReplyError: no answer fitted the type, the model refused, or the answer was cut off.
+            InvalidReplyError: no answer matched the type, the model refused, or the answer was truncated.
             ConfigError: the request is invalid.
             APIError: a request failed.
         """
@@ -228,7 +229,7 @@ class Provider:
 
         Raises:
             ConfigError: the request can't be sent as it is, or this provider can't compact.
-            APIError: the request failed, or its answer has no compaction.
+            APIError: the request failed, or its response has no compaction.
         """
         compacted: Compaction = self.thread.run(partial(self._member("compact"), messages, tools, **options))
         return compacted
@@ -237,21 +238,22 @@ class Provider:
     def retrieve(
         self, answer_id: str, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> ChatStream:
-        """Returns a stored answer from its start. See `streamfold.Provider.retrieve`."""
+        """Returns a stored response from its start. See `streamfold.Provider.retrieve`."""
         return ChatStream(self, self.thread, self._member("retrieve")(answer_id, tools, **options))
 
     def cancel(self, answer_id: str) -> None:
-        """Cancels an answer that runs in the background. See `streamfold.Provider.cancel`."""
+        """Cancels a response that runs in the background. See `streamfold.Provider.cancel`."""
         self.thread.run(partial(self._member("cancel"), answer_id))
 
     def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
-        """Returns the bytes of a file that a tool of the provider made. See `streamfold.Provider.fetch_file`."""
+        """Returns the bytes of a file that a provider-run tool created. See `streamfold.Provider.fetch_file`."""
         data: bytes = self.thread.run(partial(self._member("fetch_file"), file, max_bytes=max_bytes))
         return data
 
     def close(self) -> None:
-        """Closes the connections and ends the background thread. Threads that wait for an answer get a
-        StreamfoldError."""
+        """Closes the connections and ends the background thread. Threads that wait for a response get a
+        StreamfoldError.
+        """
         self.thread.stop()
         self.thread.join()
 
@@ -272,14 +274,14 @@ class Provider:
 
 
 def trim_history(messages: Messages, max_tokens: int, *, model: Provider | None = None) -> list[Message]:
-    """Returns a conversation without its oldest turns. See `streamfold.trim_history`.
+    """Returns a conversation without its oldest messages. See `streamfold.trim_history`.
 
     Args:
         messages, max_tokens: see `streamfold.trim_history`.
         model: a synchronous provider.
 
     Raises:
-        ConfigError: an argument is wrong.
+        ConfigError: an argument is invalid.
         APIError: the request that counts the tokens failed.
     """
     if model is None:

@@ -1,4 +1,4 @@
-"""Answers and tool runs for synchronous code, read with plain `for`."""
+"""Response streams and tool runs for synchronous code, read with a plain `for` loop."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class Chunks(Generic[S]):
 
     @property
     def reply(self) -> Reply:
-        """The complete answer; for a tool run, that of the last turn. Raises StreamfoldError before the answer is
-        complete."""
+        """The complete reply; for a tool run, the last reply. Raises StreamfoldError before the reply is complete."""
         return self._source.reply
 
     def read(self) -> Reply:
         """Reads to the end and returns the reply.
 
         Raises:
-            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
-            StreamfoldError: the answer was closed before its end.
+            APIError: the request failed, or the response is incomplete. The error's `partial` has the text received so
+                far.
+            StreamfoldError: the stream was closed before its end.
         """
         with self:
             if not self._ended:
                 self._last = self._run(_read) or self._last
             if not self._whole:
-                raise StreamfoldError("the answer was closed before its end")
+                raise StreamfoldError("the stream was closed before its end")
             self._ended = True
             return self.reply
 
     def close(self) -> None:
-        """Closes the connection before it returns. May be called from any thread, and repeatedly.
+        """Closes the connection, and waits until it is closed. May be called from any thread, and repeatedly.
 
         If another thread waits for a chunk, its iteration ends.
         """
@@ -74,7 +74,7 @@ class Chunks(Generic[S]):
             self._last = chunk
             return chunk
         if not self._ended and not self._whole and self._thread.closed:
-            raise StreamfoldError("the provider was closed before the answer ended")
+            raise StreamfoldError("the provider was closed before the response ended")
         self._ended = True
         raise StopIteration
 
@@ -98,16 +98,16 @@ class Chunks(Generic[S]):
 
 
 class ChatStream(Chunks[AsyncChatStream]):
-    """The chunks of one answer: an iterator, and a context manager that closes the connection.
+    """The chunks of one response: an iterator, and a context manager that closes the connection.
 
         with provider.chat_stream("Hello") as stream:
             for chunk in stream:
                 print(chunk.delta, end="")
         print(stream.reply.usage)
 
-    Without `with`, the connection is closed at the end of the answer, or when an abandoned stream is garbage-collected.
-    An exception in the waiting thread, such as KeyboardInterrupt, closes the connection. Only one thread may read a
-    stream.
+    Without `with`, the connection is closed at the end of the response, or when an abandoned stream is
+    garbage-collected. An exception in the waiting thread, such as KeyboardInterrupt, closes the connection. Only one
+    thread may read a stream.
     """
 
     def __init__(self, owner: object, thread: LoopThread, source: AsyncChatStream) -> None:
@@ -127,7 +127,7 @@ class ChatStream(Chunks[AsyncChatStream]):
 
     @property
     def answer_id(self) -> str | None:
-        """The provider's id of the answer, once it has arrived. See `streamfold.ChatStream.answer_id`."""
+        """The provider's id of the response, once it has arrived. See `streamfold.ChatStream.answer_id`."""
         return self._source.answer_id
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
@@ -176,12 +176,12 @@ class ChatStream(Chunks[AsyncChatStream]):
         return self
 
     def partial(self, model: type[M]) -> Partial[M] | None:
-        """Returns the part of a structured answer that has arrived. See `streamfold.ChatStream.partial`."""
+        """Returns the part of a structured response that has arrived. See `streamfold.ChatStream.partial`."""
         return self._source.partial(model)
 
 
 class ToolRun(Chunks[AsyncToolRun]):
-    """The chunks of all turns of a tool run: an iterator, and a context manager that closes the connection."""
+    """The chunks of all responses of a tool run: an iterator, and a context manager that closes the connection."""
 
     @property
     def id(self) -> str:
@@ -195,18 +195,19 @@ class ToolRun(Chunks[AsyncToolRun]):
 
     @property
     def replies(self) -> list[Reply]:
-        """The replies of the turns so far."""
+        """All replies of the model so far."""
         return self._source.replies
 
     @property
     def output(self) -> Any:
-        """The answer as a value of `output_type`. Raises StreamfoldError before the run has ended, and without
-        `output_type`."""
+        """The answer as a value of `output_type`. Raises StreamfoldError if the run hasn't ended or has no
+        `output_type`.
+        """
         return self._source.output
 
     @property
     def usage(self) -> Usage | None:
-        """The sum of the token counts of all turns so far; None if the server sent no token counts."""
+        """The sum of the token counts of all responses so far; None if the server sent no token counts."""
         return self._source.usage
 
     @property
@@ -225,7 +226,7 @@ class ToolRun(Chunks[AsyncToolRun]):
         self._ended = False
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Gives the result of a pending call of an external tool. See `streamfold.ToolRun.answer`."""
+        """Provides the result of a pending external tool call. See `streamfold.ToolRun.answer`."""
         self._source.answer(call_id, content, error=error)
         self._ended = False
 

@@ -1,6 +1,6 @@
-"""The thread of a synchronous provider, with the event loop that its coroutines run on.
+"""The thread of a synchronous provider, with the event loop that runs the provider's coroutines.
 
-anyio's blocking portal doesn't fit: a finalizer can't stop it without waiting, and its end starts a thread, which
+anyio's blocking portal doesn't fit: a finalizer can't stop it without waiting. When it ends, it starts a thread, which
 Python 3.12 and later refuse at the exit of the interpreter.
 """
 
@@ -47,7 +47,7 @@ class LoopThread:
         model: the model; it is closed at the end.
 
     Attributes:
-        closed: whether `stop` was called.
+        closed: true after `stop` was called.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -113,8 +113,8 @@ class LoopThread:
                 self._thread.start()
             elif self._process != os.getpid():
                 raise StreamfoldError(
-                    f'the provider "{self._model.name}" was used before this process was forked, and its thread did not'
-                    " come along: make one provider in each process"
+                    f'the provider "{self._model.name}" was used before this process was forked, and its thread'
+                    " doesn't exist in this process: create a provider in each process"
                 )
             elif self._thread is threading.current_thread():
                 raise StreamfoldError(
@@ -131,7 +131,7 @@ class LoopThread:
         source: Closeable | None,
     ) -> None:
         """Starts a call on the loop. `step` is called here, because Ctrl-C could lose a coroutine that the caller
-        made.
+        created.
         """
 
         def cancel(future: Future[T]) -> None:

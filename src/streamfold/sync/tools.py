@@ -32,7 +32,7 @@ def run_tools(
     tool_choice: ToolChoice = "auto",
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Streams the answer of a model, and runs its tool calls between the turns.
+    """Streams the responses of a model, and runs the tool calls between them.
 
         with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
             for chunk in run:
@@ -40,8 +40,8 @@ def run_tools(
 
         reply = run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]).read()
 
-    All tool calls of a turn run in parallel. Each plain function runs in its own thread, so a tool may block and use
-    the provider. Async tools, `on_tool_error` and hooks run on the thread of the provider, and must not block.
+    All tool calls of a response run in parallel. Each plain function runs in its own thread, so a tool may block and
+    use the provider. Async tools, `on_tool_error` and hooks run on the thread of the provider, and must not block.
     Everything else works as in `streamfold.run_tools`.
     """
     _check_provider(provider, "run_tools()")

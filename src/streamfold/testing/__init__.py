@@ -1,6 +1,7 @@
-"""Test doubles and checks for applications and adapters: scripted models, replayed recordings, streams cut anywhere.
+"""Test doubles and checks for applications and adapters: scripted models, replayed recordings, streams that are split
+anywhere.
 
-In pytest, the fixtures `scripted` and `replay` make the doubles. The doubles also work without pytest.
+In pytest, the fixtures `scripted` and `replay` create the doubles. The doubles also work without pytest.
 """
 
 from __future__ import annotations

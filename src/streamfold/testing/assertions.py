@@ -1,6 +1,6 @@
-"""Checks for authors of adapters and dialects: cutting the bytes or the text elsewhere must not change the answer.
+"""Checks for authors of adapters and dialects: splitting the bytes or the text elsewhere must not change the reply.
 
-A network cuts bytes anywhere, also inside a character. A failed check shows the smallest set of cuts that fails.
+A network splits bytes anywhere, even inside a character. A failed check shows the smallest set of splits that fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ABSENT = "(absent)"
 
 
 def comparable(outcome: Outcome) -> tuple[Any, ...]:
-    """Returns the parts of a reply or an error that must be equal for every cut."""
+    """Returns the parts of a reply or an error that must be equal for every split."""
     if isinstance(outcome, Reply):
         return outcome, [call.extra for call in outcome.tool_calls]
     words = (outcome.type, outcome.code, outcome.status_code) if isinstance(outcome, UpstreamError) else ()
@@ -38,11 +38,11 @@ def comparable(outcome: Outcome) -> tuple[Any, ...]:
 
 
 def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list[str]:
-    """Returns a line for each broken promise about chunks.
+    """Checks streamfold's promises about chunks. Returns a line for each broken promise.
 
     Args:
-        chunks: the chunks of one answer.
-        outcome: the reply or the error of the answer.
+        chunks: the chunks of one response.
+        outcome: the reply or the error of the response.
     """
     text = "".join(chunk.delta for chunk in chunks)
     reasoning = "".join(chunk.reasoning for chunk in chunks)
@@ -50,17 +50,17 @@ def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list
     last = chunks[-1] if chunks else StreamChunk()
     reply = outcome.partial if isinstance(outcome, StreamError) else outcome
     if reply is None:
-        return ["  the error has no partial answer"]
+        return ["  the error has no partial reply"]
     promises = {
-        "the deltas are the text of the answer": text == reply.text,
-        "the reasoning of the chunks is that of the answer": reasoning == reply.reasoning,
+        "the joined deltas are the text of the reply": text == reply.text,
+        "the joined reasoning of the chunks is the reasoning of the reply": reasoning == reply.reasoning,
     }
     if isinstance(outcome, StreamError):
-        promises["no chunk is finished or has calls"] = not (early or last.finished or last.tool_calls)
-        promises["the partial answer has no calls"] = not reply.tool_calls
+        promises["no chunk is finished or has tool calls"] = not (early or last.finished or last.tool_calls)
+        promises["the partial reply has no tool calls"] = not reply.tool_calls
     else:
-        promises["one chunk is finished, the last one, and no other has calls"] = last.finished and not early
-        promises["the calls of the last chunk are those of the reply"] = last.tool_calls == (reply.tool_calls or None)
+        promises["only the last chunk is finished, and no other chunk has tool calls"] = last.finished and not early
+        promises["the last chunk has the tool calls of the reply"] = last.tool_calls == (reply.tool_calls or None)
         promises["the last chunk has the finish reason of the reply"] = last.finish_reason == reply.finish_reason
         promises["the last chunk has the usage of the reply"] = last.usage == reply.usage
     return [f"  {promise}" for promise, holds in promises.items() if not holds]
@@ -72,7 +72,9 @@ def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[st
 
 
 def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
-    """Returns the differences between an outcome and the `[expect]` of a recording, which must be complete."""
+    """Returns the differences between an outcome and the `[expect]` of a recording. Fields that `[expect]` leaves out
+    must be empty.
+    """
     found = as_expectation(outcome)
     found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
     if "message" in expect and isinstance(outcome, StreamError):
@@ -151,16 +153,17 @@ def assert_any_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Asserts that a body gives the same reply in one piece, cut in two anywhere, byte by byte and in random pieces.
+    """Asserts that a body gives the same reply in one piece, split in two anywhere, byte by byte and in random pieces.
 
-    Also asserts streamfold's promises about chunks, for each cut.
+    Also asserts streamfold's promises about chunks, for each split.
 
     Args:
         source: bytes, a `Recording`, the path of a recording, or the name of a bundled recording.
         adapter: the wire format. Default: the recording's, or "chat" for bytes.
-        dialect: the dialect's name, or a function that makes a dialect, which has state. Default: the recording's.
-        splits: how many positions to cut the body in two at; all positions of a shorter body.
-        random_cuts: how often to cut the body into up to forty pieces, at random but reproducible positions.
+        dialect: the dialect's name, or a function that returns a new dialect, because a dialect has state. Default: the
+            recording's.
+        splits: the number of positions at which the body is split in two. A shorter body is split at every position.
+        random_cuts: how often the body is split into up to forty pieces, at random but reproducible positions.
         decoder: other arguments of `StreamDecoder`: tools, tool_choice, start_in_reasoning, limits. Default: the
             recording's.
 
@@ -168,8 +171,8 @@ def assert_any_cut(
         The reply.
 
     Raises:
-        AssertionError: the answer depends on the cut. The message has the cut and the difference.
-        StreamError: the body gives this error, in every cut.
+        AssertionError: the reply depends on the split. The message shows the split and the difference.
+        StreamError: the body leads to this error, however it is split.
     """
     __tracebackhide__ = True
     return _reply(_of_bytes(source, adapter, dialect, decoder).any_cut(splits, random_cuts))
@@ -183,13 +186,13 @@ def assert_any_text_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Asserts that a model's text gives the same reply, however the text is cut into SSE events.
+    """Asserts that a model's text gives the same reply, however the text is split into SSE events.
 
-    Use this check for a dialect, which parses text across SSE events. `assert_any_cut` cuts bytes and doesn't change
-    the events.
+    Use this check for a dialect, because a dialect parses text across SSE events. `assert_any_cut` splits bytes, but
+    doesn't change the events.
 
     Args:
-        text: the model's text, markup included.
+        text: the model's text, including its markup.
         dialect, splits, random_cuts: see `assert_any_cut`.
         decoder: other arguments of `StreamDecoder`. Dialects parse tool calls only if there are `tools`.
 
@@ -217,7 +220,7 @@ def assert_recording(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply | StreamError:
-    """Asserts that a recording gives the reply or the error in its `[expect]`, for every cut.
+    """Asserts that a recording gives the reply or the error in its `[expect]`, for every split.
 
     Args:
         source: a `Recording`, the path of a recording, or the name of a bundled recording.
@@ -227,7 +230,7 @@ def assert_recording(
         The reply, or the expected error.
 
     Raises:
-        AssertionError: the outcome differs from `[expect]`, or depends on the cut.
+        AssertionError: the outcome differs from `[expect]`, or depends on the split.
         ConfigError: there is no such recording, or its description has no `[expect]`.
     """
     __tracebackhide__ = True  # pytest shows the call of this function, and nothing below
@@ -236,7 +239,7 @@ def assert_recording(
         raise ConfigError(f"{recording.name} has no expected outcome: write [expect] into its description")
     folding = _of_bytes(recording, adapter, dialect, decoder)
     if lines := expected_differences(recording.expect, folding.fold([recording.body])):
-        raise AssertionError("\n".join([f"{recording.name} does not fold to what it expects:", *lines]))
+        raise AssertionError("\n".join([f"{recording.name}: the outcome differs from [expect]:", *lines]))
     return folding.any_cut(splits, random_cuts)
 
 
@@ -263,7 +266,9 @@ def _decoders(
     adapter: str | Adapter, dialect: str | Callable[[], Dialect] | None, decoder: dict[str, Any]
 ) -> Callable[[], StreamDecoder]:
     if not (dialect is None or isinstance(dialect, str) or callable(dialect)):
-        raise ConfigError("a dialect has state, so it can't be used twice: pass its name, or a function that makes one")
+        raise ConfigError(
+            "a dialect has state, so it can't be used twice: pass its name, or a function that returns a new one"
+        )
 
     def make() -> StreamDecoder:
         return StreamDecoder(adapter, dialect=dialect() if callable(dialect) else dialect, **decoder)
@@ -283,7 +288,7 @@ class _Folding:
     """A body or a text to cut, with a decoder for its pieces.
 
     Attributes:
-        make: makes a new decoder.
+        make: returns a new decoder.
         api: returns the bytes to feed for some pieces.
         interrupted: why the connection broke at the end; None if it didn't.
     """
@@ -308,11 +313,11 @@ class _Folding:
         except StreamError as error:
             outcome = error
         if lines := contract_violations(chunks, outcome):
-            raise AssertionError("\n".join([f"{self.name}: a promise about chunks is not kept:", *lines]))
+            raise AssertionError("\n".join([f"{self.name}: a promise about chunks is broken:", *lines]))
         return outcome
 
     def any_cut(self, splits: int, random_cuts: int) -> Outcome:
-        """Returns the outcome without cuts. Raises AssertionError if a cut has another outcome."""
+        """Returns the outcome of the unsplit content. Raises AssertionError if a split leads to another outcome."""
         __tracebackhide__ = True
         whole = self.fold([self.content])
         known = comparable(whole)
@@ -338,7 +343,7 @@ class _Folding:
     def _shown(self, places: list[int]) -> Iterator[str]:
         unit = "byte" if isinstance(self.content, bytes) else "character"
         where = f"after {unit} {places[0]}" if len(places) == 1 else f"in {len(places)} places"
-        yield f"{self.name} folds to something else when it is cut {where}:"
+        yield f"{self.name} has another outcome when it is split {where}:"
         for at in places[:10]:
             yield f"    {self.content[max(0, at - 24) : at]!r} | {self.content[at : at + 24]!r}"
         if len(places) > 10:
@@ -346,8 +351,9 @@ class _Folding:
 
 
 def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int]]:
-    """Yields sets of positions to cut at. Single positions come first, because their failures are easiest to
-    understand."""
+    """Yields sets of positions to split at. Single positions come first, because their failures are easiest to
+    understand.
+    """
     for at in range(0, size + 1, max(1, size // max(1, splits))):
         yield (at,)
     yield range(1, size)
@@ -357,7 +363,7 @@ def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int
 
 
 def _fewest(places: list[int], differs: Callable[[list[int]], bool]) -> list[int]:
-    """Removes cuts that don't cause the failure: first half of them together, finally one by one."""
+    """Removes splits that don't cause the failure: first half of them together, finally one by one."""
     size = max(1, len(places) // 2)
     while True:
         at = 0

@@ -1,7 +1,7 @@
 """The base class of test doubles, and SentRequest, ReplayProvider and RecordingProvider.
 
-A test double is a `ChatModel` with a real `Provider`, which encodes requests and decodes answers. Only the transport of
-the HTTP client is replaced.
+A test double is a `ChatModel` with a real `Provider`, which encodes requests and decodes responses. Only the transport
+of the HTTP client is replaced.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _SENDING: ContextVar[Request] = ContextVar("_SENDING")
 class ScriptError(AssertionError):
     """The application sent too many requests, too few requests, or a request that its test doesn't expect.
 
-    ScriptError isn't a StreamfoldError, because an application might handle that as a failure of its provider.
+    ScriptError isn't a StreamfoldError, because an application might handle a StreamfoldError as a failure of its
+    provider.
     """
 
 
@@ -74,7 +75,7 @@ class SentRequest:
 
 
 class _DoubleAnswer(WrappedAnswer):
-    """An answer whose ScriptError has a short traceback, without the frames of the network code."""
+    """A response whose ScriptError has a short traceback, without the frames of the network code."""
 
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         try:
@@ -103,7 +104,9 @@ class ProviderDouble(BaseChatModel):
 
     @abstractmethod
     async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
-        """Returns the answer to a request, which is passed as `SentRequest`, as parsed request and as HTTP request."""
+        """Returns the response to a request. The request is passed as `SentRequest`, in its parsed form, and as an HTTP
+        request.
+        """
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
         parsed = _SENDING.get()
@@ -162,11 +165,11 @@ def replaced_profile(
     Requests are not retried, unless `overrides` has `max_retries`.
 
     Args:
-        spec: see `Provider.from_config`; None for a plain provider with this name and adapter.
+        spec: see `Provider.from_config`. None: a provider with this name and adapter, without quirks.
         model: the model, if the configuration has none.
 
     Raises:
-        ConfigError: a key is unknown or a value not allowed.
+        ConfigError: a key is unknown, or a value isn't allowed.
     """
     if spec is None:
         spec = {"name": name, "adapter": adapter, "base_url": _NOWHERE}
@@ -179,13 +182,13 @@ def replaced_profile(
 
 
 class ReplayProvider(ProviderDouble):
-    """A model that answers its requests with recordings, one after the other.
+    """A model that responds to its requests with recordings, one after the other.
 
         model = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
 
     Args:
-        recordings: in this order: paths (each followed by the later answers of the same conversation), names of bundled
-            recordings, or `Recording`s.
+        recordings: the recordings in order: paths (each includes the later responses of the same conversation), names
+            of bundled recordings, or `Recording` objects.
         provider: the provider to replace; see `Provider.from_config`. Its quirks and dialect are used, but not its
             API key and base URL. Default: a plain provider with the adapter, dialect and model of the first recording.
         cuts, speed, faults, match: see `ReplayTransport`.
@@ -193,9 +196,9 @@ class ReplayProvider(ProviderDouble):
             each fault.
 
     Attributes:
-        provider: the `Provider` that reads the answers.
-        requests: the requests that were sent. A request without a recording, or one that differs from the recorded
-            request, raises `ScriptError`.
+        provider: the `Provider` that decodes the responses.
+        requests: the requests that were sent. A request raises `ScriptError` if it has no recording, or differs from
+            the recorded request.
 
     Raises:
         ConfigError: the recording doesn't exist, or an argument is not allowed.
@@ -228,13 +231,13 @@ class ReplayProvider(ProviderDouble):
 
 
 class RecordingProvider(ProviderDouble):
-    """A real provider whose answers become the recording `name` in a folder.
+    """A real provider whose responses are recorded as `name` in a folder.
 
-    Recordings are drafts until `keep` is called, so that a failed answer isn't replayed later. Close the provider at
+    Recordings are drafts until `keep` is called, so that a failed response isn't replayed later. Close the provider at
     the end, because it has connections.
 
     Raises:
-        ConfigError: the configuration or the name can't be used.
+        ConfigError: the configuration or the name is invalid.
     """
 
     def __init__(
@@ -254,8 +257,8 @@ class RecordingProvider(ProviderDouble):
         await self._transport.aclose()
 
     def keep(self) -> str | None:
-        """Replaces older recordings with the new ones. Returns the reason if they weren't replaced because an answer
-        failed.
+        """Replaces older recordings with the new ones. If a response failed, replaces nothing and returns the
+        reason.
         """
         try:
             problem = self._draft.problem()

@@ -15,10 +15,10 @@ from .scripted import ScriptedProvider, Turn
 
 
 class ScriptedFixture:
-    """The pytest fixture `scripted`, a function that makes a `ScriptedProvider` from the same arguments.
+    """The pytest fixture `scripted`, a function that creates a `ScriptedProvider` from the same arguments.
 
     Attributes:
-        providers: the models that were made for this test.
+        providers: the models that were created for this test.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class ScriptedFixture:
         provider: str | Mapping[str, Any] | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> ScriptedProvider:
-        """Returns a model that answers with these turns."""
+        """Returns a model that responds with these turns."""
         made = ScriptedProvider(*turns, then=then, provider=provider, **overrides)
         self.providers.append(made)
         return made
@@ -50,14 +50,15 @@ class ScriptedFixture:
 
 
 class ReplayFixture:
-    """The pytest fixture `replay`, a function that finds recordings by name and makes a `ReplayProvider`.
+    """The pytest fixture `replay`, a function that finds recordings by name and creates a `ReplayProvider`.
 
     Recordings are searched in the folders of the ini option `streamfold_fixtures`, then among the bundled recordings.
-    By default, `fixtures` beside the test file and in the folders above it, up to pytest's root, is searched.
+    By default, the folders named `fixtures` beside the test file and in its parent folders are searched, up to pytest's
+    root.
 
-    With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the answer: if
-    there is no recording ("once"), or always ("all"). A new recording replaces the old one, or is saved in the first
-    folder.
+    With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the response:
+    only if there is no recording ("once"), or always ("all"). A new recording replaces the old recording, or is saved
+    in the first folder.
 
     Args:
         folders: the folders of the ini option.
@@ -68,7 +69,7 @@ class ReplayFixture:
         test: the id of the test, for messages.
 
     Attributes:
-        providers: the models that were made for this test.
+        providers: the models that were created for this test.
     """
 
     def __init__(
@@ -98,12 +99,12 @@ class ReplayFixture:
         match: Match = "order",
         **overrides: Unpack[ProviderConfig],
     ) -> ProviderDouble:
-        """Returns a model that answers with these recordings. Further arguments are those of `ReplayProvider`.
+        """Returns a model that responds with these recordings. Further arguments are those of `ReplayProvider`.
 
-        `cuts`, `speed` and `faults` are not used while an answer is recorded.
+        `cuts`, `speed` and `faults` are not used while a response is recorded.
 
         Raises:
-            ConfigError: the recording doesn't exist. The message has the folders and the command that records it.
+            ConfigError: the recording doesn't exist. The message names the folders, and the command that records it.
         """
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
@@ -119,7 +120,9 @@ class ReplayFixture:
         return made
 
     def _find(self, name: str, provider: Any) -> list[Recording]:
-        """Returns the recording of this name and the later ones of the same conversation. Raises ConfigError."""
+        """Returns the recording with this name, and the later recordings of the same conversation. Raises
+        ConfigError.
+        """
         __tracebackhide__ = True
         folder = self._folder_of(name)
         if folder is not None:
@@ -147,8 +150,8 @@ class ReplayFixture:
     ) -> RecordingProvider:
         if len(names) != 1:
             raise ConfigError(
-                f"a conversation is recorded under one name, its later answers as NAME-2, NAME-3: pass one of"
-                f" {', '.join(names) or 'none'}, or make a model for each"
+                "a conversation is recorded under one name, its later responses as NAME-2, NAME-3: pass one of"
+                f" {', '.join(names) or 'none'}, or create a model for each"
             )
         return RecordingProvider(self._folder_of(names[0]) or self.folders[0], names[0], provider, overrides)
 
@@ -157,7 +160,7 @@ class ReplayFixture:
 
 
 def _up_to(root: Path, folder: Path) -> list[Path]:
-    """Returns the folder and those above it up to the root, always including the root."""
+    """Returns the folder and its parent folders up to the root. Always includes the root."""
     if not folder.is_relative_to(root):
         return [folder, root]
     return [folder, *[above for above in folder.parents if above.is_relative_to(root)]]

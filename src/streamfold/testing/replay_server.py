@@ -60,7 +60,7 @@ async def serve_replay(
         port: the port; 0 chooses a free port.
 
     Raises:
-        ConfigError: an argument can't be used.
+        ConfigError: an argument is invalid.
         OSError: the port is taken.
     """
     store = RecordingSelector(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
@@ -118,7 +118,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _respond(self) -> None:
         if self.command != "POST" or not self.path.partition("?")[0].endswith(_PATHS):
             paths = " or ".join(f"POST <anything>{path}" for path in _PATHS)
-            return self.send_error(HTTPStatus.NOT_FOUND, f"{self.command} {self.path} is not served here, {paths} is")
+            return self.send_error(
+                HTTPStatus.NOT_FOUND, f"{self.command} {self.path} is not supported. Supported: {paths}"
+            )
         length = self.headers.get("content-length", "0")
         if "transfer-encoding" in self.headers:
             return self.send_error(HTTPStatus.LENGTH_REQUIRED, "send the body with a Content-Length")
@@ -138,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.send_error(HTTPStatus.BAD_REQUEST, str(exc), "replay_mismatch")
         if answer is None:
             names = shorten(", ".join(recording.name for recording in store.recordings), 400, placeholder=" ...")
-            message = f"every recording was sent once; one that is named as the model is sent again: {names}"
+            message = f"every recording was sent once. To get a recording again, send its name as the model: {names}"
             return self.send_error(HTTPStatus.NOT_FOUND, message)
         return self._play(answer)
 
@@ -169,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionAbortedError
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuses the request, with `explain` as the code of the error."""
+        """Rejects the request, with `explain` as the error code."""
         error = {"message": message, "type": "invalid_request_error", "code": explain}
         body = json.dumps({"error": error}).encode()
         self._send_head(code, {"content-type": "application/json", "content-length": str(len(body))}, body)

@@ -1,6 +1,6 @@
 """Steps of a script: say, think, call, refuse, usage, finish, pause, fail.
 
-A turn of a script is one answer of the model: a text, a step, or a list of both.
+Each turn of a script is one response of the model: a text, a step, or a list of both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ How: TypeAlias = Literal["status", "event", "cut", "broken", "timeout", "empty",
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fail:
-    """A failure at the end of an answer.
+    """A failure at the end of a response.
 
     Attributes:
         how: "status": an HTTP error; "event": an error event in the stream; "cut": the body ends early; "broken": the
@@ -51,7 +51,7 @@ class Fail:
 
     @property
     def only_first(self) -> bool:
-        """True if the failure replaces the whole answer."""
+        """True if the failure replaces the complete response."""
         return self.how in ("status", "timeout", "empty")
 
     def __repr__(self) -> str:
@@ -84,11 +84,11 @@ _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScriptedTurn:
-    """A text, cut into the pieces that are streamed.
+    """A text, split into the pieces that are streamed.
 
     Attributes:
-        kind: "say", "think" or "refuse", after the function that made it.
-        is_data: whether the text is the JSON of a dict or a pydantic model.
+        kind: "say", "think" or "refuse": the name of the function that created the text.
+        is_data: true if the text is the JSON of a dict or a pydantic model.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class ScriptedTurn:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolCallStep:
-    """A tool call. `arguments` is the model's text. Without a `call_id`, an id is made."""
+    """A tool call. `arguments` is the model's text. Without a `call_id`, an id is generated."""
 
     name: str
     arguments: str
@@ -144,10 +144,10 @@ Answer: TypeAlias = str | Step | Sequence[str | Step]
 
 
 def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
-    """Makes visible text. One string is streamed word by word; several strings are streamed as separate pieces.
+    """Creates visible text. One string is streamed word by word. Several strings are streamed as separate pieces.
 
-    A dict or a pydantic model answers a request with `response_format`, as JSON text or as arguments of a tool,
-    whichever the provider uses.
+    To respond to a request with `response_format`, pass a dict or a pydantic model. It is sent as JSON text or as
+    arguments of a tool call, depending on the provider.
 
     >>> say("Hello there").pieces
     ('Hello', ' there')
@@ -158,19 +158,19 @@ def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
 
 
 def think(*content: str) -> ScriptedTurn:
-    """Makes reasoning text, cut into pieces like `say`. `think("")` is hidden reasoning."""
+    """Creates reasoning text, which is streamed like the text of `say`. `think("")` is hidden reasoning."""
     return _said("think", content)
 
 
 def refuse(*content: str) -> ScriptedTurn:
-    """Makes a refusal, cut into pieces like `say`. A refusal is `reply.refusal`, and not part of `reply.text`."""
+    """Creates a refusal, which is streamed like the text of `say`. It is in `reply.refusal`, not in `reply.text`."""
     return _said("refuse", content)
 
 
 def call(
     name: str, /, arguments: Mapping[str, Any] | str | None = None, *, call_id: str | None = None, **named: Any
 ) -> ToolCallStep:
-    """Makes a tool call: `call("get_weather", city="Paris")`, or with the arguments as a dict.
+    """Creates a tool call: `call("get_weather", city="Paris")`, or with the arguments as a dict.
 
     Args:
         name: the name of the tool.
@@ -179,7 +179,7 @@ def call(
         named: the arguments as keywords.
 
     Raises:
-        ConfigError: arguments are given in two ways, or can't be written as JSON.
+        ConfigError: arguments are passed in two ways, or can't be serialized as JSON.
     """
     if arguments is not None and named:
         raise ConfigError(f"call({name!r}): pass the arguments as a dict, as a text, or as keywords, only one of these")
@@ -199,20 +199,21 @@ def usage(
     cached_tokens: int | None = None,
     reasoning_tokens: int | None = None,
 ) -> Usage:
-    """Makes token counts. Without this step, `reply.usage` is None."""
+    """Creates token counts. Without this step, `reply.usage` is None."""
     return Usage(input_tokens, output_tokens, total_tokens, cached_tokens, reasoning_tokens)
 
 
 def finish(reason: str) -> StopReason:
     """Sets the finish reason. Default: "tool_calls" after tool calls, "stop" otherwise.
 
-    "length" and "content_filter" cut the answer off; with "unknown" the stream ends without a finish reason.
+    "length" and "content_filter" mark the response as truncated. With "unknown", the stream ends without a finish
+    reason.
     """
     return StopReason(reason)
 
 
 def pause(seconds: float) -> Pause:
-    """Makes the server wait for some seconds. `pause(math.inf)` simulates a server that hangs.
+    """Makes the server wait for this number of seconds. `pause(math.inf)` simulates a server that hangs.
 
     Raises:
         ConfigError: `seconds` is negative or NaN.
@@ -231,10 +232,10 @@ def fail(
 ) -> Fail:
     """Makes the answer fail. A failure is the last step of its turn.
 
-        fail(429, retry_after=1)                   an HTTP status instead of an answer
-        fail(RateLimitError, "slow down")          the same, by the error that it becomes
-        fail("the model is overloaded")            an error event inside the answer: UpstreamError
-        fail(IncompleteStreamError)                the answer ends in the middle
+        fail(429, retry_after=1)                   an HTTP error status
+        fail(RateLimitError, "slow down")          the same, named by the error that it raises
+        fail("the model is overloaded")            an error event in the stream: UpstreamError
+        fail(IncompleteStreamError)                the stream breaks off
         fail(APIConnectionError)                   no connection; after other steps the connection breaks
         fail(APITimeoutError)                      no connection in time
         fail(EmptyResponseError), fail(ProtocolError)
@@ -297,13 +298,13 @@ def read_answer(answer: Answer) -> list[Step]:
         if not isinstance(step, Fail):
             continue
         if at < len(steps) - 1:
-            raise ConfigError(f"{step!r} ends the answer, so {steps[at + 1]!r} can't follow it")
+            raise ConfigError(f"{step!r} ends the response, so {steps[at + 1]!r} can't follow it")
         before = [other for other in steps[:at] if not isinstance(other, Pause)]
         if before and step.only_first:
             raise ConfigError(
-                f"{step!r} takes the place of the whole answer, which has begun with {before[0]!r}. For a later error"
-                ' use fail("message"), fail(IncompleteStreamError) or fail(APIConnectionError); for a server that hangs'
-                " use pause(math.inf)"
+                f"{step!r} replaces the complete response, so {before[0]!r} can't come before it. For a later"
+                ' error use fail("message"), fail(IncompleteStreamError) or fail(APIConnectionError); for a server'
+                " that hangs use pause(math.inf)"
             )
     return steps
 

@@ -1,4 +1,4 @@
-"""ScriptedProvider answers with a script, which is written in the API of the provider."""
+"""ScriptedProvider responds with a script, in the format of the provider's API."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class _Format:
     """The properties of one wire format that scripts need.
 
     Attributes:
-        prefix: prefix of the ids of answers.
+        prefix: the prefix of response ids.
         error: returns the body of a response with an error status.
         reasons: further finish reasons of the format. None: any text, and "unknown" for a stream without a finish
             reason.
-        refusals: whether the format has a field for refusals.
-        signs: the parts of an answer that the API signs.
-        repeats: fields of a request that its answer repeats.
+        refusals: true if the format has a field for refusals.
+        signs: the parts of a response that the API signs.
+        repeats: fields of a request that the response repeats.
     """
 
     serializer: Callable[..., StreamSerializer]
@@ -77,11 +77,11 @@ _FORMATS = {
 
 
 class ScriptSerializer:
-    """Serializes one answer.
+    """Serializes one response.
 
     Args:
-        adapter: the adapter that will read it.
-        number: the number of the answer, from which ids are made.
+        adapter: the adapter that will decode the response.
+        number: the number of the response, from which ids are generated.
         next_id: returns the id of the next tool call for the name of a tool.
         body: the request.
 
@@ -117,8 +117,8 @@ class ScriptSerializer:
             match step:
                 case ScriptedTurn("refuse") if not self._format.refusals:
                     raise ConfigError(
-                        f"{step!r}: a refusal isn't a separate field in the format {self._adapter!r}; use say(), and"
-                        ' finish("content_filter") if the provider stopped the answer'
+                        f"{step!r}: a refusal isn't a separate field in the format {self._adapter!r}; use say(),"
+                        ' and finish("content_filter") if the provider stopped the response'
                     )
                 case ScriptedTurn():
                     pieces = [self._serializer.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
@@ -198,7 +198,7 @@ Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 
 
 class ScriptedProvider(ProviderDouble):
-    """A model that answers each request with the next turn of a script.
+    """A model that responds to each request with the next turn of a script.
 
         model = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
         assert await ask(model, "What is the weather in Paris?") == "It is 18 degrees."
@@ -215,11 +215,11 @@ class ScriptedProvider(ProviderDouble):
             each failure. With retries, each attempt uses a turn.
 
     Attributes:
-        provider: the `Provider` that reads the answers.
+        provider: the `Provider` that decodes the responses.
         requests: the requests that were sent.
 
     Raises:
-        ConfigError: a turn can't be read, or the configuration can't be used.
+        ConfigError: a turn or the configuration is invalid.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class ScriptedProvider(ProviderDouble):
         ScriptSerializer(self.profile.adapter_of(self.profile.model))
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a turn was not used, or if a request had no turn or failed to play."""
+        """Raises ScriptError if a turn was not used, if a request had no turn, or if a turn was invalid."""
         problems, used = list(self._problems), len(self.requests)
         for number, turn in enumerate(self._turns[used:], used + 1):
             problems.append(f"turn {number} was not used: {_shown(turn)}")
@@ -274,7 +274,7 @@ class ScriptedProvider(ProviderDouble):
     def _played(
         self, steps: Sequence[Step], model: str, number: int, adapter: str, body: Mapping[str, Any]
     ) -> ReplayedResponse | httpx.TransportError:
-        """Returns the answer of the steps in an API, or the error of the connection."""
+        """Returns the response for the steps, or the network error."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
@@ -286,12 +286,14 @@ class ScriptedProvider(ProviderDouble):
         return ReplayedResponse(0.0, 200, headers, iter([*written, BodyStep(0.0, b"", ending)]))
 
     def _adapter_of(self, model: str, path: str) -> str:
-        """Returns the wire format of a request: an endpoint with two APIs may have been called on the other one."""
+        """Returns the wire format of a request. An endpoint with two APIs may have been called through the other
+        API.
+        """
         usual = self.profile.adapter_of(model)
         return usual if find_adapter(usual)().handles_path(path) else adapter_by_path(path) or usual
 
     def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
-        """Writes structured data as the provider's models do: some endpoints implement `response_format` by a tool."""
+        """Converts structured data to a tool call, if the endpoint implements `response_format` by a tool."""
         if parsed.options.response_format is None:
             return steps
         tool = self.profile.make_adapter(parsed.model).prepare(parsed, repair_history=True).request.answer_tool
@@ -307,7 +309,7 @@ class ScriptedProvider(ProviderDouble):
 
 
 def _checked_turn(turn: Turn, where: str) -> Turn:
-    """Returns the turn. Raises ConfigError that names it if it can't be read."""
+    """Validates a turn. Raises ConfigError with the position of an invalid turn."""
     if callable(turn):
         return turn
     try:
@@ -322,7 +324,7 @@ def _pauses(steps: Sequence[Step]) -> float:
 
 
 def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> ReplayedResponse | httpx.TransportError:
-    """Returns a failure that replaces the whole answer."""
+    """Returns a failure that replaces the complete response."""
     if step.how == "timeout":
         error = httpx.ConnectTimeout(step.message)
         error.__cause__ = TimeoutError(step.message)
