@@ -508,7 +508,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: ScriptedProvider("a", then=[7]), "then: 7 is not a turn"),
     (lambda: ScriptedProvider("a", modle="x"), "modle: unknown key .did you mean 'model'"),
     (lambda: ScriptedProvider("a", provider="kimii"), "unknown provider 'kimii'.*did you mean 'kimi'"),
-    (lambda: call("f", {"a": 1}, b=2), "only one of these"),
+    (lambda: call("f", {"a": 1}, b=2), "either as a dict, as a text, or as keywords"),
     (lambda: call("f", a=object()), "the arguments can't be written as JSON"),
     (lambda: say(), "needs a text"),
     (lambda: think({"a": 1}), "takes text, not dict"),

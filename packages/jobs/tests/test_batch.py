@@ -166,7 +166,7 @@ async def test_lines_that_are_no_json(tmp_path: Path) -> None:
     [
         ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "row 2: the id 'a' is also the id of row 1"),
         ([{"id": "1", "prompt": "x"}, {"prompt": "y"}], "row 2: the id '1' is also the id of row 1"),
-        ([{"text": "x"}], "no row has one of: prompt, messages, body"),
+        ([{"text": "x"}], "no row has a prompt. Each row needs one of: prompt, messages, body"),
     ],
 )
 async def test_mistakes_that_stop_a_job_before_it_asks(given: list[dict[str, Any]], problem: str) -> None:

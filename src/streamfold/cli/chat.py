@@ -181,7 +181,7 @@ def _question(prompt: str | None, has_parts: bool) -> str:
         except UnicodeDecodeError as exc:
             raise ConfigError(f"standard input is not UTF-8: {exc}") from exc
     if text is None:
-        raise ConfigError('the question is missing: write streamfold chat "...", or pipe one into it')
+        raise ConfigError('the question is missing: write streamfold chat "...", or pipe the question into the command')
     if not text.strip() and not has_parts:
         raise ConfigError("no question: " + ("standard input" if text is not prompt else "the text") + " is empty")
     return text

@@ -50,11 +50,11 @@ class PathValues:
         for step, following in zip(path, [*path[1:], None], strict=True):
             if isinstance(step, int):
                 if not isinstance(place, list) or step > len(place):
-                    raise ValueError(f"the path {path} has no place")
+                    raise ValueError(f"the path {path} doesn't exist in the object")
                 if step == len(place):
                     place.append(None)
             elif not isinstance(place, dict):
-                raise ValueError(f"the path {path} has no place")
+                raise ValueError(f"the path {path} doesn't exist in the object")
             if following is None:
                 place[step] = value
             else:
@@ -99,7 +99,7 @@ class BracketTracker:
         quotes: the characters that begin a string; with both, round brackets count too.
 
     Attributes:
-        depth: how many brackets are open.
+        depth: the number of open brackets.
         quote: the quote of the open string, or "".
     """
 

@@ -122,7 +122,7 @@ def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequ
 
 
 def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[str]]:
-    """Compiles regular expressions. Raises ConfigError for an invalid one."""
+    """Compiles regular expressions. Raises ConfigError for an invalid expression."""
     try:
         return [re.compile(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
     except (re.error, TypeError) as exc:

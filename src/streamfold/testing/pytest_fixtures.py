@@ -37,7 +37,7 @@ class ScriptedFixture:
         return made
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a turn of one of the models was not used."""
+        """Raises ScriptError if a model has a turn that was not used."""
         __tracebackhide__ = True  # pytest shows the test, and nothing below
         problems = []
         for provider in self.providers:

@@ -182,7 +182,7 @@ def call(
         ConfigError: arguments are passed in two ways, or can't be serialized as JSON.
     """
     if arguments is not None and named:
-        raise ConfigError(f"call({name!r}): pass the arguments as a dict, as a text, or as keywords, only one of these")
+        raise ConfigError(f"call({name!r}): pass the arguments either as a dict, as a text, or as keywords")
     if not isinstance(arguments, str):
         try:
             arguments = json.dumps(dict(named if arguments is None else arguments), ensure_ascii=False)

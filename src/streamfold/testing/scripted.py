@@ -44,7 +44,7 @@ def _plain_error(info: ErrorInfo) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """The properties of one wire format that scripts need.
+    """The properties of a wire format on which scripts depend.
 
     Attributes:
         prefix: the prefix of response ids.

@@ -259,9 +259,9 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
 def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
     """Returns a client's conversation without its approvals of tool calls that a provider runs (MCP servers).
 
-    A client could write such an approval itself, as the result of the tool call or in the provider's data of a turn
-    (`mcp_approval_request` and `mcp_approval_response` of the Responses API). The results of approved calls stay in the
-    turn.
+    A client could write such an approval itself, as the result of the tool call, or in the provider's data of an
+    assistant message (`mcp_approval_request` and `mcp_approval_response` of the Responses API). The results of approved
+    calls stay in the conversation.
 
     Args:
         keep_last: keep such tool calls of the last response, without results, so that the user can decide about them.

@@ -17,7 +17,7 @@ _COUNTS = tuple(member.name for member in fields(Usage) if member.name not in ("
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one row, or the error of the row.
+    """The model's answer to one row, or the row's error.
 
     Attributes:
         id: the id of the row.
@@ -114,7 +114,7 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Counts an answer. The tokens and costs of errors are added too, if known."""
+        """Counts an answer. If the tokens and the cost of an error are known, they are added, too."""
         if answer.error:
             self.errors += 1
         else:

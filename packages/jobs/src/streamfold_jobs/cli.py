@@ -48,7 +48,7 @@ _LINES = 30.0  # seconds between two lines where there is no terminal
 
 
 class _RunByDefault(TyperGroup):
-    """Makes `batch rows.jsonl` mean `batch run rows.jsonl`."""
+    """Runs `batch rows.jsonl` as `batch run rows.jsonl`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):

@@ -238,7 +238,7 @@ def _uncounted(answer: Answer) -> str | None:
 
 
 class JobBudget:
-    """Decides whether the budget allows one more row.
+    """Decides whether the budget allows another row.
 
     Until the first cost is known, rows are sent one at a time. Later, each row in flight reserves the cost of the most
     expensive answer so far. When the budget is nearly spent, rows are sent one at a time again, until less is left than

@@ -191,7 +191,7 @@ class Rows:
         return found.hexdigest()
 
     def check(self) -> int:
-        """Counts the rows, and checks for errors that concern the job as a whole. Returns the number of rows.
+        """Counts the rows, and checks for errors that prevent the job. Returns the number of rows.
 
         A single invalid row doesn't stop the job. Its answer is an error.
 
@@ -208,7 +208,9 @@ class Rows:
         if again := names.repeated():
             self._refuse_repeated(again)
         if count and not found:
-            raise ConfigError(f"{self._path or 'the rows'}: no row has one of: {', '.join(_CONVERSATION)}")
+            raise ConfigError(
+                f"{self._path or 'the rows'}: no row has a prompt. Each row needs one of: {', '.join(_CONVERSATION)}"
+            )
         return count
 
     def models(self) -> set[str | None]:

@@ -41,7 +41,7 @@ class Ask:
 
         ds.map_batches(Ask, fn_constructor_kwargs={"provider": "main"}, batch_format="pyarrow")
 
-    `ask` calls `map_batches` with safe settings for large jobs. The new columns are those of `ANSWER_COLUMNS`: `text`,
+    `ask` calls `map_batches` with safe settings for large jobs. `ANSWER_COLUMNS` lists the new columns: `text`,
     `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. A failed row has an `error`. Only invalid
     settings or a rejected API key end the job.
 
@@ -114,7 +114,7 @@ class Ask:
         """Returns a batch with the columns of its answers.
 
         Raises:
-            ConfigError: the batch lacks a column, or has a column with the name of a new one.
+            ConfigError: the batch lacks a column, or already has a column with the name of a new column.
             AskStoppedError: no row can be answered.
         """
         requests, kept, _ = self._requests, self._kept, self._common
@@ -375,7 +375,7 @@ def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any
 
 
 def check_columns(names: Sequence[str], prefix: str) -> None:
-    """Raises ConfigError if the batch already has one of the new columns."""
+    """Raises ConfigError if the batch already has a column with the name of a new column."""
     taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
     if taken:
         raise ConfigError(

@@ -77,8 +77,8 @@ def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
     if hasattr(made, "extract_tool_calls_streaming"):
         return _VLLMParser(make)
     raise ConfigError(
-        f"{make!r} has the methods of neither SGLang (detect_and_parse, parse_streaming_increment) nor vLLM"
-        " (extract_tool_calls, extract_tool_calls_streaming)"
+        f"{make!r} is not a parser: it has the methods of neither SGLang (detect_and_parse,"
+        " parse_streaming_increment) nor vLLM (extract_tool_calls, extract_tool_calls_streaming)"
     )
 
 

@@ -180,7 +180,7 @@ def _print_card(card: ReportCard) -> None:
     target.print(Text(escape_control_characters(head), "bold"), soft_wrap=True)
     for theme in dict.fromkeys(finding.theme for finding in card.findings):
         rows = [_row(finding) for finding in card.findings if finding.theme == theme]
-        print_rows(target, (theme, "", "seen", "so"), rows)
+        print_rows(target, (theme, "", "observed", "effect"), rows)
         target.print()
     counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)

@@ -20,7 +20,7 @@ ToolNames = Annotated[
     list[str] | None, typer.Option("--tool", help="The name of a tool that the request declared. Repeatable.")
 ]
 ToolChoice = Annotated[str | None, typer.Option(help="The tool choice of the request: auto, none or required.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, as docs/inspect.md describes it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; docs/inspect.md describes its fields.")]
 Source = Annotated[
     Path,
     typer.Argument(
@@ -50,7 +50,7 @@ def inspect(
     """
     with reported_errors(as_json):
         if as_json and html:
-            raise ConfigError("--json and --html exclude each other: choose one")
+            raise ConfigError("--json and --html can't be combined: choose one of them")
         made = _inspected(file, adapter, dialect, tool, tool_choice)
         if html:
             write_page(html, render_page(made))

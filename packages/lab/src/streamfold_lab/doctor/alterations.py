@@ -17,7 +17,7 @@ _MISSING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A value that differs from the requested one.
+    """A value that differs from the requested value.
 
     Attributes:
         path: the path of the value, such as `tree.branches[0]`.

@@ -127,7 +127,7 @@ async def find_apis(
 ) -> list[Profile]:
     """Returns a profile for each API that the server supports, Chat Completions first.
 
-    A URL without a path is also tried with `/v1`. The default model is the first one in the server's list.
+    A URL without a path is also tried with `/v1`. The default model is the first model in the server's list.
 
     Args:
         adapter: the API to test; "auto": all supported APIs.

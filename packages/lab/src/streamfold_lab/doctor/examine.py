@@ -208,12 +208,12 @@ def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -
 
 
 def is_doubtful(outcome: Conclusion) -> bool:
-    """Returns whether an outcome needs repetitions to be certain."""
+    """Returns whether a conclusion is only certain if repetitions confirm it."""
     return outcome.verdict == "unfaithful" and not outcome.certain
 
 
 def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
-    """Returns responses by the names of their requests; of several, the earliest complete one."""
+    """Returns the earliest complete response to each request, by the request's name."""
     found: dict[str, ProbeResponse] = {}
     for seen in sorted(responses, key=lambda seen: seen.number):
         if seen.way in _DECIDED and seen.ask not in found:

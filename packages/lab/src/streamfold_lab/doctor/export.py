@@ -49,7 +49,7 @@ def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A finding that differs between two test runs. A finding that is missing in one of them is None.
+    """A finding that differs between two test runs. `before` or `after` is None if that run has no such finding.
 
     Attributes:
         adapter: the API.

@@ -53,7 +53,7 @@ def two_codes(rng: Random, between: str) -> str:
 
 
 def told_codes(text: str) -> dict[str, str]:
-    """Returns the codes in a text, by their names.
+    """Returns the codes in a text, each with its name ("first", "last").
 
     >>> told_codes("The first code is HERON-4821. The last code is IVORY-1234.")
     {'first': 'HERON-4821', 'last': 'IVORY-1234'}

@@ -24,7 +24,7 @@ def words(name: str) -> list[str]:
 
 
 def is_other_model(asked: str, named: str) -> bool:
-    """Returns whether a name belongs to another model than the requested one.
+    """Returns whether a name in a response belongs to another model than the requested model.
 
     The function ignores the owner, case, dates, and words such as "latest". A requested name without digits may be an
     alias, so it matches nearly any name.

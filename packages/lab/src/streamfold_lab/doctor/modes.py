@@ -45,7 +45,7 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
 
 
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
-    """Yields a difference if one text has additional words at its beginning or end.
+    """Yields a difference if one of the two texts has additional words at its beginning or end.
 
     A model may word a text differently, but it doesn't add the same words in every repetition of only one mode.
     """

@@ -113,7 +113,7 @@ def _value(table: Any, key: tuple[str, ...]) -> Any:
 
 
 def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting) -> str:
-    """Returns the text with one line replaced or added."""
+    """Replaces or adds the line of one setting in a text."""
     lines, places = text.splitlines(), key_lines(text)
     table = key[:-1]
     header = f"[{toml_path(table)}]"

@@ -107,7 +107,7 @@ def delta_words(delta: Delta) -> str:
     """Describes a delta in one line."""
     match delta:
         case TextDelta(text, _, whole) | ReasoningDelta(text, _, whole) | RefusalDelta(text, _, whole):
-            return f"{'all of it: ' * whole}{_shown(text)}"
+            return f"{'complete: ' * whole}{_shown(text)}"
         case ToolCallDelta(index, call_id, name, arguments, whole):
             parts = [f"index {index}"] if index is not None else []
             parts += [f"id {_quoted(call_id)}"] if call_id else []

@@ -35,7 +35,7 @@ class EventLine:
         call: the number of the tool call, in the lane `call`.
         what: a description; empty if the event only adds the next piece of a text or of arguments.
         piece: that piece.
-        why: the reason, or the effect.
+        why: why the fragment belongs to this tool call, or what a warning is about.
     """
 
     lane: Lane
@@ -46,7 +46,7 @@ class EventLine:
 
     @property
     def shown(self) -> str:
-        """The step in one line without control characters."""
+        """The description and the piece in one line, without control characters."""
         return ", ".join(part for part in (self.what, repr(self.piece) if self.piece else "") if part)
 
 

@@ -80,7 +80,7 @@ class _Clock:
     """The arrival times of the bytes of a body.
 
     Args:
-        cuts: the number of bytes of each network read, and the seconds since the previous one.
+        cuts: the number of bytes of each network read, and the seconds since the previous read.
     """
 
     def __init__(self, cuts: Sequence[tuple[int, float]]) -> None:

@@ -39,7 +39,7 @@ class PageAccess:
         self._cookie = f"streamfold-ui-{sha256(self.token.encode()).hexdigest()[:8]}"
 
     def cookie(self, scope: Any) -> dict[str, str]:
-        """Returns the `Set-Cookie` header that stores the token of the URL for the page's own requests."""
+        """Returns the `Set-Cookie` header that stores the URL's token, so that the page's own requests are allowed."""
         if not self.token or b"token=" not in scope.get("query_string", b""):
             return {}
         return {"set-cookie": f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"}

@@ -1,1 +1,1 @@
-"""Stream patchers, one for each API: serializers that also write the fields of events without a delta."""
+"""Stream patchers, one for each API: serializers that also write the fields of events that no delta contains."""

@@ -392,7 +392,7 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Returns the value if it is an object, else an empty object."""
+    """Returns the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 

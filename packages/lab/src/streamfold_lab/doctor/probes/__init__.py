@@ -14,14 +14,15 @@ from .turns import TURNS
 
 # Quirks of Chat Completions that no request to one model can show, and why. They stay as the catalogue has them.
 NOT_EXAMINED = {
-    "refused_members": "these settings are only for frameworks, and a server that ignores one responds normally",
-    "hosted_tools": "the server's documentation describes its own tools, and running one costs money",
+    "refused_members": "only framework integrations use these settings, and a server that"
+    " ignores a setting responds normally",
+    "hosted_tools": "the server's documentation lists its tools, and calling a tool costs money",
     "refusals": "a server that ignores the field responds normally",
     "returned_members": "the field is described in the server's documentation, and its absence causes no error",
     "model_in_path": "the path is part of the base URL, which the server's documentation names",
     "schemas": "documented by the provider; inline_refs and unsupported_keywords are tested instead",
     "tool_choice_auto": "a server without this setting rejects every request with tools, and its error names the field",
-    "tool_choice_none": "the tool choice is tested by its effect",
+    "tool_choice_none": "the probes test instead whether the tool choice has an effect",
     "reasoning_of_thinkers": "the result depends on the model",
 }
 

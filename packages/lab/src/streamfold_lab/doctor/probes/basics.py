@@ -42,7 +42,7 @@ BASICS = ProbeGroup("basics")
 
 @BASICS.probe(
     "answers",
-    "Does it answer a plain question?",
+    "Does the server respond to a simple prompt?",
     ProbeRequest("hello", LINE, special="only model, message and stream", edit=without_members("stream_options")),
     basic=True,
     refused=("fault", ""),
@@ -50,7 +50,7 @@ BASICS = ProbeGroup("basics")
 def _answers(seen: ProbeResponse) -> Conclusion:
     if not seen.text:
         return Conclusion("fault", "a response without text", "an empty response has the warning empty_answer")
-    return Conclusion("ok", f"says {shown(seen.text, 50)}")
+    return Conclusion("ok", f"the text is {shown(seen.text, 50)}")
 
 
 @BASICS.probe_many(
@@ -91,7 +91,7 @@ def _max_tokens(answers: Answers) -> Conclusion:
 
 @BASICS.probe_many(
     "stream_usage",
-    "Does it report usage if the request enables it?",
+    "Does the server report usage if the request enables usage?",
     ProbeRequest(
         "asked",
         LINE,
@@ -129,7 +129,7 @@ def _stream_usage(answers: Answers) -> Conclusion:
 
 @BASICS.probe(
     "usage",
-    "Does it report usage?",
+    "Does the server report usage?",
     ProbeRequest("hello", LINE, options={"max_output_tokens": 64}),
     apis=("responses", "anthropic", "gemini"),
 )
@@ -187,7 +187,7 @@ _NEVER = "~never~"  # a stop text that the model doesn't write
 
 @BASICS.probe_many(
     "stop",
-    "Does it stop at a stop sequence?",
+    "Does the response stop at a stop sequence?",
     ProbeRequest("count", COUNT, options=capped(64, stop=[_NEVER, "5"]), special=f'stop: ["{_NEVER}", "5"]'),
     ProbeRequest("one", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]', when=was_refused("count")),
     apis=("chat", "anthropic", "gemini"),
@@ -321,7 +321,7 @@ def _seed(answers: Answers) -> Conclusion:
 def _cancel(answers: Answers) -> Conclusion:
     left, after = answers.get("left"), answers.get("after")
     if left is None or after is None:
-        return Conclusion("unclear", "one of the two requests was not sent")
+        return Conclusion("unclear", "the budget ended before both requests were sent")
     if after.fine:
         return Conclusion("ok", f"the next response began after {after.headers_after or 0:.1f} s")
     return Conclusion("fault", f"the request after a cancelled request failed: {after.said}")

@@ -31,7 +31,9 @@ def _broken(seen: ProbeResponse) -> Conclusion | None:
     broken = [call for call in seen.reply.tool_calls if call.error]
     if not broken:
         return None
-    return unclear(f"the arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}")
+    return unclear(
+        f"the tool call arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}"
+    )
 
 
 def _guided(seen: ProbeResponse, dialect: str) -> Conclusion | None:
@@ -178,7 +180,7 @@ def _parallel(seen: ProbeResponse) -> Conclusion:
     good = [call for call in seen.reply.tool_calls if not call.error]
     cities = " ".join(str(call.arguments).lower() for call in good)
     if len(good) > 1 and "paris" in cities and "london" in cities:
-        saw = f"{len(good)} separate tool calls in one response"
+        saw = f"the response has {len(good)} separate tool calls"
         return Conclusion("ok", saw, settings=(capability("parallel_calls", "yes", saw),))
     if len(good) < len(seen.reply.tool_calls):
         return unclear(f"tool calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}")

@@ -50,7 +50,7 @@ def _middle(rng: Random) -> ProbeRequest:
 
 CONVERSATION.probe(
     "system_middle",
-    "Does the model see a system message in the middle?",
+    "Does the model see a system message in the middle of a conversation?",
     _middle(FIRST_SEED),
     apis=("chat", "kimi", "responses"),
     whim=True,
@@ -60,7 +60,7 @@ CONVERSATION.probe(
 
 @CONVERSATION.probe(
     "inline_system",
-    "Is a system message in the middle accepted?",
+    "Is a system message in the middle of a conversation accepted?",
     edited(
         "middle",
         "a system message",
@@ -109,7 +109,7 @@ def _empty(seen: ProbeResponse) -> Conclusion:
 
 @CONVERSATION.probe(
     "images",
-    "Can it see images?",
+    "Can the model see images?",
     ProbeRequest(
         "image",
         [user("Which colour is this picture? Answer with one word.", image(PICTURE))],
@@ -123,14 +123,14 @@ def _images(seen: ProbeResponse) -> Conclusion:
         why = refusal(seen)
         return Conclusion("set", why, "images are rejected before they are sent", (capability("images", "no", why),))
     if "red" in prompt_words(seen.text):
-        saw = "saw that the picture is red"
+        saw = "the model saw that the picture is red"
         return Conclusion("ok", saw, settings=(capability("images", "yes", saw),))
     return unclear(f"accepted; the text is {shown(seen.text, 60)}")
 
 
 @CONVERSATION.probe_many(
     "continues",
-    "Can it continue a partial text?",
+    "Can the model continue a partial text?",
     edited(
         "prefix",
         "a last assistant message with prefix: true",
@@ -152,6 +152,6 @@ def _continues(answers: Answers) -> Conclusion:
     for name, member in (("prefix", "prefix"), ("final", "continue_final_message")):
         seen = answers.get(name)
         if seen and seen.fine and _goes_on(seen):
-            why = f"continued a partial text with {member}"
+            why = f"the model continued a partial text with {member}"
             return set_quirk(why, f'continues = "{member}"', "continues", member)
     return Conclusion("no", "a partial text isn't continued", "send the request again")

@@ -197,10 +197,10 @@ def _caching(answers: Answers) -> Conclusion:
 
 
 STREAM = ProbeGroup("stream")
-STREAM.probe_many("hang_ups", "Does it close connections without a response?")(
+STREAM.probe_many("hang_ups", "Does the server close connections without a response?")(
     _no_way("hung_up", "never began", "APIConnectionError, and retried")
 )
-STREAM.probe_many("unreachable", "Can it always be reached?")(
+STREAM.probe_many("unreachable", "Can the server always be reached?")(
     _no_way("unreachable", "found no server", "APIConnectionError, and retried")
 )
 STREAM.probe_many("cuts", "Do responses break off?")(
@@ -210,13 +210,18 @@ STREAM.probe_many("resets", "Is a connection reset?")(
     _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial reply, and no tool calls")
 )
 STREAM.probe_many("stalls", "Do responses stall?")(_stalls)
-STREAM.probe_many("statuses", "Does it fail occasionally?")(_statuses)
+STREAM.probe_many("statuses", "Does the server fail occasionally?")(_statuses)
 STREAM.probe_many("pace", "How fast are responses?")(_pace)
-STREAM.probe_many("comments", "Does it send comments to keep a connection open?")(
+STREAM.probe_many("comments", "Does the server send comments to keep a connection open?")(
     _damaged("comment", "handled", "have comments", "comments are ignored, and don't extend timeouts.stall")
 )
 STREAM.probe_many("garbage", "Do streams contain text that isn't SSE?")(
-    _damaged("garbage", "fault", "contain text that is not SSE", "skipped with a warning, or ProtocolError")
+    _damaged(
+        "garbage",
+        "fault",
+        "contain text that is not SSE",
+        "the text is skipped with a warning, or raises ProtocolError",
+    )
 )
 STREAM.probe_many("utf8", "Is all text UTF-8?")(
     _damaged("utf8", "fault", "have bytes that are not UTF-8", "invalid bytes become U+FFFD, with a warning")
@@ -252,7 +257,7 @@ STREAM.probe_many("ids", "Does every tool call have its own id?")(
     _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "missing ids are generated")
 )
 STREAM.probe_many("wholes", "Does the complete text match the deltas?")(
-    _warned(("arguments_mismatch", "text_mismatch"), "handled", "complete arguments that are valid JSON count")
+    _warned(("arguments_mismatch", "text_mismatch"), "handled", "complete arguments are used if they are valid JSON")
 )
 STREAM.probe_many("repairs", "Do arguments need repair?")(
     _warned(("repaired_arguments",), "handled", "repaired, with a warning")

@@ -84,7 +84,7 @@ def _reasons(answers: Answers) -> Conclusion:
     if _leaks(seen) and read_again(seen, "think", "chat").reasoning:
         why = f"reasoning is in the text: {shown(seen.text, 50)}"
         settings = (Setting(("dialect",), "think", why), capability("reasoning", "yes", why))
-        return Conclusion("set", why, 'read by the dialect "think"', settings)
+        return Conclusion("set", why, 'the dialect "think" reads it', settings)
     if seen.reply.extras.get("reasoning_details"):
         why = "responses contain reasoning_details"
         does = "they are sent back unchanged: reasoning_details = true"

@@ -30,8 +30,8 @@ def raw_history(
     Args:
         call_id: the id of the tool call.
         result: the content of the tool message.
-        drop: fields to remove from the turn with the tool call.
-        turn: fields to add to this turn.
+        drop: fields to remove from the assistant message with the tool call.
+        turn: fields to add to this assistant message.
     """
 
     def edit(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ def _alone(answers: Answers) -> ProbeRequest | None:
 
 @READING.probe_many(
     "needle",
-    "Does the model see all of a long input?",
+    "Does the model see all parts of a long input?",
     _needle(4_000),
     _needle(28_000),
     _needle(96_000),
@@ -179,7 +179,7 @@ def _old_turns(rng: Random) -> ProbeRequest:
 
 READING.probe(
     "old_turns",
-    "Does the model see all turns of a conversation?",
+    "Does the model see all messages of a long conversation?",
     _old_turns(FIRST_SEED),
     whim=True,
     refused=("no", ""),
@@ -338,7 +338,7 @@ for _name, _question, _make, _what in (
         lambda rng: [_with_special(rng)], "a result with special tokens",
     ),
     (
-        "long_result", "Does the model see all of a long tool result?",
+        "long_result", "Does the model see all parts of a long tool result?",
         lambda rng: [two_codes(rng, filler(rng, 24_000))], "a result of about 6000 tokens",
     ),
 ):  # fmt: skip

@@ -102,7 +102,7 @@ def _reasoning_kept(answers: Answers) -> Conclusion:
     if after is None:
         return unclear("the model didn't choose a number in its reasoning before the tool call")
     if after.refused:
-        return Conclusion("no", f"the turn with its reasoning is {refusal(after)}")
+        return Conclusion("no", f"the assistant message with its reasoning is {refusal(after)}")
     sent = sent_text(after)
     if not seen.reply.reasoning and not any(name in sent for name in _OPAQUE):
         return Conclusion("no", "the reasoning is hidden, and this API can't send it back")
