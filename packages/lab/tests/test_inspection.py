@@ -380,8 +380,8 @@ def test_the_shape_is_documented():
     """docs/inspect.md names the members that are there, all of them."""
     made = to_dict(inspected("kimi/parallel_calls"))
     assert sorted(members("## The shape of `inspect --json`")) == sorted(made)
-    assert sorted(members("One of `events`:")) == sorted(made["events"][0])
-    assert sorted(members("One of `placements`:")) == sorted(made["events"][18]["placements"][0])
+    assert sorted(members("Each object in `events`")) == sorted(made["events"][0])
+    assert sorted(members("Each object in `placements`")) == sorted(made["events"][18]["placements"][0])
     for word in [*made["calls"][0], "code", "detail", "event", "call"]:
         assert f"`{word}`" in DOCS
     compared = comparison_to_dict(compare(inspected("kimi/parallel_calls"), inspected("aimock/note")))
