@@ -147,7 +147,7 @@ class StreamSerializer(ABC):
         call_kinds: the kinds of tool calls that this API supports.
         end_words: the finish reasons that this API documents. Other values are replaced.
         keeps_order: whether content after a tool call waits, in `waiting`, until the tool call is complete.
-        open_call: the tool call that has begun and isn't complete, in serializers with `keeps_order`.
+        open_call: in serializers with `keeps_order`, the tool call that other content waits for; None if there is none.
         begun, ended: whether the start or the end of the answer has been written.
         usage, finish_reason: the latest values. They are written at the end.
         calls: the tool calls so far, by their index. Calls of custom tools have negative keys.
@@ -220,7 +220,7 @@ class StreamSerializer(ABC):
         return self.drain()
 
     def _take(self, delta: Delta) -> None:
-        if self.is_writing_call and self._is_behind(delta):
+        if self.open_call is not None and self._is_behind(delta):
             self.waiting.append(delta)
         else:
             self._write(delta)
@@ -269,7 +269,7 @@ class StreamSerializer(ABC):
 
     def _release(self) -> None:
         """Writes the content that waited for a tool call, if the tool call is complete now."""
-        while self.waiting and not self.is_writing_call and not self.ended:
+        while self.waiting and self.open_call is None and not self.ended:
             waiting, self.waiting = self.waiting, []
             for delta in waiting:
                 self._take(delta)
@@ -449,11 +449,6 @@ class StreamSerializer(ABC):
     @abstractmethod
     def write_end(self) -> None:
         """Writes the end of the answer: finish reason, usage, warnings."""
-
-    @property
-    def is_writing_call(self) -> bool:
-        """True while other content has to wait for the end of a tool call."""
-        return self.open_call is not None
 
     def end_open_call(self) -> None:
         """Ends the open tool call at the end of the answer."""

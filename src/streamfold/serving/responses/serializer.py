@@ -198,10 +198,6 @@ class ResponsesSerializer(StreamSerializer):
 
     # OpenAI's items never overlap, and some clients (langchain-openai 1.7) put pieces of items that do into wrong ones.
 
-    @property
-    def is_writing_call(self) -> bool:
-        return self.open_call is not None or self._held is not None
-
     def end_open_call(self) -> None:
         self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
 
@@ -416,7 +412,7 @@ class ResponsesSerializer(StreamSerializer):
             if not is_run_by_client(item):
                 self._write_item(item)
             elif self.tool_choice != "none":
-                self._held = item
+                self._held, self.open_call = item, SerializedCall(-1)  # which everything else waits for
 
     def _write_item(self, item: dict[str, Any]) -> None:
         text = None
@@ -489,8 +485,10 @@ class ResponsesSerializer(StreamSerializer):
             if call.number in self._call_items:
                 self._end_call(call, status)
         held, self._held = self._held, None
-        if held is not None and status == "completed":
-            self._write_item(held)
+        if held is not None:
+            self.open_call = None
+            if status == "completed":
+                self._write_item(held)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
