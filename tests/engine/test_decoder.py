@@ -595,7 +595,7 @@ def test_an_adapter_that_cannot_read_a_body() -> None:
     """The ValueError of an adapter about a whole body is a ProtocolError."""
     decoder = StreamDecoder(Lines())
     decoder.feed(b"{}")
-    with pytest.raises(ProtocolError, match="has no answers that are not streamed"):
+    with pytest.raises(ProtocolError, match="supports only streamed answers"):
         decoder.close()
 
 
