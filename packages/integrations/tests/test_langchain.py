@@ -285,7 +285,7 @@ def test_options_that_only_some_apis_have(provider: str, names: list[str], sent:
         ("openai:gpt-4o", {"temprature": 1}, "unknown setting 'temprature' .did you mean 'temperature'?"),
         ("openai:gpt-4o", {"request_timeout": 5}, "pass timeout="),
         ("openai:gpt-4o", {"model_kwargs": {"x": 1}}, "pass extra_body="),
-        ("openai:gpt-4o", {"stream_usage": True}, "unknown setting 'stream_usage': leave it out"),
+        ("openai:gpt-4o", {"stream_usage": True}, "unknown setting 'stream_usage': remove it, because usage_metadata"),
         ("openai:gpt-4o", {"parallel_tool_calls": False}, "pass options={'parallel_tool_calls': ...}"),
         ("openai:gpt-4o", {"dialect": "hermes"}, "pass config={'dialect': ...}"),
     ],

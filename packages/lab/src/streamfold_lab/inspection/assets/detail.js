@@ -49,7 +49,7 @@ function showAnswer() {
     return card;
   });
   if (calls.length) parts.push(block(`Tool calls`, ...table(calls, "")));
-  if (kept.length) parts.push(block("Calls that were not handed out", ...table(kept, "kept")));
+  if (kept.length) parts.push(block("Tool calls that streamfold didn't deliver", ...table(kept, "kept")));
   if (usage) parts.push(block("Usage", element("p", "", usage)));
   if (warnings.length) {
     parts.push(block("Warnings", ...warnings.map((warning) => {
@@ -86,7 +86,7 @@ function showEvent() {
   if (event.time !== null) facts.push(seconds(event.time), milliseconds(event.gap));
   if (event.piece !== null) facts.push(`piece ${count(event.piece)}`);
   if (event.raw) facts.push(`bytes ${count(event.start)} to ${count(event.end)}`);
-  const became = block("What it became", ...event.steps.map((step) => stepLine(step, LONGEST)));
+  const became = block("Effect", ...event.steps.map((step) => stepLine(step, LONGEST)));
   const parts = [head, element("p", "facts", facts.join(" · ")), became];
   if (event.raw) {
     const choice = element("span", "choice");

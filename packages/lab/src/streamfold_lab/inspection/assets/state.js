@@ -64,7 +64,7 @@ const shortened = (text, limit) =>
 
 function title(event) {
   if (event.number) return `Event ${count(event.number)}`;
-  return { comment: "Comment", body: "The whole body", rest: "Half an event", unread: "Not read", end: "End of the body" }[event.kind];
+  return { comment: "Comment", body: "The whole body", rest: "Incomplete event", unread: "Not read", end: "End of the body" }[event.kind];
 }
 
 // --- Search: in the bytes of each event, in what is said about it, and in the texts that it is a piece of ---

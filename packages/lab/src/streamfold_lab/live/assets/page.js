@@ -102,7 +102,7 @@
     find("empty").hidden = shown > 0;
     find("empty").textContent = lines.size
       ? "No answer passes the filters."
-      : "No answers yet. They appear here when a client asks the gateway.";
+      : "No answers yet. They appear here when a client sends a request to the gateway.";
   }
 
   async function save(number) {
