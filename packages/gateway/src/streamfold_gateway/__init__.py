@@ -1,12 +1,13 @@
 """An HTTP server that speaks the APIs of OpenAI, Anthropic and Gemini, in front of the configured providers.
 
-With every provider, clients get text as it arrives, and each tool call exactly once.
+Whichever provider handles a request, the gateway sends text to the client as it arrives, and each tool call exactly
+once.
 
     gateway(...)              returns an ASGI app, which can be served or mounted
     create_app()              returns the app that `streamfold.toml` describes, for servers with app factories
     streamfold serve          serves that app from the command line, with granian
 
-A request goes through these modules:
+These modules handle a request, in this order:
 
     app                       the ASGI app: routes, list of models, health checks
     handler                   the life of one HTTP request

@@ -1,4 +1,4 @@
-"""The ASGI app: its routes, and the resources that are opened and closed with it."""
+"""The gateway's ASGI app: its routes, and the resources that it opens and closes."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ def gateway(
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
 ) -> Gateway:
-    """Returns an ASGI app with the APIs Chat Completions, Responses, Messages and Gemini.
+    """Returns an ASGI app that serves Chat Completions, the Responses API, the Messages API and Gemini's API.
 
-    Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. The app closes the providers that it
-    created when the server stops. A mounted app gets no lifespan events: use it as an async context manager, or call
-    `aclose()`.
+    Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. When the server stops, the app closes
+    the providers that it created. A mounted app receives no lifespan events: use it as an async context manager, or
+    call `aclose()`.
 
     Args:
-        providers: the providers, by the names that clients send as the model. Each is a provider, or an argument of
-            `Provider.from_config`. A single provider is served under its own name. None: all providers in
-            `streamfold.toml`. To request another model of a provider, clients send `"NAME:MODEL"`.
+        providers: the providers, by the names that clients send as the model. Each value is a `Provider`, or an
+            argument of `Provider.from_config`. A single provider without a mapping is served under its own name. None:
+            all providers in `streamfold.toml`. To request another model of a provider, clients send `"NAME:MODEL"`.
         config: the path of the configuration file, or a loaded configuration. None: streamfold searches for the file.
         keys: the API keys of clients. Clients send a key as a bearer token, in `x-api-key`, or in `x-goog-api-key`.
-            Without keys, everybody who can connect may use the gateway, except web pages of other hosts. A mapping
+            Without keys, every client that can connect may use the gateway, except web pages of other hosts. A mapping
             names the keys and sets their rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
             `KeyOptions`.
-        rate_limits: where the limits of keys are counted: the URL of a store, see `RateLimiter`, or the settings of
-            the table `[rate_limits]`. Default: in memory.
-        turn_cache: where the turns of models are stored to restore reasoning: see `GatewayOptions`. The app closes the
-            cache or store.
-        hooks: hooks that observe the responses of the created providers; see `Hooks`.
-        options: see `GatewayOptions`.
+        rate_limits: where the gateway counts the usage of each key: the URL of a store (see `RateLimiter`), or the
+            settings of the table `[rate_limits]`. By default, it counts in memory.
+        turn_cache: where the gateway stores model responses to restore their reasoning in later requests: see
+            `GatewayOptions`. The app closes this cache or store.
+        hooks: hooks that observe the responses of the providers that the app creates; see `Hooks`.
+        options: more options, see `GatewayOptions`.
 
     Returns:
         The app, which is also an async context manager.
@@ -88,7 +88,7 @@ def gateway(
 
 
 class Gateway:
-    """The app that `gateway` returns."""
+    """The ASGI app that `gateway` returns."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Gateway:
         hooks: Hooks | Iterable[Hooks] = (),
         loopback_only: bool = False,
     ) -> Gateway:
-        """Returns the app for options and keys that have been validated; see `gateway`.
+        """Returns the app for options and keys that have been validated already; see `gateway`.
 
         Args:
             turn_cache: a turn cache that replaces the one in the options.
@@ -165,7 +165,9 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """True if the server is about to stop. Set it: `/readyz` answers 503 then, and idle WebSockets are closed."""
+        """True if the server is about to stop. After a server sets this property to True, `/readyz` returns 503, and
+        the app closes idle WebSockets.
+        """
         return self._draining
 
     @draining.setter
@@ -176,7 +178,7 @@ class Gateway:
 
     @property
     def running(self) -> int:
-        """The number of requests in flight."""
+        """The number of HTTP requests in flight."""
         return self._handler.capacity.running
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -192,7 +194,7 @@ class Gateway:
             await self._app(scope, receive, send)
 
     async def aclose(self) -> None:
-        """Closes the created providers and the stores of this app."""
+        """Closes the stores of this app, and the providers that the app created."""
         async with AsyncExitStack() as stack:
             if self._turn_cache is not None:
                 stack.push_async_callback(self._turn_cache.aclose)
@@ -253,7 +255,6 @@ class Gateway:
 
 
 def _responses(options: GatewayOptions) -> ResponseStore | None:
-    """Returns the store of responses; None if responses aren't stored."""
     where = options.responses
     if where is False:
         return None
@@ -268,7 +269,6 @@ def _path(scope: Any) -> str:
 
 
 def _api_of(request: HTTPRequest) -> ClientAPI:
-    """Returns the API of the client, for a request to a path that several APIs share."""
     path = _path(request.scope)
     return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), CHAT_API)
 
@@ -293,7 +293,7 @@ async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
 
 
 def _no_websockets() -> HTTPError:
-    """Returns the error response. Codex sends plain requests after a 426, but retries seven times after other
-    errors.
+    """Returns the error response to a WebSocket request. Codex sends HTTP requests after a 426, but retries the
+    WebSocket seven times after other errors.
     """
     return http_error(426, "this server doesn't support WebSockets: send a POST", connection="close")

@@ -1,4 +1,4 @@
-"""Authentication: which clients, hosts and web pages may send requests, and what each gateway key allows."""
+"""Authentication: decides which clients, hosts and web pages may send requests, and what each gateway key allows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .http_errors import http_error
 
 @dataclass(frozen=True, slots=True)
 class GatewayKey:
-    """A gateway key: the API key of a client, and what it allows.
+    """A gateway key: the API key of a client, and the client's rights.
 
     Attributes:
         name: the configured name of the key; None for a key without a name.
-        key: the secret that the client sends; empty if no key is needed.
-        options: what the key allows.
+        key: the secret that the client sends; empty if the gateway needs no key.
+        options: the rights of a client that sends the key.
     """
 
     name: str | None = None
@@ -37,7 +37,7 @@ class GatewayKey:
 
     @property
     def id(self) -> str:
-        """The owner of the data that is stored for the client: a hash of the key; "" if clients need no key."""
+        """The id under which the gateway stores the client's data: a hash of the key; "" if clients need no key."""
         return sha256(self.key).hexdigest() if self.key else ""
 
     def allows_model(self, model: str) -> bool:
@@ -49,14 +49,14 @@ ANONYMOUS = GatewayKey()
 
 
 def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
-    """Returns the gateway keys that the argument `keys` of `gateway` describes.
+    """Returns the gateway keys that `keys`, an argument of `gateway`, describes.
 
     Args:
         keys: a list of keys, or a mapping from names to keys or to mappings with the field `key` and the options of
             `KeyOptions`.
 
     Raises:
-        ConfigError: a key is empty, two keys are the same, or an option is invalid.
+        ConfigError: a key is empty, two keys are equal, or an option is invalid.
     """
     if isinstance(keys, str):
         raise ConfigError("keys must be a list of non-empty strings")
@@ -97,13 +97,13 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API
 class Authenticator:
     """Authenticates requests by their headers.
 
-    Google's clients may send their key as `?key=` in the URL, which the gateway doesn't log.
+    Google's clients may send their key in the URL, as `?key=`. The gateway doesn't log the URL's query.
 
     Args:
-        clients: the gateway keys. If there are none, clients need no key, and requests from web pages of other hosts
-            are rejected.
+        clients: the gateway keys. If the collection is empty, clients need no key, and the gateway rejects requests
+            from web pages of other hosts.
         hosts: the allowed values of the `Host` header: see `GatewayOptions.hosts`.
-        loopback_only: accept only requests to a loopback address if no key is needed.
+        loopback_only: if clients need no key, accept only requests to a loopback address.
     """
 
     def __init__(self, clients: Collection[GatewayKey], hosts: Collection[str], *, loopback_only: bool = False) -> None:
@@ -112,10 +112,10 @@ class Authenticator:
         self._loopback_only = loopback_only
 
     def check(self, scope: Any) -> GatewayKey:
-        """Returns the client's key, or `ANONYMOUS` if no key is needed.
+        """Returns the client's key, or `ANONYMOUS` if clients need no key.
 
         Raises:
-            HTTPError: the request is not allowed.
+            HTTPError: the client, its host or its web page may not send the request.
         """
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"), scope.get("server"))
@@ -159,7 +159,7 @@ class Authenticator:
 
 @lru_cache(maxsize=64)
 def _name(host: str) -> str:
-    """Returns the host in a `Host` header, without port and brackets; "" for an invalid header."""
+    """Returns the host name in a `Host` header, without port and brackets; "" for an invalid header."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -167,13 +167,12 @@ def _name(host: str) -> str:
 
 
 def _arrived_here(server: Any) -> bool:
-    """Returns whether a request arrived at a loopback address or a Unix socket."""
     return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 
 def is_foreign_page(origin: str | None) -> bool:
-    """Returns whether an `Origin` header names a web page from another machine. Browsers send this header with every
-    POST request.
+    """Returns whether an `Origin` header names a web page from another machine. Browsers send `Origin` with every POST
+    request.
 
     >>> is_foreign_page("https://example.com"), is_foreign_page("http://localhost:3000"), is_foreign_page(None)
     (True, False, False)

@@ -1,11 +1,11 @@
-"""Filters the fields of a client's request. Documented fields are sent to the provider, and fields that choose a model,
-an address or an API key are not.
+"""Filters the fields of a client's request. The gateway sends documented fields to the provider, but not fields that
+choose a model, an address or an API key.
 
-The gateway's operator chooses model, address and API key. Many servers have other, mostly undocumented fields for these
-choices: `models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config` (LiteLLM),
-`providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host` (SGLang), `kv_transfer_params.remote_host`
-(vLLM), `generationConfig.routingConfig` (Vertex AI). The filter recognizes such fields by words in their names, so that
-it also removes unknown fields of this kind.
+The gateway's operator chooses the model, the address and the API key. Many model servers have mostly undocumented
+request fields that would override these choices: `models` and `route` (OpenRouter), `fallbacks`, `api_base` and
+`user_config` (LiteLLM), `providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host` (SGLang),
+`kv_transfer_params.remote_host` (vLLM), `generationConfig.routingConfig` (Vertex AI). The filter recognizes such fields
+by words in their names. So it also removes fields that it doesn't list.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ _FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools 
 
 
 def chooses_model(name: str) -> bool:
-    """Returns whether the words in a field's name show that the field chooses another model.
+    """Returns whether the words in a request field's name show that the field chooses another model.
 
     >>> [chooses_model(name) for name in ("models", "fallbackModels", "model_list", "lora_path", "modalities")]
     [True, True, True, True, False]
@@ -162,7 +162,8 @@ def chooses_model(name: str) -> bool:
 
 
 def chooses_destination(name: str) -> bool:
-    """Returns whether the words in a field's name show that the field chooses a model, an address or an API key.
+    """Returns whether the words in a request field's name show that the field chooses a model, an address or an API
+    key.
 
     >>> [chooses_destination(name) for name in ("apiBase", "aws_region_name", "user_config", "provider", "top_k")]
     [True, True, True, False, False]
@@ -178,20 +179,21 @@ def chooses_destination(name: str) -> bool:
 
 
 def _readings(name: str) -> tuple[list[str], list[str]]:
-    """Returns the words of a name twice: split as camel case, and with its case ignored, because Go servers ignore the
-    case."""
+    """Splits a field name into words in two ways: as camel case, and without regard to case. Go servers ignore the case
+    of field names.
+    """
     return [word.lower() for word in _WORD.findall(name)], _LETTERS.findall(name.lower())
 
 
 @dataclass(slots=True)
 class MemberFilter:
-    """Removes fields from a client's request that must not reach a provider.
+    """Removes from a client's request the fields that must not reach a provider.
 
     Args:
         known: the documented fields of the client's API.
         only_known: also remove undocumented fields.
         passthrough: paths of undocumented fields to keep, such as `plugins`.
-        any_model: whether a request may choose the model that a hosted tool uses.
+        any_model: true if a request may choose the model that a hosted tool uses.
 
     Attributes:
         destinations: the paths of removed fields that choose a model, an address or an API key.
@@ -206,7 +208,7 @@ class MemberFilter:
     unknown: list[str] = field(default_factory=list, init=False)
 
     def filter(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the filtered request."""
+        """Returns a copy of the request body without the fields that the filter removes."""
         kept = self._object(body, self.known, "")
         for name, value in kept.items():
             if not isinstance(value, list):
@@ -218,7 +220,6 @@ class MemberFilter:
         return kept
 
     def _object(self, value: Mapping[str, Any], known: Known, prefix: str) -> dict[str, Any]:
-        """Filters the fields of the request, or of an object in it whose fields are documented."""
         kept = {}
         for name, inner in value.items():
             documented = name if name in known else camel_name(name)
@@ -241,7 +242,7 @@ class MemberFilter:
         return True
 
     def _without_destinations(self, value: Any, where: str) -> Any:
-        """Filters the fields of an undocumented value, at any depth."""
+        """Filters the fields of an undocumented object or list, at any depth."""
         if isinstance(value, list):
             return [self._without_destinations(entry, f"{where}[{at}]") for at, entry in enumerate(value)]
         if not isinstance(value, Mapping):
@@ -255,7 +256,7 @@ class MemberFilter:
         return kept
 
     def _message(self, message: Any, where: str) -> Any:
-        """Filters the fields of a message, except its content and tool calls, which are the caller's data."""
+        """Filters the fields of a message, but not its content and its tool calls. These are the caller's data."""
         if not isinstance(message, Mapping) or message.keys() <= _OF_MESSAGES:
             return message
         kept = dict(message)
@@ -268,7 +269,9 @@ class MemberFilter:
         return [self._tool(tool, f"{where}[{at}]", top=True) for at, tool in enumerate(tools)]
 
     def _tool(self, value: Any, where: str, *, top: bool = False) -> Any:
-        """Filters a tool. Hosted tools may use other models (image generation, advisors)."""
+        """Filters the fields of a tool definition. Hosted tools, such as image generation and advisors, may use other
+        models.
+        """
         if isinstance(value, list):
             return [self._tool(entry, f"{where}[{at}]") for at, entry in enumerate(value)]
         if not isinstance(value, Mapping):

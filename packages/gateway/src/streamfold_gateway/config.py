@@ -1,4 +1,4 @@
-"""Settings of the gateway: the same models validate the `[gateway]` table, the command line and the arguments of
+"""Settings of the gateway. The same models validate the `[gateway]` table, the command line and the arguments of
 `gateway()`.
 """
 
@@ -38,17 +38,18 @@ class KeyOptions(Table):
     """The rights of a client's key.
 
     Attributes:
-        models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. Other models aren't listed
-            for the key, and get a 404. Aliases must be listed separately.
-        rpm: requests per minute; more requests get a 429, as for the other limits.
-        tpm: input and output tokens per minute. Until its usage is known, a request reserves the average of earlier
-            requests.
-        max_concurrent: simultaneous requests.
-        max_cost_per_day: budget per day (UTC), in the currency of the providers' prices. When the budget is spent,
-            requests are rejected until the next day.
+        models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. For other models, the
+            gateway returns a 404, and it doesn't list them for the key. Aliases must be listed separately.
+        rpm: maximum requests per minute. Above this limit, as above the other limits, the gateway returns a 429.
+        tpm: maximum input and output tokens per minute. Until a request's usage is known, the gateway reserves the
+            average usage of earlier requests for it.
+        max_concurrent: maximum number of simultaneous requests.
+        max_cost_per_day: budget per day (UTC), in the currency of the providers' prices. When the budget is spent, the
+            gateway rejects the key's requests until the next day.
         passthrough_members: undocumented request fields that the key may send: `["plugins"]`, or `["text.tone"]` for a
-            nested field. A key with `models` or a budget may otherwise only send fields that its API documents, or that
-            servers such as vLLM document. Fields that choose a model, an address or an API key are never sent.
+            nested field. A key with `models` or a budget may otherwise only send fields that the client's API
+            documents, or that servers such as vLLM document. The gateway never sends fields that choose a model, an
+            address or an API key.
     """
 
     models: Names = ("*",)
@@ -59,7 +60,7 @@ class KeyOptions(Table):
     passthrough_members: Annotated[Names, validated_by(_check_passthrough)] = ()
 
     def rate_limits(self) -> dict[str, Any]:
-        """Returns the configured limits."""
+        """Returns the configured limits of the key, by name."""
         limits = {name: getattr(self, name) for name in ("rpm", "tpm", "max_concurrent", "max_cost_per_day")}
         return {name: value for name, value in limits.items() if value is not None}
 
@@ -70,15 +71,17 @@ class KeyOptions(Table):
 
     @property
     def only_known_members(self) -> bool:
-        """True if requests may only have documented fields, because other fields may change the model or the cost."""
+        """True if requests may only have documented fields, because undocumented fields may change the model or the
+        cost.
+        """
         return not self.any_model or self.max_cost_per_day is not None
 
 
 class KeySettings(KeyOptions):
-    """The settings of a table `[gateway.keys.NAME]`.
+    """The settings of a table `[gateway.keys.NAME]` in the configuration file.
 
     Attributes:
-        key_env: the environment variable that holds the key.
+        key_env: the name of the environment variable that contains the key.
     """
 
     required: ClassVar[Mapping[str, str]] = {"key_env": "required: the environment variable that holds the key"}
@@ -95,44 +98,51 @@ class GatewayOptions(Table):
     """Options of the gateway as an ASGI app; also keyword arguments of `gateway(...)`.
 
     Attributes:
-        aliases: additional names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`. An alias also
-            matches its name with a date (`gpt-4o-2024-08-06`). `*` matches any text: `{"claude-*": "main"}`.
-        allow_models: the additional models of a provider that clients may use, as patterns for `PROVIDER:MODEL`. The
-            default `["*"]` allows every model; `["main:kimi-*"]` allows some models of one provider; `[]` allows only
-            the configured models.
+        aliases: additional names for providers and models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`.
+            An alias also matches a model name that adds a date to it (`gpt-4o-2024-08-06`). `*` matches any text:
+            `{"claude-*": "main"}`.
+        allow_models: patterns for the `PROVIDER:MODEL` names that clients may use in addition to the configured models.
+            The default `["*"]` allows every model; `["main:kimi-*"]` allows some models of one provider; `[]` allows
+            only the configured models.
         hosts: allowed values of the `Host` header, without a port; `"*"` allows every value. Without `hosts`, a server
             without keys on a loopback address accepts only loopback names, which prevents DNS rebinding.
-        repair_history: repair conversations that a provider would reject, with a warning (see `ChatOptions`).
-        keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
-            keep the connection open; 0: never.
-        turn_cache: where turns of models are stored, to restore reasoning, signatures and encrypted items that clients
-            leave out: `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: turns aren't stored. A
-            turn is never restored for another key or another end user.
-        turn_cache_turns: maximum number of stored turns.
-        turn_cache_bytes: maximum total size of stored turns.
+        repair_history: true: the gateway repairs conversations that a provider would reject, and adds a warning to the
+            response (see `ChatOptions`).
+        keepalive: seconds of silence after which the gateway sends a comment in a stream, or a ping in the Messages
+            API, so that proxies keep the connection open; 0: never.
+        turn_cache: where the gateway stores the turns of models: `true` or "memory", "sqlite:///turns.db",
+            "valkey://host:6379"; `false`: nowhere. From stored turns, the gateway restores the reasoning, signatures
+            and encrypted items that clients leave out of later requests. It restores a turn only for the key and the
+            end user that received it.
+        turn_cache_turns: maximum number of turns in the turn cache.
+        turn_cache_bytes: maximum total size of the turns in the turn cache, in bytes.
         turn_cache_age: seconds until an unused turn expires.
-        responses: where responses of the Responses API are stored, with the same values as `turn_cache`; default: in
-            memory; `false`: responses aren't stored.
-        responses_number: maximum number of stored responses. When the limit is reached, the key with the most stored
-            responses loses its oldest.
-        responses_bytes: maximum total size of stored responses.
+        responses: where the gateway stores responses of the Responses API, with the same values as `turn_cache`. By
+            default, it stores them in memory; with `false`, it doesn't store them.
+        responses_number: maximum number of stored responses. When the limit is reached, the gateway deletes the oldest
+            response of the key that has the most stored responses.
+        responses_bytes: maximum total size of stored responses, in bytes.
         responses_age: seconds until an unused response expires.
-        websockets: also accept WebSockets for the Responses API. Otherwise a WebSocket gets a 426.
-        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). A client's key is needed if there are
-            keys.
-        metrics_by_key: also count requests, tokens and cost by the names of the keys. Every client that may read
+        websockets: true: the gateway also serves the Responses API over WebSockets. Otherwise it rejects a WebSocket
+            with a 426.
+        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). If the gateway has keys, a request to
+            `/metrics` needs one of them.
+        metrics_by_key: also count requests, tokens and cost for each key, by the key's name. Every client that may read
             `/metrics` then sees the usage of all keys.
-        json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: outcome, tokens,
-            provider, warnings.
+        json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: the outcome, the
+            token counts, the provider and the warnings.
         unasked_thinking: on the Messages and Gemini APIs, send reasoning even to clients that didn't request it.
-        forward_client_ids: send request fields that identify an installation, a session or a user to providers:
-            `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs, `metadata` on the
-            Messages API.
-        max_requests: simultaneous requests; more requests get a 503.
-        max_body_bytes: maximum size of a request body, and of its parsed lists and objects; larger bodies get a 413.
-        max_total_body_bytes: maximum size of all request bodies in memory together; more bodies get a 503.
-        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received; then 408.
-        send_timeout: seconds without progress after which a client that reads nothing counts as disconnected.
+        forward_client_ids: forward the request fields that identify a client's installation, a session or a user to
+            providers: `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs,
+            `metadata` on the Messages API.
+        max_requests: maximum number of simultaneous requests; the gateway rejects more requests with a 503.
+        max_body_bytes: maximum size of a request body, and of its parsed lists and objects; the gateway rejects larger
+            bodies with a 413.
+        max_total_body_bytes: maximum size of all request bodies in memory together; above it, the gateway rejects
+            requests with a 503.
+        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received. After this
+            time, the gateway returns a 408.
+        send_timeout: seconds after which the gateway treats a client that reads nothing as disconnected.
         max_objects: maximum number of JSON objects in a request, such as messages, parts, tool calls and schemas.
     """
 
@@ -169,21 +179,22 @@ class GatewaySettings(GatewayOptions, PackageTable):
     Attributes:
         host: address to listen on.
         port: port to listen on; 0: a free port.
-        workers: number of processes that serve the port. In-memory state is then in temporary files that the processes
-            share; `max_requests` applies to each process.
+        workers: number of processes that serve the port. Several processes share temporary files in place of in-memory
+            state. `max_requests` applies to each process.
         providers: names of the providers to serve; empty: all providers of the file.
-        api_key_env: environment variables that hold the keys of clients. Without `api_key_env` and `keys`, clients need
-            no key.
-        keys: named keys with their rights: see `KeySettings`. The log contains the names.
+        api_key_env: names of environment variables that contain the keys of clients. Without `api_key_env` and `keys`,
+            clients need no key.
+        keys: keys with names and rights: see `KeySettings`. The request log contains the names.
         open: allow other machines to use a server without keys.
-        head_timeout: seconds in which the request line and headers must arrive.
+        head_timeout: seconds in which a request's first line and headers must arrive.
         drain: seconds for which a stopping server still accepts requests, while `/readyz` returns 503, so that a load
             balancer notices before connections are refused.
-        shutdown: seconds that responses in flight get to complete when the server stops.
+        shutdown: seconds for which a stopping server waits until the responses in flight are complete.
         ui: serve a page at `/ui` that shows the last responses while they stream.
-        ui_key_env: environment variables that hold keys for the page, which shows the responses of all clients. Without
-            a key, only the server's own machine may open the page, and not through a proxy.
-        ui_answers: number of responses on the page.
+        ui_key_env: names of environment variables that contain keys for the page, because the page shows the responses
+            of all clients. Without a key, only browsers on the server's machine may open the page, and not through a
+            proxy.
+        ui_answers: maximum number of responses that the page shows.
         ui_fixtures: folder in which the page saves responses as fixtures.
     """
 
@@ -210,7 +221,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
         return bool(self.api_key_env or self.keys)
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields unknown provider names and unset environment variables."""
+        """Yields unknown provider names and unset environment variables, as the path of the setting and a message."""
         for index, name in enumerate(self.providers):
             if text := unknown(name):
                 yield ("providers", index), text
@@ -222,7 +233,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
                 yield ("keys", name, "key_env"), f"{key.key_env} is not set"
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields the budget of each key, with the providers that the key may use."""
+        """Yields the path of each key's budget, with the names of the providers that the key may use."""
         served = self.providers or providers
         for name, key in self.keys.items():
             if key.max_cost_per_day is not None:

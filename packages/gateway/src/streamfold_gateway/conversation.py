@@ -1,4 +1,4 @@
-"""Changes conversations that most providers would reject, so that providers accept them."""
+"""Changes conversations that most providers would reject, so that the providers accept them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer 
 def repair_conversation(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Removes the parts of a conversation that most providers reject. Returns the conversation, and warnings about the
-    changes.
+    """Removes messages and message parts that most providers reject from a conversation. Returns the new conversation,
+    and warnings about the changes.
 
-    After a broken stream, agents send a turn with only reasoning (Codex 0.169; Claude Code 2.1 after a summary), an
-    empty turn, or a last turn with partial text (opencode 1.18).
+    After a broken stream, agents send an assistant message with only reasoning (Codex 0.169; Claude Code 2.1 after a
+    summary), an empty assistant message, or a final one with partial text (opencode 1.18).
 
     Args:
-        own: the adapter of the client's API. Only providers with the same API accept a turn with only reasoning.
+        own: the adapter of the client's API. Only providers with the same API accept an assistant message with only
+            reasoning.
         continues: true if the client's API lets the model continue a final assistant message (prefill).
     """
     warnings: list[ReplyWarning] = []
@@ -48,7 +49,9 @@ def repair_conversation(
 
 
 def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Joins the first instructions of a conversation into one message. All instructions get the role `system`."""
+    """Joins the instructions at the start of a conversation into one message. All instructions get the role
+    `system`.
+    """
     first = [text_of(message) for message in takewhile(_is_instruction, messages)]
     rest = tuple(replace(each, role="system") if each.role in _ROLES else each for each in messages[len(first) :])
     text = "\n\n".join(filter(None, first))
@@ -56,7 +59,7 @@ def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def text_of(message: Message) -> str | None:
-    """Returns the text of a message; None if the message contains anything else."""
+    """Returns the text of a message; None if the message contains anything other than text."""
     content = message.content
     if isinstance(content, str | None):
         return content or ""

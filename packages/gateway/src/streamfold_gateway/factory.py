@@ -1,4 +1,4 @@
-"""Creates the app that `streamfold.toml` describes."""
+"""Creates the gateway's ASGI app from `streamfold.toml`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .config import GatewaySettings
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the settings in a file. Overrides that aren't None replace them.
+    """Returns the gateway settings of a configuration file. Overrides that aren't None replace them.
 
     Raises:
-        ConfigError: a setting is invalid, or other machines could use the server without a key.
+        ConfigError: a setting is invalid, or clients on other machines could use the server without a key.
     """
     made = config.package_table("gateway", GatewaySettings, **overrides)
     if not made.needs_key and not made.open and not is_loopback(made.host):
@@ -36,7 +36,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
 
 
 def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
-    """Returns settings for several worker processes: stores in memory become files that the processes share."""
+    """Returns settings for several worker processes. Files that the processes share replace stores in memory."""
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
     if chosen.turn_cache in in_process:
@@ -47,11 +47,11 @@ def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings
 
 
 class GatewayPage(Protocol):
-    """A page that is served next to the gateway."""
+    """A web page that the server serves in addition to the gateway."""
 
     @property
     def hooks(self) -> Hooks:
-        """The provider hooks that the page needs."""
+        """The provider hooks that collect the data for the page."""
         ...
 
     @property
@@ -65,10 +65,10 @@ class GatewayPage(Protocol):
 
 
 def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage | None = None) -> Gateway:
-    """Returns the app that settings describe.
+    """Returns the gateway's app for validated settings.
 
     Args:
-        page: a page that is served next to the gateway.
+        page: a web page that the server serves in addition to the gateway.
 
     Raises:
         ConfigError: there are no providers, or a setting is invalid.
@@ -85,12 +85,12 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
-    """Returns the ASGI app of a configuration file, for servers with app factories.
+    """Returns the ASGI app that a configuration file describes, for servers that call app factories.
 
     Example: `granian --interface asgi --factory streamfold_gateway:create_app`. The environment variable
-        `STREAMFOLD_CONFIG` names the file. Without it, streamfold searches for the file. Server settings of `[gateway]`
-        (`host`, `port`, `drain`, ...) have no effect.
-    Without keys and without `open = true`, only requests to loopback addresses are accepted.
+        `STREAMFOLD_CONFIG` names the file. If the variable isn't set, streamfold searches for the file. Server settings
+        of `[gateway]` (`host`, `port`, `drain`, ...) have no effect. Without keys and without `open = true`, the app
+        accepts only requests to loopback addresses.
 
     Args:
         path: the path of the configuration file; None: streamfold searches for the file.
@@ -103,7 +103,7 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
 
 
 async def preload(app: Gateway) -> None:
-    """Imports packages and loads prices before the first request, which would be slow otherwise."""
+    """Imports packages and loads prices, so that the first request needn't wait for this."""
     for transport in ("httpx", "aiohttp"):
         with suppress(ConfigError):  # a provider that can't do without it says so
             await make_client(transport).aclose()
@@ -111,7 +111,6 @@ async def preload(app: Gateway) -> None:
 
 
 def _keys(chosen: GatewaySettings) -> list[GatewayKey]:
-    """Returns the keys of clients from environment variables."""
     keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
     named = [
         make_key(name, variable_value(given.key_env, f"gateway.keys.{name}.key_env"), given)

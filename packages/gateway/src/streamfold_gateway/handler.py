@@ -1,4 +1,6 @@
-"""Handles an HTTP request: reads it, finds its provider, applies limits, and writes the response as it arrives."""
+"""Handles an HTTP request: parses it, finds its provider, applies limits, and sends the response to the client as it
+arrives.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ _READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client 
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """An HTTP request whose client has been authenticated, and the objects that handle it."""
+    """An HTTP request whose client has been authenticated, together with the objects that handle the request."""
 
     api: ClientAPI
     endpoint: APIEndpoint
@@ -61,13 +63,13 @@ class IncomingRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A client's request, changed so that its provider accepts it.
+    """A client's request, after the gateway has changed it so that the provider accepts it.
 
     Attributes:
-        owner: the client, as in `GatewayKey.id`.
-        warnings: warnings about parts of the request that the provider doesn't get.
-        turn_cache: the client's turn cache, which restores what the client left out of earlier turns; None: there is
-            none.
+        owner: the id of the client's key; see `GatewayKey.id`.
+        warnings: warnings about the fields and messages that the gateway doesn't send to the provider.
+        turn_cache: the client's turn cache, which restores what the client left out of earlier turns; None without a
+            turn cache.
     """
 
     api: ClientAPI
@@ -79,12 +81,14 @@ class RoutedRequest:
     log: RequestLog
 
     def serializer(self) -> StreamSerializer:
-        """Returns a new serializer of the response."""
+        """Returns a new serializer for the response to this request."""
         return self.api.serializer(self.request, self.options)
 
 
 class AnswerOutput(Protocol):
-    """Receives the events of a response: a `ResponseStream` sends them to the client, other classes also store them."""
+    """Receives the events of a response. A `ResponseStream` sends the events to the client; other classes also store
+    them.
+    """
 
     @property
     def gone(self) -> bool:
@@ -93,23 +97,23 @@ class AnswerOutput(Protocol):
 
     @property
     def started(self) -> bool:
-        """True if events have been written, so that the response can no longer be an error."""
+        """True if events have been sent to the client, so that an HTTP error response is no longer possible."""
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
-        """Returns a block that is cancelled when `gone` becomes true; it then raises ClientGone."""
+        """Returns an async context manager. When `gone` becomes true, it cancels its block and raises ClientGone."""
         ...
 
     def leave(self) -> None:
-        """Ends the block of `while_connected`, immediately or after `grace` seconds."""
+        """Cancels the block of `while_connected`, immediately or after `grace` seconds."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Writes events. Raises ClientGone if the client has disconnected."""
+        """Sends events to the client. Raises ClientGone if the client has disconnected."""
         ...
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Sends a complete response, which isn't streamed."""
+        """Sends a response that isn't streamed."""
         ...
 
 
@@ -117,7 +121,7 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app of one path. Starlette would call a plain function with its own `Request` object."""
+    """The ASGI app for one URL path. It is a class because Starlette would call a function with a `Request` object."""
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
         self.answer = answer
@@ -127,7 +131,7 @@ class APIRoute:
 
 
 class RequestHandler:
-    """Handles requests of clients, within the limits of the options."""
+    """Handles the requests of clients, within the limits of the gateway's options."""
 
     def __init__(
         self,
@@ -149,8 +153,9 @@ class RequestHandler:
     async def handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
-        """Authenticates the client and calls `handle` with the request. Errors that `handle` raises become error
-        responses."""
+        """Authenticates the client and calls `handle` with the request. Sends an error response to the client if
+        `handle` raises an error.
+        """
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         response = ResponseStream(receive, send, self.options.send_timeout)
         try:
@@ -166,20 +171,20 @@ class RequestHandler:
             log.disconnected()
 
     async def answer(self, incoming: IncomingRequest) -> None:
-        """Handles a request whose response isn't stored."""
+        """Handles an HTTP request whose response isn't stored."""
         async with self.body(incoming) as body:
             await self.reply(incoming, body)
 
     def body(self, incoming: IncomingRequest) -> RequestBody:
-        """Returns a context manager that reads the body of a request."""
+        """Returns a context manager that receives and parses the request's body."""
         return RequestBody(self.capacity, incoming.scope, incoming.receive)
 
     async def reply(self, incoming: IncomingRequest, body: RequestBody) -> None:
-        """Handles a request after its body has been read. The response isn't stored.
+        """Handles an HTTP request after its body has been parsed. The response isn't stored.
 
         Raises:
-            HTTPError: the request is invalid, its model is unknown, or the request failed.
-            ClientGone: the client disconnected before the end.
+            HTTPError: the request is invalid, its model is unknown, or the provider failed.
+            ClientGone: the client disconnected before the end of the response.
         """
         api, log, response = incoming.api, incoming.log, incoming.response
         request = await self.parse(incoming, body)
@@ -198,10 +203,10 @@ class RequestHandler:
     async def send_reply(
         self, incoming: IncomingRequest, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput
     ) -> None:
-        """Sends a request to its provider, and the response to the client.
+        """Sends a request to its provider, and the provider's response to `output`.
 
         Args:
-            output: receives the response: the client, or an object that also stores the response.
+            output: sends the response to the client, and may also store it.
 
         Raises:
             HTTPError, ClientGone: see `reply`.
@@ -214,7 +219,7 @@ class RequestHandler:
         await Answer(routed, serializer, output, meter).send()
 
     async def parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
-        """Parses a request, and finds its provider.
+        """Parses the body of a client's request, and finds the provider for its model.
 
         Raises:
             HTTPError: the request is invalid, or its model is unknown.
@@ -266,10 +271,10 @@ class RequestHandler:
         )
 
     def route(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
-        """Changes a request so that its provider accepts it.
+        """Changes a parsed request so that its provider accepts it.
 
         Raises:
-            HTTPError: the request can't be sent to this provider.
+            HTTPError: the gateway can't convert the request for this provider.
         """
         api, route, user = incoming.api, request.route, request.end_user
         try:
@@ -293,15 +298,16 @@ class RequestHandler:
 
 
 class AppTaskGroup:
-    """Runs background tasks that continue after the end of the request that started them. The tasks are cancelled when
-    the app stops."""
+    """Runs background tasks that continue after the request that started them has been handled. When the app stops, it
+    cancels these tasks.
+    """
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None
 
     @property
     def entered(self) -> bool:
-        """True if the app has started, so that tasks can be started."""
+        """True if the app has started, so that it can run tasks."""
         return self._tasks is not None
 
     async def __aenter__(self) -> Self:
@@ -317,7 +323,7 @@ class AppTaskGroup:
             await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
 
     def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Starts a task, if the app has started."""
+        """Runs a function as a background task, if the app has started."""
         if self._tasks is not None:
             self._tasks.start_soon(task)
 
@@ -325,7 +331,8 @@ class AppTaskGroup:
     async def tasks(self) -> AsyncIterator[TaskGroup]:
         """Yields a task group for work that continues after the client has disconnected.
 
-        If the ASGI server hasn't started the app's lifespan, as with mounted apps, the request waits for the tasks.
+        If the ASGI server hasn't started the app's lifespan, as with mounted apps, the block waits for its tasks at its
+        end.
         """
         if self._tasks is not None:
             yield self._tasks
@@ -347,7 +354,6 @@ def _store_unavailable(error: StoreError) -> HTTPError:
 
 
 def _objects_in(value: Any) -> int:
-    """Counts the JSON objects in a value."""
     count, todo = 0, [value]
     while todo:
         found = todo.pop()
@@ -360,12 +366,13 @@ def _objects_in(value: Any) -> int:
 
 
 class Answer:
-    """Reads one response from the provider, and writes it for the client.
+    """Receives one response from the provider, and sends it in the format of the client's API.
 
     Args:
-        serializer: writes the response in the format of the client's API.
-        meter: charges the usage of the request. If `meter.reads_on` is true and the client disconnects, the provider's
-            stream is read for up to 10 more seconds, because the usage arrives at the end.
+        serializer: converts the response to the format of the client's API.
+        meter: charges the usage of the request. The usage arrives at the end of the provider's stream. So if
+            `meter.reads_on` is true and the client disconnects, the gateway continues to receive the stream for up to
+            10 seconds.
     """
 
     def __init__(self, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter) -> None:
@@ -377,7 +384,8 @@ class Answer:
         self._unsent: list[bytes] = []  # events of chunks that were read together with the next one
 
     async def send(self) -> None:
-        """Sends the request to its model and writes the response. Closes the connection to the provider at the end.
+        """Sends the request to the provider and the response to the client. Closes the connection to the provider at
+        the end.
 
         Raises:
             HTTPError: the request failed before any part of the response was sent.
@@ -415,10 +423,10 @@ class Answer:
             )
 
     async def _read(self) -> Reply:
-        """Reads and writes the chunks, and returns the reply.
+        """Passes the provider's chunks on to the client, and returns the complete reply.
 
         Raises:
-            HTTPError: the request can't be sent to the provider.
+            HTTPError: the gateway can't convert the request for the provider.
             APIError: the provider failed.
         """
         routed, output, meter, writer = self._routed, self._output, self._meter, self._writer
@@ -462,7 +470,6 @@ class Answer:
             raise http_error(400, error.problem) from error
 
     async def _end(self, reply: Reply) -> None:
-        """Sends the end of a streamed response, or a complete response as JSON."""
         request = self._routed.request
         if request.stream:
             await self._output.write(b"".join([*self._unsent, self._writer.finish(reply)]), last=True)
@@ -481,7 +488,7 @@ class Answer:
         await self._output.write(last, last=True)
 
     async def _send_shutdown_error(self) -> None:
-        """Ends the response with an error whose message makes agents retry."""
+        """Ends the response with an error message at which agents send the request again."""
         refusal = http_error(503, "service unavailable: the server is shutting down")
         if self._output.started:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))
@@ -490,7 +497,6 @@ class Answer:
 
 
 def _refusal(error: Exception) -> HTTPError:
-    """Returns the error response for a failure, with the failure as its cause."""
     if isinstance(error, HTTPError):
         return error
     made = (

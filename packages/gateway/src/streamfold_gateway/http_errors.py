@@ -1,4 +1,4 @@
-"""Errors as HTTP responses: status, error object, headers, and whether clients should retry."""
+"""Converts errors to HTTP responses: status, error object, headers, and a hint whether the client should retry."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LONGEST_HEADER = 2000  # characters of warnings
 
 
 class HTTPError(Exception):
-    """An error response.
+    """An error that the gateway sends to the client as an HTTP response.
 
     Attributes:
-        status: the HTTP status.
-        info: the error object.
+        status: the HTTP status of the response.
+        info: the error that the response body describes.
         headers: additional headers of the response.
     """
 
@@ -30,15 +30,17 @@ class HTTPError(Exception):
 
 
 def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
-    """Returns an error response that doesn't come from a provider. Headers are keyword arguments: `retry_after="1"`."""
+    """Returns the error response for an error that doesn't come from a provider. Keyword arguments become headers:
+    `retry_after="1"`.
+    """
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTPError(status, ErrorInfo(message, kind, code), written)
 
 
 def misconfigured() -> HTTPError:
-    """Returns the error response for a request that fails because of the operator's configuration. The log contains the
-    reason.
+    """Returns the error response for a request that fails because of the operator's configuration. The client doesn't
+    see the reason; the log contains it.
     """
     return http_error(500, "the server is misconfigured for this model; see the server's log", x_should_retry="false")
 
@@ -52,9 +54,9 @@ _NO_RETRY = {"x-should-retry": "false"}
 def from_provider_error(error: APIError) -> HTTPError:
     """Returns the error response for an error that a provider has sent or caused.
 
-    The provider's status and error object are passed on unchanged, without secrets, so that clients of the provider
-    understand them. The statuses 401 and 403 become 502, because they concern the gateway's API key and not the
-    client's key.
+    The client receives the provider's status and error object, without secrets, so that it can handle the error like
+    one from the provider itself. The statuses 401 and 403 become 502, because the provider rejected the gateway's API
+    key, not the client's key.
     """
     info = error_delta(error).info
     status, headers = 502, {}
@@ -74,11 +76,13 @@ def from_provider_error(error: APIError) -> HTTPError:
 
 
 def warning_header(warnings: Iterable[ReplyWarning]) -> dict[str, str]:
-    """Returns the header that lists the warnings of a response; no header if there are no warnings."""
+    """Returns the HTTP header that lists the warnings of a response; an empty dictionary if the response has no
+    warnings.
+    """
     return with_warning({}, "; ".join([f"{warning.code}: {warning.detail}" for warning in warnings]))
 
 
 def with_warning(headers: Mapping[str, str], text: str) -> dict[str, str]:
-    """Adds a warning to the header that lists the warnings. An empty `text` adds nothing."""
+    """Adds a warning to the HTTP header that lists a response's warnings. An empty `text` adds no warning."""
     listed = "; ".join(filter(None, [headers.get(_WARNINGS, ""), text]))[:_LONGEST_HEADER]
     return {**headers, _WARNINGS: listed} if listed else dict(headers)

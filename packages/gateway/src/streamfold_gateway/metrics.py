@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format. Needs the extra `metrics`."""
+"""Metrics of the gateway in Prometheus' text format. They need the extra `metrics`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
 class Metrics:
-    """Counts the outcomes of requests, in memory or in a folder that several processes share.
+    """Counts requests by their outcome, in memory or in a folder that several processes share.
 
-    Only configured model names become labels; all other names become "other", because clients may send any name.
+    Only configured model names become metric labels. All other model names get the label "other", because clients may
+    send any name.
 
     Args:
         names: the names of the served models.
-        by_key: also count requests, tokens and cost of each key, by its configured name.
+        by_key: also count the requests, tokens and cost of each key, with the key's configured name as the label.
 
     Raises:
-        ConfigError: the extra is missing.
+        ConfigError: the packages of the extra `metrics` aren't installed.
     """
 
     def __init__(self, names: Collection[str], *, by_key: bool = False) -> None:
@@ -123,7 +124,7 @@ class Metrics:
             self._attempts.labels(name).inc()
 
     def endpoint(self, access: Authenticator) -> Callable[[HTTPRequest], Response]:
-        """Returns the metrics endpoint, for clients that may use the server."""
+        """Returns the ASGI endpoint for `/metrics`, which only accepts clients that may use the gateway."""
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -137,8 +138,8 @@ class Metrics:
         return metrics
 
     def _key(self, name: str | None) -> str:
-        """Returns the label of a key: its configured name, "" if it has no name, "other" after the first thousand
-        keys.
+        """Returns the metric label for a key: its configured name, or "" for a key without a name. After the first
+        thousand keys, the label is "other".
         """
         if name and len(self._keys) < _MAX_KEYS:
             self._keys.add(name)
@@ -150,7 +151,7 @@ class Metrics:
 
 
 def forget_dead_processes(folder: Path) -> None:
-    """Removes the gauges of processes that were killed. Their counters stay."""
+    """Removes the gauges of worker processes that were killed. The counters of these processes stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     for file in folder.glob("gauge_live*.db"):

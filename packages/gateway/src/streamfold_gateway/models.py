@@ -32,8 +32,8 @@ class ModelRoute:
     """The provider and the model that a model name stands for.
 
     Attributes:
-        model: the provider.
-        other: the model to request from the provider; None: its own model.
+        model: the provider, or another `ChatModel` that serves the name.
+        other: the model to request from the provider; None: the provider's configured model.
     """
 
     model: ChatModel
@@ -45,7 +45,7 @@ class ModelRoute:
 
     @property
     def endpoints(self) -> tuple[BackendInfo, ...]:
-        """The endpoints that may handle the request; empty if the model doesn't expose them."""
+        """The endpoints that may handle the request; empty if `model` doesn't expose its endpoints."""
         return self._facts.endpoints
 
     @property
@@ -54,7 +54,7 @@ class ModelRoute:
         return self._facts.is_priced(self.other)
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns what a usage costs at the most expensive endpoint that may handle the request; None if no price is
+        """Returns the cost of a usage at the most expensive endpoint that may handle the request; None if no price is
         known.
         """
         models = self._facts.endpoint_models(self.other)
@@ -62,35 +62,38 @@ class ModelRoute:
         return max(found, key=lambda cost: cost.amount, default=None)
 
     def max_output_tokens(self, allowed: int | None) -> int | None:
-        """Returns the highest output limit of any endpoint that may handle the request; None if no limit is known.
+        """Returns the highest output token limit of the endpoints that may handle the request; None if no limit is
+        known.
 
         Args:
-            allowed: the limit in the request, if it has one.
+            allowed: the output token limit that the request itself sets; None if it sets none.
         """
         models = self._facts.endpoint_models(self.other)
         return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in models), default=None)
 
     @cached_property
     def adapters(self) -> set[str]:
-        """The names of the providers' adapters; empty if unknown."""
+        """The names of the adapters that may handle the request; empty if they are unknown."""
         return {endpoint.adapter_of(model) for endpoint, model in self._facts.endpoint_models(self.other)}
 
     @property
     def takes_arguments(self) -> bool:
-        """True if `model` accepts a prepared request, as `Provider` does. Other implementations of `ChatModel` may
-        not."""
+        """True if `model` accepts a prepared request, as `Provider` does. Other implementations of `ChatModel` may not
+        accept one.
+        """
         return not self._facts.changed and isinstance(self.model, BaseChatModel)
 
     def stream(
         self, request: Request, *, repair_history: bool, partial_tool_calls: bool, turn_cache: TurnCache | None = None
     ) -> ChatStream:
-        """Returns the streamed response to a client's request. Raises ConfigError if the request can't be sent.
+        """Sends a client's request, and returns the streamed response. Raises ConfigError if the model can't handle the
+        request.
 
         Args:
-            repair_history, partial_tool_calls: see `ChatOptions`. Other implementations of `ChatModel` don't send
-                partial tool calls.
-            turn_cache: restores earlier turns. Other implementations of `ChatModel` get the turns as the client sent
-                them.
+            repair_history, partial_tool_calls: see `ChatOptions`. Implementations of `ChatModel` other than `Provider`
+                don't send partial tool calls.
+            turn_cache: restores what the client left out of earlier turns. Implementations of `ChatModel` other than
+                `Provider` receive the turns as the client sent them.
         """
         arguments = ChatParams(
             replace(request, model=self.other or ""),
@@ -104,11 +107,12 @@ class ModelRoute:
         return forward(self.model, arguments) if turn_cache is None else turn_cache.chat_stream(self.model, arguments)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
-        """Returns the token count of a client's request; None if the API of the first provider can't count tokens.
+        """Returns the token count of a client's request. Returns None if the API of the first provider can't count
+        tokens.
 
         Raises:
-            ConfigError: the request can't be sent.
-            APIError: the provider failed to count.
+            ConfigError: the provider can't handle the request.
+            APIError: the provider returned an error.
         """
         facts = self._facts
         if facts.count is None:
@@ -117,17 +121,17 @@ class ModelRoute:
 
 
 class ModelRouter:
-    """Finds the provider and the model for a model name.
+    """Finds the provider and the model for a model name that a client sends.
 
-    `"main"` means the provider of that name with its configured model. `"main:other-model"` means the same provider
-    with another model.
+    `"main"` stands for the provider with this name and its configured model. `"main:other-model"` stands for the same
+    provider with the model `other-model`.
 
     Args:
         providers: the providers by name; a string or a mapping is passed to `Provider.from_config`. None: all providers
             of `streamfold.toml`.
         options: the aliases, and the additional models that clients may use.
         config: the path of the configuration file, or a loaded configuration. None: streamfold searches for the file.
-        hooks: hooks for the created providers.
+        hooks: hooks for the providers that the router creates.
 
     Raises:
         ConfigError: there are no providers, a provider can't be created, or an alias has an unknown target.
@@ -161,15 +165,17 @@ class ModelRouter:
 
     @property
     def names(self) -> list[str]:
-        """The names of the providers and aliases, without patterns."""
+        """The names of the providers and aliases, without aliases that are patterns."""
         return list(dict.fromkeys([*self._providers, *(alias for alias in self._aliases if not _is_pattern(alias))]))
 
     def names_for(self, client: GatewayKey) -> list[str]:
-        """Returns the names that a client may use."""
+        """Returns the model names that a client may use."""
         return [name for name in self.names if client.allows_model(name)]
 
     def resolve(self, name: str, client: GatewayKey = ANONYMOUS) -> ModelRoute:
-        """Returns the provider and the model for a name. Raises HTTPError if the name is unknown or not allowed."""
+        """Returns the provider and the model for a model name. Raises HTTPError if the name is unknown, or if the
+        client may not use it.
+        """
         requested, name = name, self._resolve_alias(name)
         found = self._find(self._aliases.get(name, name))
         if found is None or not (client.allows_model(requested) or client.allows_model(name)):
@@ -186,7 +192,7 @@ class ModelRouter:
         return found
 
     def describe(self) -> list[str]:
-        """Returns one line for each name: the provider's model, or the target of the alias."""
+        """Returns one line of text for each name: the provider's model, or the target of the alias."""
         lines = []
         for name in self.names:
             endpoints = () if name in self._aliases else self._providers[name].endpoints
@@ -195,12 +201,12 @@ class ModelRouter:
         return lines
 
     def problems(self) -> list[str]:
-        """Returns the problems in the configuration of the providers, one text for each problem."""
+        """Returns the problems in the providers' configuration, one message for each problem."""
         found = [endpoint.problem for route in self._providers.values() for endpoint in route.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
     def check_usable(self) -> None:
-        """Raises ConfigError if no model can be used because every endpoint lacks something."""
+        """Raises ConfigError if no model can be used, because every endpoint lacks a setting, such as its API key."""
         endpoints = [route.endpoints for route in self._providers.values()]
         if all(found and all(endpoint.problem for endpoint in found) for found in endpoints):
             raise ConfigError(f"no model can be used: {'; '.join(self.problems())}")
@@ -211,14 +217,15 @@ class ModelRouter:
             route.cost(Usage(0, 0, 0))
 
     async def aclose(self) -> None:
-        """Closes the created providers."""
+        """Closes the providers that the router created."""
         async with AsyncExitStack() as stack:
             for provider in self._made:
                 stack.push_async_callback(provider.aclose)
 
     def _resolve_alias(self, name: str) -> str:
-        """Returns the provider or alias that a name means: the same name, the name without its date, or a matching
-        pattern."""
+        """Returns the provider or alias that a model name stands for: the same name, the name without its date, or the
+        first alias whose pattern matches.
+        """
         for known in (name, _DATE.sub("", name)):
             if known in self._aliases or self._find(known) is not None:
                 return known
@@ -231,7 +238,7 @@ class ModelRouter:
         return ModelRoute(self._providers[first].model, other) if other and first in self._providers else None
 
     def check_key(self, client: GatewayKey) -> None:
-        """Raises ConfigError if a key names a model that isn't served."""
+        """Raises ConfigError if the settings of a key contain a model that the gateway doesn't serve."""
         for pattern in client.options.models:
             if not _is_pattern(pattern) and pattern not in self.names and self._find(pattern) is None:
                 where = f"keys: {client.name}: models: {pattern!r} is not served{did_you_mean(pattern, self.names)}"

@@ -1,4 +1,6 @@
-"""Rate limits and budgets of keys: usage is reserved before a request and charged after it."""
+"""Rate limits and budgets of keys. The gateway reserves usage before a request, and charges the actual usage after
+it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing
 
 
 class Unmetered:
-    """Counts and charges nothing, for a request whose key has no limits. See `UsageMeter`."""
+    """Replaces `UsageMeter` for a request whose key has no limits: it counts and charges nothing."""
 
     reads_on = False
 
@@ -65,18 +67,18 @@ class Unmetered:
 
 
 class UsageMeter:
-    """Charges the reservation of one request with the usage that the provider reports, or with an estimate.
+    """Charges one request's reservation with the usage that the provider reports, or with an estimated usage.
 
-    A response that needs several requests to the provider has one reservation for each request.
+    If one response needs several requests to the provider, each of these requests has its own reservation.
 
     Args:
-        again: reserves the next request to the provider.
+        again: reserves usage for the next request to the provider.
         cost: returns the cost of a usage; None if the price is unknown.
         reads_on: true if the key has a limit on tokens or cost.
 
     Attributes:
-        reads_on: true if tokens are counted, and the stream is read to its end even if the client disconnects, because
-            the usage arrives at the end.
+        reads_on: true if the meter counts tokens. The provider's stream is then received even after the client
+            disconnects, because the usage arrives at the end.
     """
 
     def __init__(
@@ -102,14 +104,15 @@ class UsageMeter:
         self._error: APIError | None = None
 
     def begin(self, stream: ChatStream) -> None:
-        """Records that the request is sent."""
+        """Records that the gateway sends the request."""
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:
-        """Charges the usage of the current request, and reserves the next request of the same response.
+        """Charges the usage of the current request to the provider, and reserves the next request for the same
+        response.
 
         Raises:
-            LimitReachedError, BudgetExceededError: the next request may not be sent.
+            LimitReachedError, BudgetExceededError: the key's limit or budget doesn't allow the next request.
         """
         self._charge(part.usage, part.cost, written=self._written, whole=True)
         await self._reservation.aclose()
@@ -118,28 +121,28 @@ class UsageMeter:
         self._reservation = await self._again()
 
     def take(self, chunk: StreamChunk) -> None:
-        """Counts the tokens of a chunk."""
+        """Adds the tokens of a chunk to the count."""
         self._written += text_tokens(chunk.delta) + text_tokens(chunk.reasoning)
 
     def answered(self, reply: Reply) -> None:
-        """Records the complete response."""
+        """Records the complete reply, which contains the usage."""
         self._reply, self._whole = reply, True
 
     def failed(self, error: APIError) -> None:
-        """Records that the response broke off, or that there was no response."""
+        """Records that the response broke off, or that the provider sent no response."""
         self._error, self._reply = error, error.partial
 
     def not_sent(self) -> None:
-        """Records that the request was not sent."""
+        """Records that the gateway didn't send the request."""
         self._began = None
 
     async def aclose(self) -> None:
-        """Charges the reservation and closes it."""
+        """Charges the request's reservation and closes it."""
         self.settle()
         await self._reservation.aclose()
 
     def settle(self) -> None:
-        """Charges the reservation with the usage that is known now."""
+        """Charges the reservation with the usage that is known at this time."""
         if self._began is None:
             self._reservation.cancel()
             return
@@ -154,7 +157,6 @@ class UsageMeter:
         self._charge(usage, cost, written=counted, whole=self._whole)
 
     def _used(self) -> tuple[Usage | None, Cost | None]:
-        """Returns the usage of the current request, as far as the provider has reported it."""
         reply = self._reply
         if reply is None or reply.usage is None or not self._parts:
             return (reply.usage, reply.cost) if reply else (None, None)
@@ -164,7 +166,6 @@ class UsageMeter:
         return step.usage, step.cost
 
     def _charge(self, usage: Usage | None, cost: Cost | None, *, written: int, whole: bool) -> None:
-        """Charges the reservation. Token counts that the provider didn't send are estimated."""
         if usage is None or usage.input_tokens is None or usage.output_tokens is None or not whole:
             read = usage.input_tokens if usage and usage.input_tokens is not None else estimated_tokens(self._request)
             written = max(written, usage.output_tokens or 0 if usage else 0)
@@ -172,7 +173,7 @@ class UsageMeter:
         self._reservation.charge(usage, cost or self._cost(usage), partial=not whole)
 
     def _counted(self) -> int:
-        """Returns the estimated number of received tokens."""
+        """Estimates the number of output tokens received so far."""
         calls = self._reply.tool_calls if self._reply else ()
         written = self._stream.partial_tool_calls if self._stream else ()
         texts = [*(call.raw_arguments for call in calls), *(call.text for call in written)]
@@ -180,15 +181,14 @@ class UsageMeter:
 
 
 def _most_output(request: Request) -> int:
-    """Returns the output token limit of a request; 16,384 tokens if the request has no limit."""
     return request.options.max_output_tokens or _ASSUMED
 
 
 def most_expected(request: Request, most_output: int | None) -> Usage:
-    """Returns the maximum usage of a request.
+    """Returns the highest usage that a request can cause.
 
     Args:
-        most_output: the output token limit; None: the request's limit.
+        most_output: the output token limit; None: the limit that the request itself sets.
     """
     read, written = estimated_tokens(request), most_output or _most_output(request)
     return Usage(read, written, read + written)
@@ -202,10 +202,11 @@ _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with 
 
 
 class KeyRateLimits:
-    """Enforces the limits of keys: reserves usage before a request is sent, and charges the actual usage afterwards.
+    """Enforces the limits of keys: reserves usage before the gateway sends a request, and charges the actual usage
+    afterwards.
 
     Args:
-        where: the store that has the counts; None: in memory.
+        where: the store for the counted usage; None: the usage is counted in memory.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class KeyRateLimits:
                 store = limiter.store  # one connection for all of them
 
     async def reserve(self, client: GatewayKey, routed: ClientRequest) -> Meter:
-        """Reserves one request of a client. Returns the meter that charges the request.
+        """Reserves the usage of one client request. Returns the meter that charges the reservation.
 
         Raises:
             HTTPError: a limit of the key is reached, its budget is spent, or the model's price is unknown.
@@ -254,14 +255,13 @@ class KeyRateLimits:
         return UsageMeter(await _reserved(limiter, bound), again, request, route.cost, reads_on=reads_on)
 
     async def aclose(self) -> None:
-        """Closes the store."""
+        """Closes the store for the counted usage."""
         async with AsyncExitStack() as stack:
             for limiter in self._limiters.values():
                 stack.push_async_callback(limiter.aclose)
 
 
 def _burst(rpm: float | None) -> float:
-    """Returns how many seconds' worth of requests may arrive at once: one minute."""
     return max(0.0, _MINUTE - 0.999 * _MINUTE / rpm) if rpm else _MINUTE  # the first needs none; sums of floats drift
 
 

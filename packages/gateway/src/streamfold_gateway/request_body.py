@@ -1,4 +1,4 @@
-"""Reads and parses request bodies, within limits of size, memory, time and requests in flight."""
+"""Receives and parses request bodies, within limits on size, memory, time and requests in flight."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
 
 
 class ClientGone(Exception):
-    """The client has disconnected."""
+    """The client has disconnected before the end of the request or the response."""
 
 
 class Capacity:
-    """Limits the number of requests in flight, and the memory of all their bodies together.
+    """Limits the number of requests in flight, and the memory of all request bodies together.
 
     Args:
         observe: called with each new number of requests in flight.
@@ -50,30 +50,30 @@ class Capacity:
         self._held = 0
 
     def take(self, size: int) -> None:
-        """Adds bytes. Raises HTTPError if the limit is exceeded."""
+        """Adds a number of bytes to the memory in use. Raises HTTPError if that exceeds the limit."""
         if self._held + size > self.options.max_total_body_bytes:
             raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
 
     def add(self, size: int) -> None:
-        """Adds bytes without a check; a negative number frees them."""
+        """Adds a number of bytes to the memory in use, without a check. A negative number frees memory."""
         self._held += size
 
     def check(self) -> None:
-        """Raises HTTPError if `max_requests` requests are in flight already."""
+        """Raises HTTPError if `max_requests` requests are already in flight."""
         if self.running >= self.options.max_requests:
             message = f"{self.running} requests are in flight already; try again later"
             raise http_error(503, message, "overloaded", retry_after="1")
 
     def count(self, more: int) -> None:
-        """Adds to the number of requests in flight."""
+        """Adds `more` to the number of requests in flight."""
         self.running += more
         if self._observe is not None:
             self._observe(self.running)
 
     @contextmanager
     def occupied(self, size: int) -> Iterator[None]:
-        """Counts a response that outlives its HTTP request as a request in flight with a body of this size."""
+        """Counts a response that outlives its HTTP request as a request in flight whose body has `size` bytes."""
         self.add(size)
         self.count(1)
         try:
@@ -84,13 +84,13 @@ class Capacity:
 
 
 class RequestBody:
-    """A context manager that reads and parses the JSON body of a request.
+    """A context manager that receives and parses the JSON body of a request.
 
     Inside the block, the request counts as in flight, and its body counts towards the memory limit.
 
     Attributes:
-        value: the parsed JSON.
-        size: the number of bytes that count towards the limit, without the parsed lists and objects.
+        value: the parsed JSON body.
+        size: the number of bytes that the body adds to the memory in use, without its parsed lists and objects.
     """
 
     __slots__ = ("_capacity", "_counted", "_options", "_receive", "_scope", "_structure", "size", "value")
@@ -134,7 +134,7 @@ class RequestBody:
             self._capacity.count(-1)
 
     async def _read(self) -> bytes:
-        """Returns the bytes of the body.
+        """Receives the bytes of the body.
 
         Raises:
             HTTPError: the body is too large, or arrives too slowly.
@@ -161,8 +161,9 @@ class RequestBody:
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def grow(self, size: int) -> None:
-        """Adds the size of stored items that will be inserted into the body. Raises HTTPError if a limit is
-        exceeded."""
+        """Adds the size of stored items that will be inserted into the body to the memory in use. Raises HTTPError if
+        that exceeds a limit.
+        """
         self._hold(size, "the request with its references")
 
     def _hold(self, size: int, what: str) -> None:
@@ -176,10 +177,11 @@ class RequestBody:
 
 
 def parsed_size(raw: bytes, most: int) -> int:
-    """Estimates the size in bytes of the parsed lists and objects of a JSON text, without strings.
+    """Estimates how many bytes the lists and objects of a JSON text will need after parsing, without the strings.
 
-    Parsing makes a text such as `[],[],[]` thirty times as large. So the size is estimated before parsing, from the
-    brackets and commas outside of strings. Counting stops above `most`.
+    After parsing, a JSON text such as `[],[],[]` needs thirty times as much memory. So this function estimates the size
+    before parsing, from the number of brackets and commas outside of strings. It stops counting when the size exceeds
+    `most`.
 
     >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
     288
@@ -196,7 +198,7 @@ def parsed_size(raw: bytes, most: int) -> int:
 
 
 async def run_sized(size: int, work: Callable[[], T]) -> T:
-    """Calls a function, in a thread if the body is large, so that other requests don't wait."""
+    """Calls `work`, in a thread if the body is large, so that other requests don't have to wait."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
 
 

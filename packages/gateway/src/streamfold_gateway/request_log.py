@@ -1,4 +1,4 @@
-"""The request log: text lines for people, and one JSON object per request for programs."""
+"""The gateway's request log: text lines for people, and one JSON object per request for programs."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_t
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """The outcome of one request.
+    """The outcome of one client request.
 
     Attributes:
         id: the id of the response, as in the header `X-Request-Id`.
         api: the client's API, by the name of its adapter.
-        model: the name that the client used.
-        how: "completed": a complete response; "answered": a response without a model; "refused": an invalid request;
-            "failed": an error of the provider or the server; "disconnected": the client disconnected; "stopped": the
-            server stopped.
+        model: the model name that the client sent.
+        how: "completed": a complete response; "answered": a response for which no model was called; "refused": the
+            gateway rejected the request; "failed": the provider or the gateway failed; "disconnected": the client
+            disconnected; "stopped": the server stopped.
         status: the HTTP status; 499 if the client disconnected.
-        seconds: the duration of the request.
-        first: seconds until the first chunk of the response.
-        provider: the provider that sent the response or failed.
+        seconds: seconds from the request to the end of the response.
+        first: seconds from the request to the first chunk of the response.
+        provider: the provider that sent the response or the error.
         finish_reason: the finish reason of the response.
         usage, cost: usage and cost of the response, even if the response is incomplete; None if unknown.
         key: the name of the client's key.
         error: the class name of the error.
-        warnings: the warning codes without duplicates.
-        attempts: the providers whose attempts failed before.
+        warnings: the codes of the response's warnings, without duplicates.
+        attempts: the providers that failed before `provider` handled the request.
     """
 
     id: str
@@ -62,7 +62,7 @@ class RequestOutcome:
     key: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the outcome as JSON data, without unknown values."""
+        """Returns the outcome as JSON data, without the values that are unknown."""
         said: dict[str, Any] = {"id": self.id, "api": self.api, "key": self.key, "model": self.model}
         said["outcome"] = self.how
         said |= {"status": self.status, "seconds": round(self.seconds, 4)}
@@ -81,7 +81,7 @@ Observer: TypeAlias = Callable[[RequestOutcome], None]
 
 
 def log_json(outcome: RequestOutcome) -> None:
-    """Writes an outcome as one line of JSON to the logger `streamfold.gateway.requests`."""
+    """Writes a request's outcome as one line of JSON to the logger `streamfold.gateway.requests`."""
     requests_log.info("%s", json.dumps(outcome.to_dict()))
 
 
@@ -97,7 +97,7 @@ _LONGEST = 2000  # characters of one text in the log
 
 
 def one_line(text: str) -> str:
-    r"""Returns a text for one line of a log: unprintable characters are escaped, and a long text is truncated.
+    r"""Returns a text as one line for a log: unprintable characters are escaped, and a long text is truncated.
 
     >>> one_line("a\nb \x1b[2J")
     'a\\nb \\x1b[2J'
@@ -111,7 +111,7 @@ def one_line(text: str) -> str:
 
 @dataclass(slots=True)
 class RequestLog:
-    """Logs the events of one request, each line with the request's id and model.
+    """Writes the log lines of one request. Each line contains the request's id and model.
 
     Attributes:
         key: the name of the client's key; None if it has no name.
@@ -147,12 +147,14 @@ class RequestLog:
         self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}{money}")
 
     def answered(self, note: str) -> None:
-        """Logs a response for which no model was called."""
+        """Logs a response for which the gateway called no model."""
         self._ended("answered", 200)
         self._line(logging.INFO, f"answered {self._after}: {note}")
 
     def failed(self, refusal: HTTPError) -> None:
-        """Logs an error response, or an error at the end of a stream. The log line contains the cause of the error."""
+        """Logs an error response, or an error at the end of a stream. The log line contains the exception that caused
+        the error.
+        """
         cause = refusal.__cause__
         how = f"{self._after} (HTTP {refusal.status})"
         self._ended_with(refusal)

@@ -1,4 +1,6 @@
-"""The response to one client: JSON or server-sent events, keep-alive, send timeout, disconnect."""
+"""Sends the response to one client, as JSON or as server-sent events. Sends keep-alives, and detects clients that
+disconnect or read nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,17 @@ _HEADERS = {**SSE_HEADERS, "content-type": "text/event-stream; charset=utf-8"}
 
 
 class ResponseStream:
-    """The response to one client: a JSON body, or server-sent events.
+    """The response to one client, as a JSON body or as server-sent events.
 
-    Inside `async with response.while_connected()` one task waits until the client disconnects, sends keep-alives, and
-    detects a client that reads nothing.
+    Inside `async with response.while_connected()`, a background task sends keep-alives, and detects when the client
+    disconnects or reads nothing.
 
     Args:
         receive, send: the two functions that the ASGI server passes to the app.
-        send_timeout: seconds without progress after which a client that reads nothing counts as disconnected.
+        send_timeout: seconds after which a client that reads nothing is treated as disconnected.
 
     Attributes:
-        started: true if events have been sent, so that the response can no longer be an error.
+        started: true if events have been sent to the client, so that an HTTP error response is no longer possible.
         ended: true if the last event has been sent.
         gone: true if the client has disconnected.
     """
@@ -57,27 +59,29 @@ class ResponseStream:
         self.started = self.ended = self.gone = False
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Sends the complete response. Raises ClientGone if the client has disconnected, or reads nothing."""
+        """Sends a complete JSON response. Raises ClientGone if the client has disconnected, or reads nothing."""
         data = json_text(body).encode()
         head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
         await self._send_timed(_response_start(status, {**head, **headers}))
         await self._send_timed({"type": "http.response.body", "body": data, "more_body": False})
 
     def stream_events(self, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
-        """Starts a stream of events. The HTTP status is sent with the first events. Until then, the response can still
-        become an error response.
+        """Prepares a stream of server-sent events. The HTTP status is sent together with the first events. Until then,
+        an HTTP error response is still possible.
 
         Args:
-            headers: additional headers.
+            headers: additional HTTP headers.
             keepalive: seconds of silence after which `keepalive_bytes` are sent; 0: never.
-            keepalive_bytes: the bytes of a keep-alive.
+            keepalive_bytes: the bytes to send as a keep-alive.
         """
         self._headers = {**_HEADERS, **headers}
         self._keepalive, self._keepalive_bytes = keepalive, keepalive_bytes
         self._last = monotonic()
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Sends events. Must be called inside `while_connected`. Raises ClientGone if the client has disconnected."""
+        """Sends events to the client. Must be called inside `while_connected`. Raises ClientGone if the client has
+        disconnected.
+        """
         if not (data or last):
             return
         if self._keepalive_sent is not None:
@@ -91,10 +95,10 @@ class ResponseStream:
             self._since = None
 
     def while_connected(self, grace: float = 0.0) -> Self:
-        """Returns a context manager whose block is cancelled, and raises ClientGone, when the client disconnects.
+        """Returns a context manager. When the client disconnects, it cancels its block and raises ClientGone.
 
         Args:
-            grace: seconds for which the block continues after the disconnect.
+            grace: seconds for which the block continues after the client has disconnected.
         """
         self._grace = grace
         return self
@@ -116,7 +120,9 @@ class ResponseStream:
             raise ClientGone
 
     def leave(self) -> None:
-        """Records that the client has disconnected, and cancels the block, immediately or after `grace` seconds."""
+        """Records that the client has disconnected, and cancels the block of `while_connected`, immediately or after
+        `grace` seconds.
+        """
         if not self.gone:
             self.gone = True
             if self._grace:
@@ -125,7 +131,7 @@ class ResponseStream:
                 self._tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        """Calls `leave` when the client has disconnected or exceeded the send timeout. Sends keep-alives until then."""
+        """Sends keep-alives until the client has disconnected or exceeded the send timeout, then calls `leave`."""
         while True:
             rest = self._rest()
             if rest <= 0:
@@ -140,9 +146,6 @@ class ResponseStream:
         self.leave()
 
     def _rest(self) -> float:
-        """Returns the seconds until the next keep-alive, or until the write in progress exceeds the send timeout; at
-        most the send timeout.
-        """
         if self._headers is None:
             return inf
         if self._since is not None:
@@ -182,7 +185,7 @@ class ResponseStream:
 
 
 def _response_start(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Returns status and headers in ASGI's format; characters that aren't allowed in a header are replaced."""
+    """Returns ASGI's start message of a response. Replaces characters that HTTP doesn't allow in a header."""
     fields = [
         (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
     ]

@@ -1,6 +1,6 @@
 """`streamfold serve`: runs the gateway in one or several granian worker processes that share one port.
 
-Each worker creates its app from the last valid configuration. A reload starts new workers.
+Each worker creates its app from the last valid configuration. A configuration reload starts new workers.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ def run(
     page: Callable[[GatewaySettings], GatewayPage] | None = None,
     **overrides: Any,
 ) -> None:
-    """Serves until the process is told to stop. Responses in flight then get `shutdown` seconds to complete.
+    """Runs the server until the process receives a stop signal. Then the server waits up to `shutdown` seconds for
+    responses in flight.
 
-    SIGHUP reloads the configuration.
+    On SIGHUP, the server reloads the configuration.
 
     Args:
-        path: the configuration file; None: the file that is found.
-        page: creates the page that is served if the setting `ui` is on.
-        overrides: see `GatewaySettings`; values other than None replace those of the file.
+        path: the configuration file; None: streamfold searches for the file.
+        page: creates the page that the server serves if the setting `ui` is true.
+        overrides: settings, see `GatewaySettings`. Values other than None replace those of the configuration file.
 
     Raises:
         ConfigError: there are no providers, no model can be used, or a setting is invalid.
-        SystemExit: the port is unavailable, or workers crash repeatedly; the log contains the reason.
+        SystemExit: the port is unavailable, or worker processes crash repeatedly. The log contains the reason.
     """
     with TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True) as folder:
         shared = Path(folder)
@@ -96,14 +97,14 @@ def run(
 
 @dataclass
 class WorkerFactory:
-    """Creates the app in a worker process. granian forks the process, or sends this object to a new process.
+    """Creates the app in a worker process. granian forks the main process, or sends this object to a new process.
 
     Attributes:
-        path: the configuration file, if one was named.
-        page: creates the page that is served if the settings enable it.
-        overrides: settings that replace those of the file.
+        path: the path of the configuration file; None: streamfold searches for the file.
+        page: creates the page that the server serves if the setting `ui` is true.
+        overrides: settings that replace those of the configuration file.
         shared: the folder that the workers share while the server runs.
-        generation: the number of reloads so far.
+        generation: the number of configuration reloads so far.
         config: the last valid configuration.
         settings: the server settings of that configuration, with an IP address as `host`, and a `port` other than 0.
     """
@@ -128,7 +129,7 @@ class WorkerFactory:
         return Worker(gateway, self.settings, self.shared, self.generation, page)
 
     def read(self) -> None:
-        """Reads and validates the configuration. After a ConfigError the previous configuration remains."""
+        """Loads and validates the configuration. After a ConfigError the previous configuration remains in use."""
         config = read_config(self.path)
         chosen = settings(config, **self.overrides)
         if self.generation:
@@ -149,7 +150,7 @@ class WorkerFactory:
         self.config, self.settings = config, chosen
 
     def read_again(self) -> None:
-        """Reloads the configuration for new workers. An invalid configuration changes nothing."""
+        """Reloads the configuration for new workers. If it is invalid, the previous configuration remains in use."""
         self.generation += 1
         try:
             self.read()
@@ -158,7 +159,7 @@ class WorkerFactory:
             log.error("the configuration is unchanged: %s", exc)
 
     def handle_signals(self) -> None:
-        """Passes stop signals to the workers immediately, even while a reload waits for a worker."""
+        """Handles stop signals: passes them to the workers immediately, even while a reload waits for a worker."""
         stops: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -175,7 +176,7 @@ class WorkerFactory:
 def _free_address(host: str, port: int) -> tuple[str, int]:
     """Returns the address and port to listen on. Raises SystemExit if another server uses the port.
 
-    granian doesn't notice the other server, because its sockets share their port with sockets of the same user.
+    granian itself wouldn't notice the other server: its sockets may share a port with other sockets of the same user.
     """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -1,8 +1,9 @@
-"""The Responses API over WebSockets: each `response.create` message is handled like a POST request with the same body.
+"""Serves the Responses API over WebSockets: each `response.create` message is handled like a POST request with the same
+body.
 
-Keys, limits, budgets, stored responses and logs are therefore the same as over HTTP. In addition, a connection
-remembers the newest response for each `stream_id` (lane). So the next message can continue that response, even with
-`store: false`.
+Keys, limits, budgets, stored responses and logs therefore work as over HTTP. In addition, a WebSocket connection
+remembers the newest response for each `stream_id` (called a lane). So the next message with this `stream_id` can
+continue that response, even with `store: false`.
 
 https://developers.openai.com/api/docs/guides/websocket-mode
 """
@@ -50,7 +51,7 @@ Answer = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 async def refuse_websocket(refusal: HTTPError, scope: Any, receive: Receive, send: Send) -> None:
-    """Rejects a WebSocket with an error response if the server supports that, otherwise with a 403."""
+    """Rejects a WebSocket with an HTTP error response if the ASGI server supports that, otherwise with a 403."""
     await receive()
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1000, "reason": ""})
@@ -64,7 +65,7 @@ async def refuse_websocket(refusal: HTTPError, scope: Any, receive: Receive, sen
 
 
 class WebSocketEndpoint:
-    """The ASGI app of the path for WebSockets.
+    """The ASGI app for the URL path that accepts WebSockets.
 
     Args:
         answer: the ASGI app that handles a POST request.
@@ -72,7 +73,7 @@ class WebSocketEndpoint:
         now: returns the time in seconds, for the age of connections.
 
     Attributes:
-        stops: true if the server is stopping, so that no further message is read.
+        stops: true if the server is stopping, so that connections handle no further messages.
     """
 
     def __init__(
@@ -101,7 +102,9 @@ class WebSocketEndpoint:
             self._open.remove(connection)
 
     def set_stops(self, stops: bool) -> None:
-        """Closes idle connections now, and the other connections after their responses; or cancels that."""
+        """If `stops` is true, closes idle connections now, and other connections after their current responses. If it
+        is false, new messages are handled again.
+        """
         self.stops = stops
         for connection in self._open if stops else ():
             connection.stop()
@@ -112,7 +115,7 @@ class _NewestResponse:
     """The newest response of a lane, which is a series of messages with the same `stream_id`.
 
     Attributes:
-        items: the JSON of the conversation including the response.
+        items: the JSON of the conversation's items, including the response's output.
         user: the end user that its request named.
     """
 
@@ -123,12 +126,12 @@ class _NewestResponse:
 
 @dataclass(slots=True)
 class _Turn:
-    """A request, and the state of its response.
+    """A client's request over the WebSocket, and the state of its response.
 
     Attributes:
-        body: the body of the POST request.
-        conversation: the items to remember with the output; None: nothing is remembered, because the response is
-            stored.
+        body: the body of the POST request that the message is converted to.
+        conversation: the input items to remember together with the response's output; None if the connection needn't
+            remember them, because the response is stored.
         previous: the remembered response that the request continues.
     """
 
@@ -140,7 +143,7 @@ class _Turn:
 
 
 class _Connection:
-    """One WebSocket of a client. Requests are handled one after the other, even if their `stream_id` differs."""
+    """A client's WebSocket connection. Requests are handled one after the other, even if their `stream_id` differs."""
 
     def __init__(self, endpoint: WebSocketEndpoint, scope: Any, receive: Receive, send: Send) -> None:
         self._endpoint = endpoint
@@ -158,7 +161,7 @@ class _Connection:
         self._idle = anyio.CancelScope()  # of the wait for the next message
 
     def stop(self) -> None:
-        """Ends the wait for the next message."""
+        """Stops waiting for the next message."""
         self._idle.cancel()
 
     async def run(self) -> None:
@@ -183,7 +186,7 @@ class _Connection:
                 await self._send_message({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _read(self, waiting: MemoryObjectSendStream[str]) -> None:
-        """Reads messages even while a response is written, to notice a disconnect."""
+        """Receives messages even while a response is sent, to notice when the client disconnects."""
         async with waiting:
             while (message := await self._receive())["type"] == "websocket.receive":
                 text = message.get("text")
@@ -202,9 +205,6 @@ class _Connection:
         self._gone.set()
 
     async def _next(self, messages: MemoryObjectReceiveStream[str]) -> str | None:
-        """Returns the next message; None if the client has disconnected, the connection is too old, or the server
-        stops.
-        """
         left = 0.0 if self._endpoint.stops else self._ends - self._endpoint.now()
         with anyio.move_on_after(left) as self._idle, suppress(anyio.EndOfStream):
             message = await messages.receive()
@@ -218,7 +218,6 @@ class _Connection:
         return None
 
     async def _answer(self, message: str) -> None:
-        """Handles one message."""
         lane = None
         try:
             payload = await self._parse(message)
@@ -252,7 +251,6 @@ class _Connection:
             self._gone.set()
 
     async def _parse(self, message: str) -> dict[str, Any]:
-        """Returns a message as an object. Raises HTTPError if the message is invalid or too large."""
         raw, most = message.encode("utf-8", "replace"), self._options.max_body_bytes
         if max(len(raw), await run_sized(len(raw), partial(parsed_size, raw, most))) > most:
             raise http_error(413, f"the message is larger than the allowed {most} bytes")
@@ -268,7 +266,6 @@ class _Connection:
         return payload
 
     def _lane(self, payload: dict[str, Any]) -> str | None:
-        """Returns the name of the lane of a request. Raises HTTPError for an invalid name."""
         lane = payload.get("stream_id")
         if lane is None:
             return None
@@ -282,8 +279,9 @@ class _Connection:
         return lane
 
     def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
-        """Returns the request, with the remembered conversation in its input. Raises HTTPError for an invalid
-        request."""
+        """Returns the turn for a request, with the remembered conversation in its input. Raises HTTPError for an
+        invalid request.
+        """
         if payload.get("background"):
             raise http_error(400, "background is not available over a WebSocket: send a POST")
         user = named_end_user(payload, Headers(scope=self._scope), explicit=True)
@@ -301,7 +299,7 @@ class _Connection:
         return _Turn(body, lane, user, conversation, found[0].response_id if found else None)
 
     def _headers(self, turn: _Turn) -> list[tuple[bytes, bytes]]:
-        """Returns the headers of a POST, with those of the request for the WebSocket."""
+        """Returns the headers for the POST request, with those from the client's WebSocket request."""
         kept = [
             (name, value)
             for name, value in self._scope["headers"]
@@ -310,7 +308,7 @@ class _Connection:
         return [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(turn.body)).encode())]
 
     async def _warm_up(self, turn: _Turn, payload: dict[str, Any]) -> None:
-        """Handles a request with `generate: false`: its input is remembered, and no model is called."""
+        """Handles a request with `generate: false`: remembers its input, without calling a model."""
         turn.conversation = turn.conversation or input_items(json.loads(turn.body).get("input"))
         response = {**new_response_object(payload), "id": f"resp_{token_hex(16)}", "created_at": int(time())}
         response |= {"model": payload.get("model"), "store": False}
@@ -320,7 +318,7 @@ class _Connection:
             await self._forward(turn, "response.completed", {"sequence_number": 1, "response": done})
 
     async def _forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
-        """Sends an event of a response to the client. Remembers the response when it is complete."""
+        """Sends a response's event to the client. Remembers the response when it is complete."""
         if isinstance(event, str) and turn.lane is None and turn.previous is None and kind not in _ENDS:
             await self._send(event)
             return
@@ -337,12 +335,10 @@ class _Connection:
         await self._send(json_text(payload))
 
     async def _forward_error(self, turn: _Turn, status: int, headers: dict[str, str], body: bytes) -> None:
-        """Sends the error response to a request."""
         self._forget(turn.lane)
         await self._send_error(status, json.loads(body), headers, turn.lane)
 
     async def _refuse(self, refusal: HTTPError, lane: str | None) -> None:
-        """Sends an error for a message that isn't a request."""
         status, body, headers = RESPONSES_API.error_response(refusal, "")
         with suppress(OSError):  # the client has left, which `_read` notices
             await self._send_error(status, body, headers, lane)
@@ -374,7 +370,8 @@ class _Connection:
 
 
 class _EventWriter:
-    """The ASGI function `send` of an emulated POST request. Passes on each SSE event, or the error response.
+    """The ASGI function `send` of an emulated POST request. Passes on each SSE event, or an error response, to the
+    WebSocket.
 
     Args:
         event: called with the type and the JSON of each event.
@@ -397,7 +394,6 @@ class _EventWriter:
         self._data = b""
 
     async def send(self, message: Any) -> None:
-        """Handles an ASGI message."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}

@@ -1,7 +1,8 @@
 """The ASGI app of one worker process of `streamfold serve`, and how the process starts and stops.
 
-A granian worker stops on SIGTERM and SIGINT: it closes its port, completes the responses in flight and ends the
-lifespan. This app handles SIGTERM itself, because a gateway has to drain first, and then raises SIGINT.
+On SIGTERM and SIGINT, a granian worker closes its port, completes the responses in flight and ends the app's lifespan.
+But a gateway first has to accept requests for `drain` more seconds. So this app handles SIGTERM itself, and raises
+SIGINT after that time.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Worker:
         gateway: the app that handles requests.
         settings: the server settings; this class uses `drain` and `shutdown`.
         shared: the folder that the workers share.
-        generation: the number of reloads before this worker was started.
-        page: the page that is served next to the gateway.
+        generation: the number of configuration reloads before this worker was started.
+        page: the page that the worker serves in addition to the gateway.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Worker:
         await (self._run_lifespan if scope["type"] == "lifespan" else self._answer)(scope, receive, send)
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Handles a request. If the response ends before the request body, the rest of the body is read and dropped.
+        """Handles an HTTP request. If the response ends before the request body, receives the rest of the body and
+        drops it. Otherwise hyper would close the connection, and a client that is still sending its body would get an
+        error in place of the response.
 
         Otherwise hyper would close the connection, and a client that is still sending would get an error instead of the
         response.
@@ -150,7 +153,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        """Begins to stop. Another signal to the server ends the current wait (`drain` or `shutdown`)."""
+        """Starts to drain and stop. If another stop signal arrives, ends the current wait (`drain` or `shutdown`)."""
         signals = stop_signals(self._shared)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_in_order())
@@ -184,7 +187,7 @@ class Worker:
 
 
 def stop_signals(shared: Path) -> int:
-    """Returns the number of stop signals that the server has received."""
+    """Returns the number of stop signals that the server has received so far."""
     try:
         return (shared / STOPPING).stat().st_size
     except FileNotFoundError:
@@ -192,7 +195,7 @@ def stop_signals(shared: Path) -> int:
 
 
 class OneLine(logging.Filter):
-    """Escapes line ends and control characters in log messages, because messages quote clients and providers."""
+    """Escapes line ends and control characters in log messages, because log messages quote clients and providers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), ()
@@ -224,7 +227,6 @@ def log_config() -> dict[str, Any]:
 
 
 def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
-    """Logs the URLs for clients, the models, and problems in the configuration of the providers."""
     endpoints = [
         endpoint
         for api in CLIENT_APIS

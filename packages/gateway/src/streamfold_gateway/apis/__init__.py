@@ -1,4 +1,4 @@
-"""The APIs that clients can use: one module for each API, and their base class in `base`."""
+"""The HTTP APIs that the gateway's clients can use: one module for each API, and their base class in `base`."""
 
 from .anthropic import AnthropicAPI
 from .base import (

@@ -1,4 +1,4 @@
-"""The Messages API for clients."""
+"""Anthropic's Messages API, as the gateway serves it to clients."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PHRASE = "prompt is too long"
 def prompt_too_long(info: ErrorInfo) -> str | None:
     """Returns the error message with which the Messages API rejects a prompt that is too long; None for other errors.
 
-    The numbers come from the provider's message. If a number is missing there, the provider's message is returned
-    unchanged.
+    The token counts come from the provider's error message. If that message lacks a token count, the function returns
+    the provider's message unchanged.
 
     >>> prompt_too_long(ErrorInfo("Your request exceeded model token limit: 262144 (requested: 300000)"))
     'prompt is too long: 300000 tokens > 262144 maximum'
@@ -56,7 +56,7 @@ _BILLING = "x-anthropic-billing-header:"
 
 
 class AnthropicAPI(ClientAPI):
-    """The Messages API."""
+    """Anthropic's Messages API, as the gateway serves it to clients."""
 
     endpoints = (
         APIEndpoint("/v1/messages", "msg_"),
@@ -126,7 +126,6 @@ class AnthropicAPI(ClientAPI):
 
 
 def _with_anthropic_fields(request: ClientRequest) -> Request:
-    """Adds the fields that only the Messages API has, for a request to a provider with the Messages API."""
     parsed = request.parsed
     options, extra = parsed.options, dict(parsed.options.extra_body)
     betas = [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",")]

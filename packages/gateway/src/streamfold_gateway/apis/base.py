@@ -1,4 +1,4 @@
-"""Base class of the APIs that clients can use, and functions that all of them need."""
+"""Base class of the APIs that the gateway serves to clients, and functions that all these APIs need."""
 
 from __future__ import annotations
 
@@ -44,22 +44,23 @@ _GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as t
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A parsed request of a client.
+    """A client's request, after the gateway has parsed it.
 
     Attributes:
-        body: the JSON body.
-        parsed: the parsed body.
-        route: the provider and the model for the requested model name.
+        body: the JSON body of the request, as the client sent it.
+        parsed: the request that the gateway parsed from the body.
+        route: the provider and the model that the requested model name stands for.
         stream: true if the client requested a stream.
-        id: the id of the response.
-        created: the time of the request, in seconds since 1970.
+        id: the id that the gateway gives to the response.
+        created: when the request arrived, in seconds since 1970.
         headers: the HTTP headers, with names in lower case.
         params: the parameters in the URL's path and query.
-        dropped: warnings about request fields that were removed because the client may not send them.
+        dropped: warnings about request fields that the gateway removed, because the client may not send them.
         end_user: the end user that the request names, as returned by `named_end_user`.
         turns_cached: true if the turn cache stores this response, so that the client needn't send back data that only
             the provider can read.
-        tools: the tools of a Responses API request that were replaced by functions, by the names of these functions.
+        tools: the tools of a Responses API request that the gateway replaced by function tools. The keys are the names
+            of these function tools.
         stored: the fields of the response object that describe how the response is stored; None if the response isn't
             stored.
     """
@@ -80,24 +81,24 @@ class ClientRequest:
 
     @property
     def model(self) -> str:
-        """The model name in the client's request."""
+        """The model name that the client's request contains."""
         return self.parsed.model
 
     def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
-        """Returns the request with another `extra_body`."""
+        """Returns a copy of the request with `extra` as its `extra_body`."""
         return replace(self, parsed=replace(self.parsed, options=replace(self.parsed.options, extra_body=extra)))
 
 
 @dataclass(frozen=True, slots=True)
 class APIEndpoint:
-    """An endpoint for requests of one API.
+    """An HTTP endpoint for requests of one client API.
 
     Attributes:
-        path: the URL path, with parameters in braces.
-        id_prefix: the prefix of response ids.
-        streams: true if responses are always streamed, false if they never are; None: the request decides.
-        count_member: the name of the response field that has the token count, for endpoints that only count tokens;
-            else "".
+        path: the URL path of the endpoint, with path parameters in braces.
+        id_prefix: the prefix of the response ids that the gateway creates.
+        streams: true if responses are always streamed, false if they are never streamed, None if each request decides.
+        count_member: for endpoints that only count tokens, the name of the response field for the token count; "" for
+            other endpoints.
         compacts: true if the endpoint compacts a conversation.
     """
 
@@ -109,19 +110,20 @@ class APIEndpoint:
 
 
 class ClientAPI(ABC):
-    """An API for clients. Instances have no state.
+    """An API that the gateway serves to clients. Instances have no state.
 
     Attributes:
-        endpoints: the endpoints for requests.
-        adapter: the name of the adapter that sends requests to providers with the same API.
-        label: the name of the API in warnings.
-        streams_partial_calls: true if a stream can have a tool call in several events.
-        returns_ids: true if all clients send back the ids of earlier tool calls.
-        forwards_error_type: true if the client gets the provider's `type` of an error.
-        continues: true if the model continues a final assistant message (prefill).
-        client_ids: request fields that identify an installation, a session or a user.
-        members: request fields that may be sent to a provider.
-        keep_alive: the bytes that are sent when a stream has been silent for a while.
+        endpoints: the HTTP endpoints of the API.
+        adapter: the name of the streamfold adapter for providers that have the same API.
+        label: the name of the API, as warnings to clients show it.
+        streams_partial_calls: true if a stream can deliver one tool call in several events.
+        returns_ids: true if every client of the API sends the ids of earlier tool calls in its next request.
+        forwards_error_type: true if the gateway sends the provider's error `type` to the client.
+        continues: true if the API lets the model continue an assistant message at the end of the conversation
+            (prefill).
+        client_ids: the request fields that identify a client installation, a session or a user.
+        members: the request fields that the gateway may send to a provider.
+        keep_alive: the bytes that the gateway sends to the client when a stream has been silent for a while.
     """
 
     endpoints: ClassVar[tuple[APIEndpoint, ...]]
@@ -137,16 +139,18 @@ class ClientAPI(ABC):
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
-        """Returns whether a request to a shared path, such as the list of models, comes from a client of this API."""
+        """Returns whether a client of this API sent the request. Several APIs share some paths, such as the list of
+        models.
+        """
         return False
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
-        """Returns the model name in a request body that hasn't been validated."""
+        """Returns the model name from a request body that the gateway hasn't validated yet."""
         return body.get("model")
 
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
-        """Parses a request. Raises ConfigError with the path of the invalid field.
+        """Parses a request body. Raises ConfigError with the path of the invalid field.
 
         Args:
             params: the parameters in the URL's path and query.
@@ -154,7 +158,7 @@ class ClientAPI(ABC):
         """
 
     def count_body(self, member: str, number: int) -> dict[str, Any]:
-        """Returns the body of a response with a token count."""
+        """Returns the body of a response that contains only a token count."""
         return {member: number}
 
     def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
@@ -162,33 +166,36 @@ class ClientAPI(ABC):
         raise NotImplementedError  # called only for an endpoint with `compacts`, whose API has its own method
 
     def counted_body(self, body: Any) -> Any:
-        """Converts the body of a token count request to the body of a model request."""
+        """Converts the body of a token count request to the body of the model request whose tokens the client wants to
+        count.
+        """
         return body
 
     @abstractmethod
     def serializer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
-        """Returns the serializer of the response."""
+        """Returns the serializer for the response to `request`."""
 
     def headers(self, answer_id: str) -> dict[str, str]:
-        """Returns the headers that every response has."""
+        """Returns the HTTP headers that every response of this API has."""
         return {"x-request-id": answer_id}
 
     def stream_headers(self, request: ClientRequest) -> dict[str, str]:
-        """Returns the additional headers of a stream."""
+        """Returns the HTTP headers that only a streamed response of this API has."""
         return {}
 
     def info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error with the values that clients of this API expect."""
+        """Returns the error object with the `type` and the `code` that clients of this API expect."""
         meaning = refusal.info.meaning()
         if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
             return replace(refusal.info, code="context_length_exceeded")
         return refusal.info
 
     def stream_info(self, refusal: HTTPError) -> ErrorInfo:
-        """Returns an error for the end of a stream. Some clients decide by words in the message whether to retry.
+        """Returns the error object that the gateway sends at the end of a failed stream.
 
-        The words "server error" make agents retry (pi 0.73, opencode 1.18). If clients also get the provider's error
-        type, the message stays unchanged.
+        Some clients search the message for certain words to decide whether to retry: "server error" makes the agents pi
+        0.73 and opencode 1.18 retry. If the API forwards the provider's error type, this method doesn't change the
+        provider's message.
         """
         info, cause = self.info(refusal), refusal.__cause__
         kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))
@@ -201,11 +208,11 @@ class ClientAPI(ABC):
         return [failure]
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
-        """Returns status and body of an error response."""
+        """Returns the HTTP status and the JSON body of an error response."""
         return refusal.status, openai_error_body(replace(self.info(refusal), status=None))
 
     def error_response(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Returns status, body and headers of an error response."""
+        """Returns the HTTP status, the JSON body and the headers of an error response."""
         status, body = self.error(refusal, answer_id)
         return status, body, {**self.headers(answer_id), **refusal.headers}
 
@@ -218,10 +225,11 @@ class ClientAPI(ABC):
         return {"object": "list", "data": [self.model_entry(name, began) for name in names]}
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers with these adapters, and warnings about the dropped fields.
+        """Returns the request for providers with these adapters, and warnings about the request fields that the gateway
+        dropped.
 
         Raises:
-            ConfigError: the request can't be sent to such a provider.
+            ConfigError: the gateway can't convert the request for these providers.
         """
         if set(adapters) == {self.adapter}:
             return request, []
@@ -230,11 +238,12 @@ class ClientAPI(ABC):
     def without_own_fields(
         self, request: ClientRequest, lost: Mapping[str, Any], extra_body: Mapping[str, Any] | None = None
     ) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers with other APIs, and a warning about the dropped fields.
+        """Returns the request for providers with other APIs than this one, and a warning about the dropped request
+        fields.
 
         Args:
-            lost: the request fields that only this API has. The warning names the fields with an effect.
-            extra_body: the other request fields, which the providers support.
+            lost: the request fields that only this API has. The warning names those of them that have an effect.
+            extra_body: the remaining request fields, which the providers support.
         """
         tools = request.parsed.tools
         in_tools = {
@@ -248,20 +257,19 @@ class ClientAPI(ABC):
         return request, [*_not_supported(lost, self.label), *_not_supported(in_tools, self.label)]
 
     def without_client_ids(self, request: ClientRequest) -> ClientRequest:
-        """Returns the request without the fields in `client_ids`."""
+        """Returns a copy of the request without the fields in `client_ids`."""
         extra = request.parsed.options.extra_body
         return request.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
 
 
 def _not_supported(members: Mapping[str, Any], api: str) -> Warnings:
-    """Returns a warning about request fields that only this API has; no warning if the fields have no effect."""
     lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
     detail = f"{' and '.join(lost)}: only {api} supports this; not sent to the provider"
     return [ReplyWarning("option_dropped", detail)] if lost else []
 
 
 def listed(value: Mapping[str, Any], name: str) -> list[Any]:
-    """Returns a field if its value is a list; else an empty list."""
+    """Returns the value of a field if the value is a list; else an empty list."""
     found = value.get(name)
     return found if isinstance(found, list) else []
 
@@ -269,7 +277,7 @@ def listed(value: Mapping[str, Any], name: str) -> list[Any]:
 def permitted_members(
     body: Mapping[str, Any], known: Known, key: KeyOptions, *, any_model: bool
 ) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
-    """Removes the fields that a client may not send from a request body. Returns the new body, and warnings about the
+    """Removes from a request body the fields that the client may not send. Returns the new body, and warnings about the
     removed fields.
 
     Args:
@@ -291,12 +299,12 @@ def permitted_members(
 
 
 def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
-    """Prevents a request from overriding the operator's `extra_body`. Returns the request, and warnings about dropped
-    values.
+    """Prevents a client's request from overriding the operator's `extra_body`. Returns the request, and warnings about
+    the values that were replaced or dropped.
 
-    In `Provider`, a request's `extra_body` has priority over the configured one. So here the operator's values replace
-    the client's values in each field that both set. If the endpoints that may handle the request have different values,
-    the field isn't sent.
+    `Provider` gives a request's `extra_body` priority over the configured `extra_body`. So this function replaces the
+    client's value by the operator's value in each field that both set. If the endpoints that may handle the request
+    have different configured values for a field, the function removes the client's value.
     """
     extra = dict(request.parsed.options.extra_body)
     lost: list[str] = []
@@ -317,8 +325,6 @@ def with_operator_members(request: ClientRequest, endpoints: Collection[BackendI
 
 
 def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:
-    """Returns a client's value, with the operator's values replacing those of the client. Adds the paths of the
-    replaced values to `lost`."""
     if isinstance(mine, Mapping) and isinstance(operators, Mapping):
         both = {name: _merged(mine[name], value, f"{where}.{name}", lost) if name in mine else value
                 for name, value in operators.items()}  # fmt: skip
@@ -337,13 +343,13 @@ _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
 async def counted_tokens(api: ClientAPI, request: ClientRequest) -> tuple[int, str]:
-    """Returns the number of tokens of a request. No model is called.
+    """Returns the number of tokens in a request, without a model request.
 
     Returns:
-        The provider's count and ""; or an estimate and the reason why the provider couldn't count.
+        The provider's token count and ""; or an estimated token count and the reason why the provider couldn't count.
 
     Raises:
-        HTTPError: the provider rejected the request.
+        HTTPError: the provider rejected the token count request.
     """
     route = request.route
     sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)

@@ -1,4 +1,4 @@
-"""Gemini's API for clients."""
+"""Gemini's `generateContent` API, as the gateway serves it to clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
 class GeminiAPI(ClientAPI):
-    """Gemini's API. With `alt=sse`, a stream has SSE events; otherwise, it is one JSON array."""
+    """Gemini's API, as the gateway serves it to clients. If the URL has `alt=sse`, a stream consists of SSE events;
+    otherwise, it is one JSON array.
+    """
 
     endpoints = (  # v1beta, and newer clients say v1
         APIEndpoint("/{version}/{model:path}:streamGenerateContent", "gen-", streams=True),
@@ -78,8 +80,8 @@ class GeminiAPI(ClientAPI):
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Sends the error separately: Google's client for JavaScript (1.52) only finds an error at the start of a
-        piece.
+        """Splits off the error event, so that the client receives it separately. Google's JavaScript client (1.52)
+        finds an error only at the start of a received piece.
         """
         events, gap, error = failure.rpartition(b"\r\n\r\n")
         return [piece for piece in (events + gap, error) if piece]
@@ -100,7 +102,7 @@ class GeminiAPI(ClientAPI):
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Returns whether the client requested thoughts. Other clients don't expect them."""
+    """Returns whether the client requested thoughts. Clients that didn't request thoughts don't expect them."""
     config = camel_case(camel_case(body).get("generationConfig") or {})
     thinking = camel_case(config.get("thinkingConfig") or {})
     return bool(thinking.get("includeThoughts"))

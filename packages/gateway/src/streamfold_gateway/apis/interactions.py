@@ -1,4 +1,4 @@
-"""Google's Interactions API for clients."""
+"""Google's Interactions API, as the gateway serves it to clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _PATH = re.compile(r"/\w+/interactions(?:/|$)")
 
 
 class InteractionsAPI(ClientAPI):
-    """Google's Interactions API without storage: the client sends the whole conversation each time."""
+    """Google's Interactions API without stored interactions: the client sends the complete conversation with each
+    request.
+    """
 
     endpoints = (APIEndpoint("/{version}/interactions", "v1_"),)
     adapter = "interactions"

@@ -1,4 +1,4 @@
-"""Chat Completions and the Responses API for clients."""
+"""OpenAI's Chat Completions API and Responses API, as the gateway serves them to clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHARED = (*_CLIENT_IDS, "metadata", "service_tier", "store")  # those that the 
 
 
 class ChatAPI(ClientAPI):
-    """Chat Completions."""
+    """OpenAI's Chat Completions API, as the gateway serves it to clients."""
 
     endpoints = (APIEndpoint("/v1/chat/completions", "chatcmpl-"),)
     adapter = "chat"
@@ -69,7 +69,7 @@ class ChatAPI(ClientAPI):
 
 
 def _with_effort(request: ClientRequest, thinking: Any) -> ClientRequest:
-    """Converts Kimi's field `thinking` to a reasoning effort, which other providers support."""
+    """Converts Kimi's request field `thinking` to a reasoning effort, which other providers support."""
     options = request.parsed.options
     kind = thinking.get("type") if isinstance(thinking, Mapping) else None
     if kind not in ("enabled", "disabled") or options.reasoning_effort is not None:
@@ -88,7 +88,7 @@ _GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary
 
 
 class ResponsesAPI(ClientAPI):
-    """The Responses API."""
+    """OpenAI's Responses API, as the gateway serves it to clients."""
 
     endpoints = (
         APIEndpoint("/v1/responses", "resp_"),
@@ -152,7 +152,6 @@ class ResponsesAPI(ClientAPI):
 
 
 def _without(value: Any, member: str) -> Any:
-    """Returns an object or a list without a field."""
     match value:
         case Mapping():
             return {name: inner for name, inner in value.items() if name != member}

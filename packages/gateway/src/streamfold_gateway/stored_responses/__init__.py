@@ -1,4 +1,4 @@
-"""Stored responses: clients can continue, fetch, resume and cancel them, with every provider.
+"""Stored responses. Clients can continue, fetch, resume and cancel them, whichever provider created the response.
 
 endpoints    the HTTP endpoints
 references   replaces references in a request by the stored items

@@ -1,7 +1,7 @@
-"""Endpoints of stored responses: https://platform.openai.com/docs/api-reference/responses.
+"""HTTP endpoints for stored responses: https://platform.openai.com/docs/api-reference/responses.
 
-References in a request are replaced by the stored items that they name. Then the request is handled like other
-requests.
+The endpoints first replace each reference in a request by the stored items that it names. Then they handle the request
+like any other request.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _logger = logging.getLogger("streamfold.gateway")
 class StoredResponses:
     """Handles requests of the Responses API, and stores the responses.
 
-    Responses are stored unless a request has `store: false`. Responses with `store: true` or `background: true`
-    continue after their client has disconnected; other responses are cancelled.
+    A response is stored unless its request has `store: false`. If the request has `store: true` or `background: true`,
+    the response continues after its client has disconnected. Otherwise it is cancelled.
     """
 
     def __init__(self, handler: RequestHandler, background: AppTaskGroup, responses: ResponseStore) -> None:
@@ -66,7 +66,7 @@ class StoredResponses:
         self._running: dict[str, BackgroundResponse] = {}
 
     def routes(self) -> list[Route]:
-        """Returns the routes of all endpoints."""
+        """Returns the routes of all endpoints for stored responses."""
         endpoint = RESPONSES_API.endpoints[0]
         path, one = endpoint.path, f"{endpoint.path}/{{response_id}}"
         return [
@@ -78,7 +78,7 @@ class StoredResponses:
         ]
 
     def compaction_routes(self, endpoint: APIEndpoint) -> list[Route]:
-        """Returns the routes of the endpoint that compacts conversations."""
+        """Returns the routes of an endpoint that compacts conversations."""
         return [self._route(endpoint, endpoint.path, "POST", self._compact)]
 
     def _route(self, endpoint: APIEndpoint, path: str, method: str, handle: Handler) -> Route:
@@ -118,8 +118,9 @@ class StoredResponses:
         await self._detached(incoming, routed, serializer, running, body.size)
 
     async def _attached(self, incoming: IncomingRequest, routed: RoutedRequest, kept: StoredResponse) -> None:
-        """Sends a response to its client, and stores the complete response. If the client disconnects, the response is
-        cancelled."""
+        """Sends a response to its client, and stores it when it is complete. Cancels the response if the client
+        disconnects.
+        """
         serializer = RESPONSES_API.serializer(routed.request, routed.options)
         recorder = AttachedRecorder(self._responses, self._memory, kept, serializer, incoming.response)
         try:
@@ -128,7 +129,7 @@ class StoredResponses:
             recorder.close()
 
     async def _compact(self, incoming: IncomingRequest) -> None:
-        """Compacts a conversation, which may be stored here. The compaction itself isn't stored."""
+        """Compacts a conversation, which may refer to a stored response. The compacted conversation isn't stored."""
         async with self._handler.body(incoming) as body:
             if isinstance(payload := body.value, dict):
                 user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
@@ -136,8 +137,6 @@ class StoredResponses:
             await self._handler.reply(incoming, body)
 
     async def _expand(self, body: RequestBody, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
-        """Replaces the references in a request body by stored items. Returns the input items that the request itself
-        contains."""
         conversation = ReferenceResolver(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(payload.get("input")))
@@ -159,8 +158,9 @@ class StoredResponses:
         running: BackgroundResponse,
         size: int,
     ) -> None:
-        """Starts a task that completes the response even if the client disconnects. Sends the response to the client as
-        it arrives."""
+        """Starts a task that completes the response even if the client disconnects. Meanwhile, sends the response to
+        the client as it arrives.
+        """
         meter: Meter | None = None
         try:
             # A request beyond the limits isn't queued.
@@ -214,7 +214,7 @@ class StoredResponses:
             del self._running[running.kept.id]
 
     async def _watch(self, running: BackgroundResponse) -> None:
-        """Cancels the response if another process requests that."""
+        """Waits until another process requests cancellation, then cancels the response."""
         wanted = None
         while wanted is None:
             await anyio.sleep(_WATCH)
@@ -274,7 +274,7 @@ class StoredResponses:
         await incoming.response.send_json(200, kept.response, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
-        """Requests cancellation from the process that runs a response, and waits for some seconds."""
+        """Requests cancellation from the process that runs a response, and waits some seconds for the result."""
         await self._responses.cancel(kept)
         for _ in range(_PATIENCE):
             await anyio.sleep(_POLL)
@@ -311,7 +311,6 @@ class StoredResponses:
         return kept
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
-        """Sends the events of a response to a client: first the stored ones, then new ones."""
         headers, response = RESPONSES_API.headers(response_id), incoming.response
         response.stream_events(headers, self._handler.options.keepalive, RESPONSES_API.keep_alive)
         async with response.while_connected():
@@ -321,7 +320,7 @@ class StoredResponses:
                 await self._read(response, response_id, incoming.client.id, after)
 
     async def _read_along(self, running: BackgroundResponse, incoming: IncomingRequest, after: int) -> None:
-        """Sends the events of a response that runs in this process."""
+        """Sends the client the events of a response that runs in this process."""
         response = incoming.response
         with running.followed(after) as follower:
             while events := await running.next_events(follower):
@@ -337,7 +336,7 @@ class StoredResponses:
             await response.write(b"", last=True)
 
     async def _read(self, response: ResponseStream, response_id: str, owner: str, after: int) -> None:
-        """Sends the events of a response that has ended, or that runs in another process."""
+        """Sends the client the events of a response that has ended, or that runs in another process."""
         at, looks = after, 0
         while not response.ended:
             try:
@@ -360,6 +359,5 @@ class StoredResponses:
 
 
 def _number(value: object) -> int | None:
-    """Converts a value, such as a query parameter, to a non-negative integer; None if that isn't possible."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

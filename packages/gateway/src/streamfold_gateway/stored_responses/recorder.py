@@ -1,4 +1,4 @@
-"""Records responses while they are written, within a memory limit."""
+"""Records responses while the gateway sends them, within a memory limit."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ NO_EVENTS = "response_not_resumable: the response is too long to store its event
 
 
 class Recorder:
-    """Records a response while it is written.
+    """Records the events of a response while the gateway serializes them.
 
     Args:
         kept: the stored response, before its first event.
-        serializer: serializes the response, with the option `records`.
+        serializer: serializes the response, with its option `records` set.
 
     Attributes:
-        serializer: the same serializer; None after its memory has been freed.
-        events: the events in memory.
-        held: the size of these events in bytes.
-        chars, pieces: the length of the text so far, and the number of its fragments.
-        weight: the number of bytes that count towards the memory limit.
+        serializer: the serializer of the response; None after its memory has been freed.
+        events: the serialized events that are still in memory.
+        held: the size of `events` in bytes.
+        chars, pieces: the length of the output text so far, and the number of fragments in which it arrived.
+        weight: the number of bytes that this response adds to the memory in use.
         may_wait: true if the response pauses when the memory limit is reached.
-        blocked: true if the response waits for a subscriber that reads slowly.
-        resumable: true if the events are stored.
-        state: the JSON of the response object, as of the last event that contained it.
-        over: true if the final event has been written.
+        blocked: true if the response is paused because a subscriber reads slowly.
+        resumable: true if the events are stored, so that a client can resume the stream.
+        state: the JSON of the response object, from the last event that contained this object.
+        over: true if the final event has been recorded.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Recorder:
         memory.add(self)
 
     def record(self) -> list[SerializedEvent]:
-        """Records the events that have been written since the last call, and returns them."""
+        """Records the events that were serialized since the last call, and returns them."""
         events = [] if self.serializer is None else self.serializer.take_events()
         for event in events:
             if not self.over:
@@ -85,11 +85,11 @@ class Recorder:
             self.forget_events()
 
     def close(self) -> None:
-        """Removes the response from the memory limit."""
+        """Removes the response from the shared memory limit."""
         self._memory.remove(self)
 
     def forget_events(self) -> None:
-        """Drops the events, so that only the response is stored from now on."""
+        """Drops the recorded events. From now on, only the response object is stored."""
         self.resumable = False
         self._release()
 
@@ -98,7 +98,7 @@ class Recorder:
         return self.resumable
 
     def wake(self) -> None:
-        """Checks whether the response may continue."""
+        """Checks whether a paused response may continue."""
 
     @property
     def weight(self) -> int:
@@ -118,10 +118,10 @@ class Recorder:
 
 
 class AttachedRecorder(Recorder):
-    """Stores a response when it is complete. The response is cancelled if its client disconnects.
+    """Stores a response when it is complete. Cancels the response if its client disconnects.
 
-    This class is an `AnswerOutput`, which also sends the response to the client. It stores the response before the
-        client gets the last event, so that the client's next request can refer to it.
+    As an `AnswerOutput`, this class also sends the response to the client. It stores the response before it sends the
+        last event, so that the client's next request can refer to the response.
     """
 
     def __init__(
@@ -156,7 +156,9 @@ class AttachedRecorder(Recorder):
         await self._client.send_json(status, body, with_warning(headers, note))
 
     async def save(self) -> str:
-        """Stores the response. Returns a warning for the client; "" if the response and its events are stored."""
+        """Stores the response. Returns a warning for the client; "" if the response object and its events were
+        stored.
+        """
         streamed = self.kept.resumable
         try:
             for _ in range(2):
@@ -169,11 +171,12 @@ class AttachedRecorder(Recorder):
 
 
 class RecorderMemory:
-    """Limits the memory of all responses in progress together. When the limit is reached, the largest responses drop
-    their events first. Then responses that no client waits for pause, except the oldest one, until memory is free.
+    """Limits the memory of all responses in progress together. When the limit is reached, the largest responses first
+    drop their events. Then the responses for which no client waits are paused until memory is free, except the oldest
+    of them.
 
     Args:
-        size: the limit in bytes.
+        size: the memory limit in bytes.
     """
 
     def __init__(self, size: int) -> None:
@@ -192,7 +195,7 @@ class RecorderMemory:
             self.wake()
 
     def count(self, making: Recorder, more: int) -> None:
-        """Adds the size of events, and drops events above the limit."""
+        """Adds the size of a response's events to the memory in use. Above the limit, drops events."""
         making.held += more
         if making not in self._making:
             return
@@ -206,7 +209,7 @@ class RecorderMemory:
             self.wake()
 
     def has_capacity(self, making: Recorder) -> bool:
-        """Returns whether a response without a client may continue."""
+        """Returns whether a response for which no client waits may continue."""
         if not making.may_wait or sum(each.weight for each in self._making) <= self._size:
             return True
         first = next(each for each in self._making if each is making or (each.may_wait and not each.blocked))
@@ -214,7 +217,7 @@ class RecorderMemory:
         return first is making
 
     def wake(self) -> None:
-        """Wakes all responses, which check whether they may continue."""
+        """Makes every response check whether it may continue."""
         if self._full:
             self._full = False
             for each in self._making:
@@ -225,10 +228,10 @@ _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answ
 
 
 class Subscriber:
-    """A reader of the events of a running response.
+    """A client's position in the events of a running response.
 
     Attributes:
-        at: the number of the last event that the reader has received.
+        at: the `sequence_number` of the last event that the client has received.
     """
 
     def __init__(self, at: int) -> None:
@@ -236,22 +239,24 @@ class Subscriber:
 
 
 class BackgroundResponse(Recorder):
-    """Records a response that continues even if its client disconnects. Any number of subscribers may read its events.
+    """Records a response that continues even if its client disconnects. Any number of subscribers may receive its
+    events.
 
-    Subscribers receive events after they are stored. Writing to the store doesn't delay reading from the provider. This
-    class is an `AnswerOutput`.
+    Subscribers receive an event only after it has been stored. A slow store doesn't delay receiving the provider's
+    stream. This class is an `AnswerOutput`.
 
     Args:
-        background: the client has requested `background: true`.
+        background: true if the client's request has `background: true`.
 
     Attributes:
         gone: true if the response has been cancelled.
-        forgotten: true if the response was deleted, so that nothing is stored.
-        refused: the error response, if the request failed before the first event and a client waits for the response.
-        done: true if there will be no further event.
+        forgotten: true if the response was deleted, so that it must not be stored.
+        refused: the error response, if the request failed before the first event while a client waited for the
+            response.
+        done: true if no further event will follow.
         warnings: the warnings of the complete response.
-        storage_warning: a warning for subscribers that the response or its events couldn't be stored; "" if they were
-            stored.
+        storage_warning: a warning to subscribers that the response object or its events couldn't be stored; "" if they
+            were stored.
     """
 
     def __init__(
@@ -288,19 +293,19 @@ class BackgroundResponse(Recorder):
         self.done = False
 
     async def begin(self) -> bool:
-        """Stores the response before its first event. Returns whether it is stored."""
+        """Stores the response object before the first event. Returns whether it was stored."""
         self._not_stored = not await self._put(self.state_of(self.kept.response), [], ended=False)
         return not self._not_stored
 
     def close(self) -> None:
-        """Removes the response from the memory limit, and frees its memory when it is no longer used."""
+        """Removes the response from the shared memory limit. Frees its memory when no block of `used` needs it."""
         super().close()
         self._closed = True
         self._free_unused()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Keeps the memory of the response inside the block, even if the response is closed meanwhile."""
+        """Prevents the response's memory from being freed inside the block, even if `close` is called meanwhile."""
         self._users += 1
         try:
             yield
@@ -314,7 +319,7 @@ class BackgroundResponse(Recorder):
 
     @staticmethod
     def state_of(response: Mapping[str, Any]) -> bytes:
-        """Returns the JSON of a response object."""
+        """Returns a response object as JSON."""
         return json.dumps(response).encode()
 
     # --- for who makes it ---------------------------------------------------------------------------------------------
@@ -335,7 +340,6 @@ class BackgroundResponse(Recorder):
         self._omit_unneeded()
 
     def _omit_unneeded(self) -> None:
-        """Lets the serializer drop the bytes of events that are neither stored nor read."""
         if self.serializer is not None:
             self.serializer.omits_data = not self._holds
 
@@ -348,18 +352,16 @@ class BackgroundResponse(Recorder):
         return not self.over and self.weight > _SMALL
 
     def _release(self) -> None:
-        """Drops the events that all subscribers have received."""
         left = self._behind(min((follower.at for follower in self._followers), default=self._last))
         freed, self.events = self.events[: len(self.events) - len(left)], left
         self._memory.count(self, -sum(len(event.data) for event in freed))
 
     def _behind(self, number: int) -> list[SerializedEvent]:
-        """Returns the events with a greater `sequence_number`."""
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
     @asynccontextmanager
     async def while_connected(self, grace: float) -> AsyncIterator[None]:
-        """Runs a block that is cancelled, and raises ClientGone, `grace` seconds after the response was cancelled."""
+        """Runs a block. `grace` seconds after the response was cancelled, cancels the block and raises ClientGone."""
         self._grace = grace
         with self._making:
             yield
@@ -378,7 +380,7 @@ class BackgroundResponse(Recorder):
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Records the events, and pauses while the memory limit is reached. The end of the response is stored."""
+        """Records the serialized events. Waits while the memory limit is reached. Stores the end of the response."""
         self.record()
         if last:
             await self.save()
@@ -392,10 +394,10 @@ class BackgroundResponse(Recorder):
                 await self._changed.wait()
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Does nothing: clients get the response from `response`, after `until_done`."""
+        """Does nothing. Clients take the complete response from `response`, after `until_done`."""
 
     async def save_continuously(self) -> None:
-        """Stores events as they arrive, until it is cancelled."""
+        """Stores events as they arrive, until the task is cancelled."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
@@ -404,7 +406,7 @@ class BackgroundResponse(Recorder):
     # --- its end ------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
-        """Ends the response with an error before its first event."""
+        """Ends the response with an error response, before its first event."""
         if self.background:
             info = refusal.info
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
@@ -415,14 +417,14 @@ class BackgroundResponse(Recorder):
         self._notify()
 
     async def fail(self, info: ErrorInfo) -> None:
-        """Ends the response with an error, if it has not ended."""
+        """Ends the response with an error event, unless it has ended already."""
         if self.serializer is not None and self.refused is None:
             self.serializer.feed(Failure(info))
             self.record()
         await self.save()
 
     async def cancel(self) -> None:
-        """Cancels the response, and closes the connection to the provider. The output so far is stored."""
+        """Cancels the response, and closes the connection to the provider. Stores the output received so far."""
         if self.serializer is not None and self.refused is None:
             self.serializer.cancel()
             self.record()
@@ -437,7 +439,7 @@ class BackgroundResponse(Recorder):
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
     async def save(self) -> str:
-        """Stores the events so far and passes them to subscribers, who also get `storage_warning`."""
+        """Stores the events recorded so far and passes them to subscribers, who also get `storage_warning`."""
         async with self._saving:
             while (last := self._last) > self._told:
                 state = self.state
@@ -464,8 +466,9 @@ class BackgroundResponse(Recorder):
             self.storage_warning = NO_EVENTS
 
     async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
-        """Stores the response without its events. If even that is too long, a background response is stored as
-        failed."""
+        """Stores the response object without its events. If even the response object is too large, stores a background
+        response as failed.
+        """
         self.forget_events()
         await self._delete()
         if fits and await self._put(state, [], ended=True):
@@ -483,13 +486,13 @@ class BackgroundResponse(Recorder):
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response object, as last stored."""
+        """The response object, as it was last stored."""
         read: dict[str, Any] = json.loads(str(self._shown, "utf-8")) if self._shown else self.kept.response
         return read
 
     @contextmanager
     def followed(self, after: int) -> Iterator[Subscriber]:
-        """Yields a subscriber that gets the events after this `sequence_number`."""
+        """Yields a subscriber that receives the events after the `sequence_number` `after`."""
         follower = Subscriber(after)
         self.record()
         self._followers.add(follower)
@@ -505,7 +508,7 @@ class BackgroundResponse(Recorder):
             self.wake()
 
     async def next_events(self, follower: Subscriber) -> list[SerializedEvent]:
-        """Waits for the next events for a subscriber and returns them; no events at the end of the response."""
+        """Waits for a subscriber's next events and returns them. Returns an empty list at the end of the response."""
         while True:
             found, size = list[SerializedEvent](), 0
             for event in self._behind(follower.at):
@@ -518,20 +521,20 @@ class BackgroundResponse(Recorder):
             await self._changed.wait()
 
     def done_by(self, event: SerializedEvent) -> bool:
-        """Returns whether an event is the last one."""
+        """Returns whether an event is the last event of the response."""
         return self.done and event.number == self._last
 
     async def until_done(self) -> None:
-        """Waits for the end of the response."""
+        """Waits until the response has ended."""
         while not self.done:
             await self._changed.wait()
 
     def as_kept(self) -> StoredResponse:
-        """Returns the response as `ResponseStore` returns it, with the output so far."""
+        """Returns the response with the output received so far, in the form in which `ResponseStore` returns it."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[SerializedEvent]) -> None:
-        """Records that a subscriber has received events."""
+        """Records that a subscriber has received the events."""
         follower.at = events[-1].number
         if not self.resumable:
             self._release()
@@ -544,6 +547,6 @@ class BackgroundResponse(Recorder):
         self.wake()
 
     def wake(self) -> None:
-        """Checks whether the response and its subscribers may continue."""
+        """Checks whether the paused response and its waiting subscribers may continue."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

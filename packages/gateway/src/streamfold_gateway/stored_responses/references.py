@@ -1,4 +1,6 @@
-"""Replaces references in a request by stored items: `previous_response_id`, and item references."""
+"""Replaces the references in a request by stored items. A reference is a `previous_response_id` or an item
+reference.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,19 @@ _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a seri
 
 
 def not_found(response_id: str) -> HTTPError:
-    """Returns the error for a response that doesn't exist or has another owner."""
+    """Returns the error for a response that doesn't exist or belongs to another client."""
     return http_error(404, f"there is no response {response_id[:200]!r}: it has expired, or was never stored")
 
 
 def input_items(given: Any) -> list[Any]:
-    """Returns the input of a request as a list of items."""
+    """Returns the `input` of a Responses API request as a list of items."""
     if isinstance(given, str) and given:
         return [{"type": "message", "role": "user", "content": given}]
     return list(given) if isinstance(given, list) else []
 
 
 def listed_item(item: Any, item_id: str) -> dict[str, Any]:
-    """Returns an input item in the format of the API's list: with an id, and its text as a part."""
+    """Returns an input item as the API lists it: with an id, and with its text as a content part."""
     made = {"id": item_id, "type": "message", **item} if isinstance(item, Mapping) else {"id": item_id}
     if made.get("type") == "message" and isinstance(text := made.get("content"), str):
         kind = "output_text" if made.get("role") == "assistant" else "input_text"
@@ -44,9 +46,9 @@ class ReferenceResolver:
     """Resolves references in the requests of one client.
 
     Args:
-        owner: the client.
+        owner: the id of the client's key.
         user: the end user that the request names.
-        count: called with the size of each reference before it is resolved; may raise HTTPError.
+        count: called with the size of the stored items before they replace a reference; may raise HTTPError.
     """
 
     def __init__(
@@ -58,10 +60,11 @@ class ReferenceResolver:
         self._count = count
 
     async def earlier_items(self, response_id: str) -> list[Any]:
-        """Returns the input and output items of a response and of all responses that it continues, in order.
+        """Returns the input and output items of a response and of all responses before it in the same conversation, in
+        order.
 
         Raises:
-            HTTPError: a response isn't stored here or hasn't ended, or the items are too large together.
+            HTTPError: one of the responses isn't stored or hasn't ended, or the items together are too large.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id
@@ -83,10 +86,11 @@ class ReferenceResolver:
         return [item for turn in reversed(turns) for item in turn]
 
     async def resolved(self, items: list[Any]) -> list[Any]:
-        """Returns items with references replaced by stored items. References to unknown items are unchanged.
+        """Returns the items after replacing each item reference by the stored item. A reference to an unknown item
+        stays in the list.
 
         Raises:
-            HTTPError: the items are too large together.
+            HTTPError: the items together are too large.
         """
         outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
         sizes: dict[str, int] = {}
@@ -112,7 +116,7 @@ class ReferenceResolver:
 
 @contextmanager
 def _within_reason() -> Iterator[None]:
-    """Raises an error if reading takes too long."""
+    """Raises an error if the store takes too long to respond."""
     try:
         with anyio.fail_after(_PATIENCE):
             yield

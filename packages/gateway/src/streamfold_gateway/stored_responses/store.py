@@ -1,4 +1,4 @@
-"""Stored responses and their events in a key-value store."""
+"""Stores responses and their events in a key-value store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FINAL = ("completed", "incomplete", "failed", "cancelled")
 
 
 def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
-    """Splits joined SSE events. `last` is the number of the last event."""
+    """Splits concatenated SSE events. `last` is the `sequence_number` of the last event."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
         if block.startswith(b"event: "):
@@ -33,10 +33,10 @@ def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
 def interrupted_response(
     response: Mapping[str, Any], events: Iterable[SerializedEvent], status: str, **members: Any
 ) -> tuple[dict[str, Any], SerializedEvent]:
-    """Returns an interrupted response with the output received so far, and its final event.
+    """Returns the response object of an interrupted response with the output received so far, and its final event.
 
     Args:
-        members: more fields of the response object, such as `error`.
+        members: additional fields of the response object, such as `error`.
     """
     known = list(events)
     ended = {**response, "status": status, "output": partial_output(each.payload for each in known), **members}
@@ -66,15 +66,15 @@ _STOPPED = {
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response, and the input items of its request.
+    """A stored response, and the input items of its request.
 
     Attributes:
-        owner: the key that owns the response.
+        owner: the id of the gateway key that owns the response.
         user: the end user that owns the response, as returned by `named_end_user`.
         items: the input items of its request.
-        previous: the response whose conversation it continues.
-        response: the response object of the Responses API so far.
-        resumable: true if its events are stored too.
+        previous: the id of the response that this response continues.
+        response: the response object of the Responses API, as far as it has been stored.
+        resumable: true if its events are stored too, so that a client can resume the stream.
         last: the final event, if the process that ran the response has stopped before the end.
     """
 
@@ -94,13 +94,13 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """Stores responses. All methods raise StoreError.
+    """Stores responses. All methods raise StoreError if the key-value store fails.
 
     Args:
-        size: maximum size of all responses together, in bytes.
+        size: maximum size of all stored responses together, in bytes.
 
     Attributes:
-        most: the limit in bytes for a response object, and for the events of a response.
+        most: the maximum size of one response object, and of one response's events, in bytes.
     """
 
     def __init__(self, store: Store, size: int) -> None:
@@ -117,11 +117,11 @@ class ResponseStore:
         ended: bool,
         head: bool = True,
     ) -> bool:
-        """Stores a response, or its changes. Returns whether they are stored.
+        """Stores a response, or its changes. Returns whether they were stored.
 
         Args:
-            state: the JSON of the response; empty if it hasn't changed.
-            events: the events since the last call, in order.
+            state: the JSON of the response object; empty if it hasn't changed.
+            events: the events that are new since the last call, in order.
             head: also store the input items of the request.
         """
         values: dict[str, bytes] = {}
@@ -139,10 +139,10 @@ class ResponseStore:
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
 
     async def get(self, response_id: str, owner: str, user: str | None = None) -> StoredResponse | None:
-        """Returns a response of this owner; None if it doesn't exist.
+        """Returns a response that belongs to an owner; None if it doesn't exist.
 
         Args:
-            user: the end user that must own the response; None: any.
+            user: the end user that must own the response; None: any end user.
         """
         if not _ID.fullmatch(response_id):
             return None
@@ -167,13 +167,13 @@ class ResponseStore:
         return replace(kept, response=ended, last=last)
 
     async def response_of(self, item_id: str, owner: str) -> str | None:
-        """Returns the id of the owner's response that contains an item; None if no response does."""
+        """Returns the id of the response that contains an item; None if none of the owner's responses contains it."""
         name = f"{_ITEM}{item_id}"
         found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
         return found[name].decode() if name in found else None
 
     async def events(self, kept: StoredResponse, after: int = -1) -> list[SerializedEvent]:
-        """Returns the events of a response after a number."""
+        """Returns a response's events with a `sequence_number` greater than `after`."""
         parts = await self.store.parts(kept.owner, kept.id, f"event/{after:012}" if after >= 0 else "event/")
         found = [
             event
@@ -192,8 +192,8 @@ class ResponseStore:
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
     async def pending_cancellation(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
-        """Returns how another process wants to end a response that runs in this process; None if there is no such
-        request.
+        """Returns how another process wants to end a response that runs in this process; None if no process requested
+        that.
         """
         cancelled = f"{kept.id}/cancelled"
         try:
@@ -205,7 +205,7 @@ class ResponseStore:
         return "cancelled" if kept.id in found else "deleted"
 
     async def aclose(self) -> None:
-        """Closes the store."""
+        """Closes the key-value store."""
         await self.store.aclose()
 
     async def _is_made(self, maker: str) -> bool:
@@ -216,9 +216,9 @@ class ResponseStore:
 
 
 async def _parsed(data: bytes) -> Any:
-    """Parses a stored value. Raises ValueError if the JSON is invalid or nested too deeply.
+    """Parses the JSON of a stored value. Raises ValueError if the JSON is invalid or nested too deeply.
 
-    `from_json` limits the nesting. `json` would recurse until Python stops it, and a finalizer that the garbage
-    collector runs at that depth fails.
+    `from_json` limits the nesting depth. The module `json` would recurse up to Python's recursion limit. A finalizer
+    that the garbage collector runs at that depth fails.
     """
     return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)
