@@ -1,7 +1,8 @@
-"""Deltas: the values that adapters decode from SSE events, and from which the engine makes chunks.
+"""Deltas: the values that adapters decode from SSE events. The engine builds chunks from them.
 
-An adapter returns the deltas of an event in the order reasoning, text, tool calls, usage, finish reason. A delta is
-never changed. A test checks this, because a frozen dataclass would take three times as long to create.
+An adapter returns the deltas of an SSE event in the order reasoning, text, tool calls, usage, finish reason. No
+code may change a delta after its creation. A test checks this, because a frozen dataclass would take three times
+as long to create.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from .types import (
 
 @dataclass(slots=True)
 class TextDelta:
-    """Visible text: the next piece, or if `whole` is true, the complete text of its part or of the response."""
+    """Visible text. If `whole` is false, `text` is the next piece. If `whole` is true, `text` is the complete text
+    of the content part `part`, or of the response if there is no `part`."""
 
     text: str
     part: PartRef | None = None
@@ -35,7 +37,7 @@ class TextDelta:
 
 @dataclass(slots=True)
 class ReasoningDelta:
-    """Reasoning text. `""` means hidden reasoning."""
+    """A piece of reasoning text. `""` means that the model reasons but the server hides the text."""
 
     text: str
     part: PartRef | None = None
@@ -44,7 +46,7 @@ class ReasoningDelta:
 
 @dataclass(slots=True)
 class RefusalDelta:
-    """Text with which the model refuses, on APIs that separate it from other text."""
+    """Text with which the model refuses a request, on APIs that send it separately from other text."""
 
     text: str
     part: PartRef | None = None
@@ -53,14 +55,14 @@ class RefusalDelta:
 
 @dataclass(slots=True)
 class CallSummary:
-    """The final list of complete tool calls."""
+    """The server's final list of complete tool calls."""
 
     calls: list[ToolCallDelta]
 
 
 @dataclass(slots=True)
 class ItemSummary:
-    """The final list of output items. Each item is a list of deltas."""
+    """The server's final list of output items. Each item is a list of deltas."""
 
     items: list[list[Delta]]
 
@@ -70,8 +72,8 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 @dataclass(slots=True)
 class BlockSummary:
-    """The final list of content blocks. Each block is its index and a list of deltas. The engine skips blocks that have
-    already arrived."""
+    """The server's final list of content blocks. Each entry is the block's index and a list of deltas. The engine
+    skips blocks that have already arrived."""
 
     blocks: list[tuple[int, list[Delta]]]
 
@@ -81,15 +83,16 @@ class Block:
     """The start of a content block.
 
     Attributes:
-        index: the server's number of the block; None if it sends no usable number.
+        index: the server's number for the block; None if the server sends no usable number.
         value: the block as the server sent it.
         member: the name of the field with the visible text.
-        call: the tool call of the block. Its arguments are used only if no `BlockPiece` has arguments.
-        write: returns the block with the delivered tool call, which the next request sends back.
-        held: true if the server may still run the tool call itself (see `RanOnServer`), so that it counts only at the
-            end.
+        call: the block's tool call. Its arguments are used only if no `BlockPiece` contains arguments.
+        write: returns the block with the delivered tool call. The next request sends this block back.
+        held: true if the server may still run the tool call itself (see `RanOnServer`). The engine then processes
+            the tool call only at the end of the response.
         whole: true if the block is complete and no `BlockEnd` follows.
-        join: creates the block that the next request sends back, from its fields and the lists that arrived in pieces.
+        join: creates the block that the next request sends back, from the block's fields and the lists that
+            arrived in pieces.
     """
 
     index: int | None
@@ -105,14 +108,16 @@ class Block:
 
 @dataclass(slots=True)
 class BlockPiece:
-    """More content for a block.
+    """More content for a content block.
 
     Attributes:
-        index: the server's number of the block. None stands for the newest block.
-        kind: the kind of the block. The piece is ignored if the block has another kind.
-        how: "append" adds to a text, "json" to the JSON text of a value, and "add" to a list. "path" adds a `PathValue`
-            to the arguments. "call" has a `ToolCallDelta`. "set" replaces the field.
-        opens: the block to start if the start of its block is missing.
+        index: the server's number for the block. None means the newest block.
+        kind: the kind of block that the piece belongs to. The engine ignores the piece if the block has another
+            kind.
+        how: "append" appends to a text, "json" appends to a field's JSON text, and "add" appends to a list.
+            "path" adds a `PathValue` to the arguments. "call" means that the value is a `ToolCallDelta`. "set"
+            replaces the field.
+        opens: the block to start if the event that starts the block is missing.
     """
 
     index: int | None
@@ -125,7 +130,7 @@ class BlockPiece:
 
 @dataclass(slots=True)
 class BlockEnd:
-    """The end of a block. Without an index, it ends the newest block, or the open tool call if `call` is true."""
+    """The end of a content block. Without an index, the newest block ends, or if `call` is true, the open tool call."""
 
     index: int | None
     call: bool = False
@@ -133,7 +138,8 @@ class BlockEnd:
 
 @dataclass(slots=True)
 class RanOnServer:
-    """The server ran a tool call itself: the newest call with this id. If the id is empty, the name decides."""
+    """Says that the server ran a tool call itself. The delta means the newest tool call with this id, or with this
+    name if the id is empty."""
 
     id: str | None
     name: str | None
@@ -141,18 +147,18 @@ class RanOnServer:
 
 @dataclass(slots=True)
 class MessageStart:
-    """The start of a message. It is the first delta of its event. A second message in one response is an error."""
+    """The start of a message. It is the first delta of its SSE event. A second message in one response is an error."""
 
     id: str | None
 
 
 @dataclass(slots=True)
 class UsageUpdate:
-    """Fields of the usage object. They replace earlier values, but null doesn't replace a value.
+    """Fields of the usage object. They replace the values that arrived earlier, but null replaces nothing.
 
     Attributes:
-        read: creates a `Usage` from all fields that have arrived.
-        whole: true if the fields replace all earlier fields.
+        read: creates a `Usage` from all usage fields that have arrived.
+        whole: true if the fields replace all earlier fields, also those that are missing here.
     """
 
     members: Mapping[str, Any]
@@ -162,15 +168,15 @@ class UsageUpdate:
 
 @dataclass(slots=True)
 class ServedBy:
-    """The server continues the response with another model."""
+    """Says that another model than before continues the response."""
 
     model: str
 
 
 @dataclass(slots=True)
 class ToolRequests:
-    """The number of requests that the server has made with one of its own tools. A later number replaces an earlier
-    one."""
+    """The number of requests that the server has made with one of its hosted tools. A later number replaces an
+    earlier number."""
 
     kind: str
     number: int
@@ -178,12 +184,13 @@ class ToolRequests:
 
 @dataclass(slots=True)
 class Sequence:
-    """An event's sequence number, as the first delta of the event, or the event's id, as the last delta.
+    """The sequence number or the id of an SSE event. A sequence number is the event's first delta, and an id is the
+    event's last delta.
 
     Attributes:
         number: the sequence number. Only the Responses API sends one.
-        id: the event's id, by which a response can be resumed. "" if this event has no id; None on APIs without event
-            ids.
+        id: the event's id, with which a client can resume the response. "" if this event has no id; None on APIs
+            without event ids.
     """
 
     number: int | None
@@ -195,8 +202,8 @@ class Meta:
     """The id, model and creation time of the response. The first valid value of each field is used.
 
     Attributes:
-        previous: the id of the stored response that this response continues; "" if the server says that it continues
-            none.
+        previous: the id of the stored response that this response continues; "" if the server says that this
+            response continues no other.
     """
 
     id: str | None = None
@@ -207,7 +214,7 @@ class Meta:
 
 @dataclass(slots=True)
 class Warn:
-    """A warning about the event."""
+    """A warning about the SSE event."""
 
     code: WarningCode
     detail: str
@@ -215,8 +222,8 @@ class Warn:
 
 @dataclass(slots=True)
 class Failure:
-    """An error that the server sent. `reason` is true if the server sent it as a finish reason, which replaces an
-    earlier one."""
+    """An error that the server sent. `reason` is true if the server sent the error as a finish reason. The error
+    then replaces an earlier finish reason."""
 
     info: ErrorInfo
     body: Any = None
@@ -230,13 +237,14 @@ def unknown_finish(raw: str) -> Warn:
 
 @dataclass(slots=True)
 class Finish:
-    """The finish reason. Usage, another finish reason or late tool calls may follow. If `more` is true, text and tool
-    calls usually follow too.
+    """The finish reason. Usage, another finish reason or late tool calls may follow. If `more` is true, text and
+    tool calls usually follow too.
 
     Attributes:
-        continues: true if the response continues in another HTTP request. `reason` is then the reason of this part.
-        drops_calls: true if the response was stopped from outside, for example because it was cancelled. Then no tool
-            calls are delivered.
+        continues: true if the response continues in another HTTP request. `reason` is then the finish reason of
+            this part only.
+        drops_calls: true if something other than the model stopped the response, for example a cancellation. Then
+            no tool calls are delivered.
     """
 
     reason: FinishReason
@@ -247,21 +255,21 @@ class Finish:
 
     @property
     def cut(self) -> bool:
-        """True if the response was truncated. A later finish reason doesn't change this."""
+        """True if the response was truncated. It stays true when another finish reason follows."""
         return is_truncated(self.reason)
 
 
 @dataclass(slots=True)
 class StreamEnd:
-    """The server's marker for the end of the stream, such as `[DONE]`. If `needs_finish` is true, a response without a
-    finish reason is incomplete."""
+    """The server's marker for the end of the stream, such as `[DONE]`. If `needs_finish` is true, a response without
+    a finish reason is incomplete."""
 
     needs_finish: bool = False
 
 
 @dataclass(slots=True)
 class StopSequenceHit:
-    """The response ends at a stop sequence that could not be sent to the model."""
+    """The response ends at a stop sequence that streamfold could not send to the model."""
 
     text: str
 

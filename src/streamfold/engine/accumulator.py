@@ -1,4 +1,4 @@
-"""`StreamAccumulator`: converts deltas to chunks and to the reply. Also text buffers, usage and warnings."""
+"""`StreamAccumulator` converts deltas to chunks and to the reply. The module also collects text, usage and warnings."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
 
 
 class TextBuffer:
-    """Joins pieces of text. Also joins the two halves of a surrogate pair if they arrive in two pieces."""
+    """Joins the pieces of a streamed text. If the two halves of a surrogate pair arrive in different pieces, the
+    buffer joins them to one character."""
 
     __slots__ = ("_half", "_limit", "_name", "_pieces", "size")
 
@@ -78,12 +79,12 @@ class TextBuffer:
 
     @property
     def raw(self) -> str:
-        """The text so far. If it ends with half of a surrogate pair, U+FFFD replaces the half."""
+        """The text received so far. If it ends with half of a surrogate pair, U+FFFD replaces this half."""
         return self.text + ("\ufffd" if self._half else "")
 
     def add(self, piece: str) -> str:
-        """Adds a piece of text and returns its complete characters. Raises ProtocolError if the text exceeds the
-        limit."""
+        """Appends a piece of text and returns the characters that are now complete. Raises ProtocolError if the text
+        exceeds the size limit."""
         if self._half or not piece.isascii():
             piece, self._half = self._half + piece, ""
             if "\ud800" <= piece[-1] <= "\udbff":
@@ -106,9 +107,8 @@ class TextBuffer:
 
 
 class UsageAccumulator:
-    """Stores the latest usage object and parses it at the end. Some proxies send a usage of zeros after the real
-    counts, which is ignored.
-    """
+    """Stores the server's latest usage object and parses it at the end of the response. A usage object that contains
+    only zeros is ignored if real counts came before, because some proxies send one last."""
 
     def __init__(self) -> None:
         self._usage: Usage | None = None
@@ -138,7 +138,7 @@ class UsageAccumulator:
         self._members, self._unread = members, update.read
 
     def read(self) -> tuple[Usage | None, list[str]]:
-        """Returns the usage so far, and the fields whose values aren't valid counts."""
+        """Returns the usage received so far, and the names and values of usage fields that aren't valid counts."""
         if self._unread is not None:
             self._usage, self._unread = self._unread(dict(self._members)), None
         if (usage := self._usage) is None:
@@ -162,7 +162,7 @@ _DEEPEST = 4  # levels of a usage object: Anthropic has lists of steps, with an 
 
 
 def _invalid(value: Any, where: str = "", counted: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yields the path and the value of each count in a usage object that isn't a valid number."""
+    """Yields `path: value` for each count in a usage object that isn't a valid number."""
     has_parts = not counted or (isinstance(value, Mapping) and "cost" in where.lower())
     if has_parts and isinstance(value, Mapping | list):
         if depth < _DEEPEST:
@@ -182,7 +182,7 @@ def _count_something(members: Mapping[str, Any]) -> bool:
 
 
 class WarningList:
-    """Collects warnings up to a limit, and passes each warning to the listener."""
+    """Collects a response's warnings up to a limit, and passes each warning to the listener."""
 
     def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
@@ -191,7 +191,7 @@ class WarningList:
         self._more = 0
 
     def add(self, code: WarningCode, detail: str, about: IncomingCall | None = None) -> None:
-        """Adds a warning, unless the same warning was added before."""
+        """Adds a warning to the list, unless the list already contains the same warning."""
         warning = ReplyWarning(code, detail)
         if warning in self._found:
             return
@@ -203,14 +203,16 @@ class WarningList:
             self._listener((warning, about))
 
     def all(self) -> list[ReplyWarning]:
-        """Returns the warnings. If warnings were dropped, the last warning has their number."""
+        """Returns all warnings. If the limit was exceeded, the last warning says how many other warnings were
+        dropped."""
         if not self._more:
             return list(self._found)
         return [*self._found, ReplyWarning("more_warnings", f"{self._more} more warnings were dropped")]
 
 
 class PartialCalls:
-    """Stores the tool calls that a dialect has found in text and that aren't complete yet (`DialectContext.draft`)."""
+    """Stores the tool calls that a dialect has found in the model's text and that aren't complete yet. The dialect
+    reports them with `DialectContext.draft`."""
 
     def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
         self._own = own
@@ -226,7 +228,7 @@ class PartialCalls:
             self._chunks.append(StreamChunk(details=ChunkDetails(call=update)))
 
     def take_chunks(self) -> list[StreamChunk]:
-        """Returns the chunks since the last call."""
+        """Returns the chunks that were created since this method was last called."""
         chunks, self._chunks = self._chunks, []
         return chunks
 
@@ -240,11 +242,11 @@ class _EarlierParts:
     """The content of the earlier parts of a response that needs several HTTP requests.
 
     Attributes:
-        extras: the extras of all earlier parts, without those that describe a single part.
+        extras: the extras of all earlier parts, without extras that describe only one part.
         usages: the usage of each part.
         text, reasoning: the text and reasoning of all earlier parts.
-        blocks: the number of blocks so far.
-        meta: the id, model and time of the last part.
+        blocks: the number of content blocks in all earlier parts.
+        meta: the id, model and creation time of the last part.
     """
 
     extras: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -271,16 +273,17 @@ class _EarlierParts:
 
 
 class StreamAccumulator:
-    """Converts the deltas of one response into chunks, and at its end into a `Reply`.
+    """Converts the deltas of one response into chunks, and at the end of the response into a `Reply`.
 
     Args:
         continues: true if the caller sends the next HTTP request of a response that needs several requests.
 
     Attributes:
-        identified: true if id, model and time have arrived. Another `Meta` then adds nothing.
+        identified: true if id, model and creation time have arrived. Later `Meta` deltas are then ignored.
         stopped: true if streamfold ended the response at a stop sequence.
         part_ended: true if this part has ended and the response continues in the next HTTP request.
-        keeps_usage: true if the usage that has arrived is complete, even if the response ends at a stop sequence.
+        keeps_usage: true if the usage that has arrived is complete. The reply then contains it even if streamfold
+            ends the response at a stop sequence.
     """
 
     def __init__(
@@ -332,7 +335,7 @@ class StreamAccumulator:
 
     @property
     def reply(self) -> Reply:
-        """The complete reply. Raises StreamfoldError before the finished chunk."""
+        """The complete reply. Raises StreamfoldError if the finished chunk hasn't been returned yet."""
         if self._reply is None:
             raise StreamfoldError("the reply isn't available before the finished chunk")
         return self._reply
@@ -341,7 +344,8 @@ class StreamAccumulator:
         return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
     def feed(self, delta: Delta) -> StreamChunk | None:
-        """Returns the chunk for a delta, or None. Raises StreamError if the response failed or exceeds a limit."""
+        """Returns the chunk for a delta, or None if the delta needs no chunk. Raises StreamError if the response
+        failed or exceeds a limit."""
         if self.finished or self.part_ended:  # the rest of the event that ended the answer
             return None
         if type(delta) is TextDelta:  # nearly every event
@@ -441,10 +445,10 @@ class StreamAccumulator:
         self._usage.update(update)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
-        """Ends the input. Returns the finished chunk, or None if it was returned before.
+        """Ends the input. Returns the finished chunk, or None if an earlier call has returned it.
 
         Args:
-            interrupted: the connection error that ended the stream, if there was one.
+            interrupted: the connection error that ended the stream; None if there was no error.
 
         Raises:
             StreamError: the response is incomplete or empty.
@@ -468,15 +472,16 @@ class StreamAccumulator:
 
     @property
     def will_continue(self) -> bool:
-        """Returns whether the response continues in another HTTP request, so that only a part of it ends here."""
+        """Returns whether only this part of the response ends here, because the response continues in another HTTP
+        request."""
         return self._continues and self._finish is not None and self._finish.continues
 
     def stop_continuing(self) -> None:
-        """Records that the caller doesn't request the next part, so that the response ends here."""
+        """Ends the response after this part, because the caller doesn't request the next part."""
         self._continues = self.part_ended = False
 
     def next_part(self) -> None:
-        """Prepares for the next part of the response. All blocks of the earlier part must have ended."""
+        """Prepares for the next part of the response. All content blocks of the earlier part must have ended."""
         part, text, reasoning = self.part(), self._text.text, self._reasoning.text
         extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
         usages = (*self._earlier.usages, part.usage or Usage())
@@ -487,8 +492,7 @@ class StreamAccumulator:
         self.identified = self.part_ended = False
 
     def part(self) -> Reply:
-        """Returns a reply with the text and usage of the current part, from which the cost of the part is
-        calculated."""
+        """Returns a reply with only the current part's text and usage. The cost of the part is calculated from it."""
         usage, _ = self._usage.read()
         earlier = self._earlier
         extras = {name: list(values) for name, values in self._extras.items()}
@@ -506,8 +510,8 @@ class StreamAccumulator:
         )
 
     def turn(self) -> Reply:
-        """Returns the response so far, including its tool calls. The next HTTP request sends it as the assistant's
-        turn."""
+        """Returns the response so far, including its tool calls. The next HTTP request sends this reply back as an
+        assistant message."""
         reply = self.partial()
         ending = CallDelivery(
             lambda *_: None, self._tool_choice, self._names, self._tools, Finish("tool_calls", ""), self.meta
@@ -552,7 +556,7 @@ class StreamAccumulator:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing. The tuple is empty after the finished chunk."""
+        """The tool calls that have begun but aren't complete. The tuple is empty after the finished chunk."""
         if self.finished or self._tool_choice == "none":
             return ()
         own, answer = self._names.own, self._names.answer
@@ -569,8 +573,8 @@ class StreamAccumulator:
         return tuple(self._warnings.all())
 
     def keep(self, chars: int, *, repeats: bool = False) -> None:
-        """Adds the size of an SSE event to the size that `limits.other_chars` limits. With `repeats`, only the largest
-        event counts."""
+        """Adds `chars` to the response's size besides its text, which `limits.other_chars` limits. With `repeats`,
+        only the largest SSE event counts, because each event repeats the previous one."""
         self._kept = max(self._kept, chars) if repeats else self._kept + chars
         if self._kept > self._limits.other_chars:
             raise ProtocolError(
@@ -578,7 +582,7 @@ class StreamAccumulator:
             )
 
     def mark(self, mark: ExtraPart) -> None:
-        """Adds a part to `StreamChunk.marks` of the next chunk."""
+        """Adds an entry to the next chunk's `marks`."""
         self._marks.append(mark)
         self._late = True
 
@@ -603,8 +607,7 @@ class StreamAccumulator:
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
-        """Returns whether the response contains text, reasoning, a tool call or another part. Truncated tool calls
-        don't count."""
+        """Truncated tool calls don't count as content."""
         lanes = (self._text, self._reasoning, self._refusal)
         called = self.calls.finish() if finish is None or not finish.cut else ()
         calls = (call for call in called if call.id or call.name or call.text_so_far)
@@ -664,7 +667,6 @@ class StreamAccumulator:
         return ChunkDetails(self._calls_begun, self._take_marks())
 
     def _call_chunk(self, match: CallMatch, positions: CallPositions) -> StreamChunk | None:
-        """Returns the chunk for a new piece of a tool call, or None for a repetition."""
         part, call = match.part, match.call
         if match.opened:
             positions.add(call, None if self.blocks else self._places)
@@ -690,10 +692,11 @@ class StreamAccumulator:
 
 
 class CallPositions:
-    """Decides which tool calls already have their final position in the reply, while the response is still arriving.
+    """Decides, while the response is still arriving, which tool calls already have their final position in the
+    reply.
 
-    At the end, tool calls are sorted as in `ToolCallAssembler.finish`. If a tool call with a lower index may still
-    begin, the positions of later tool calls are known only at the end.
+    At the end, tool calls are sorted as in `ToolCallAssembler.finish`. As long as a tool call with a lower index
+    may still begin, the positions of later tool calls aren't final.
     """
 
     def __init__(self) -> None:
@@ -701,8 +704,11 @@ class CallPositions:
         self._unplaced: int | None = None  # the number of the first call whose position is known only at the end
 
     def add(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
-        """Adds a new tool call. `others` are the positions of other parts of the response; None if the server doesn't
-        number tool calls together with other parts.
+        """Adds a new tool call.
+
+        Args:
+            others: the positions of the response's other output items. None if the server doesn't number tool
+                calls together with other items.
         """
         if self._indices is None or self._unplaced is not None:
             return
@@ -714,18 +720,17 @@ class CallPositions:
         self._indices.add(call.index)
 
     def is_in_order(self, call: IncomingCall) -> bool:
-        """Returns whether the number of a tool call is its final position."""
+        """Returns whether `call.number` is the tool call's final position in the reply."""
         return self._unplaced is None or call.number < self._unplaced
 
     def numbers(self, delivered: Sequence[IncomingCall]) -> list[int]:
-        """Returns the numbers of the delivered tool calls. A tool call without a final position gets the next free
-        number."""
+        """Returns the position of each delivered tool call. A tool call whose position wasn't final gets the next
+        free number."""
         later = count(self._unplaced or 0)
         return [call.number if self.is_in_order(call) else next(later) for call in delivered]
 
 
 def _says_something(part: Any) -> bool:
-    """Returns whether an item contains more than empty text."""
     if not isinstance(part, dict):
         return bool(part)
     content = part.get("content", part.get("summary"))

@@ -1,11 +1,13 @@
 """Assembles messages that consist of content blocks (Anthropic, Gemini).
 
-An SSE event starts a block, and later events with the same index add to it. The next request sends the complete block
-back (https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may overlap: llama.cpp and Vercel's
-gateway close all blocks at the end. Text of a block is held back until earlier blocks of the same kind are closed.
+One SSE event starts a block, and later events with the same index add content to the block. The next request
+sends the complete block back (https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may
+overlap: llama.cpp and Vercel's gateway close all blocks at the end of the message. A block's text is held back
+until all earlier blocks of the same kind are closed.
 
-If the start of a tool call is missing, its arguments become a tool call without a name. Other tool calls that may lack
-these arguments get an error (`ToolCallAssembler.mark_strays`).
+If the start of a tool call is missing, its arguments become a tool call without a name. These arguments may
+belong to one of the other tool calls. Each tool call for which this is possible gets an error
+(`ToolCallAssembler.mark_strays`).
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ class _BlockState:
     """The state of a content block.
 
     Attributes:
-        value: the fields of the block, except texts that arrive in pieces. The dict is replaced, never modified.
-        pieces: texts that arrive in pieces, by field. The fields in `json` contain JSON text.
+        value: the block's fields, except texts that arrive in pieces. The dict is replaced, never modified.
+        pieces: texts that arrive in pieces, by field name. The fields in `json` contain JSON text.
         values: the arguments of a tool call, if the server sends single values with their paths.
-        lists: lists that arrive in pieces, by field.
-        waiting: text that is held back until earlier blocks of the same kind are closed.
+        lists: lists that arrive in pieces, by field name.
+        waiting: text that is held back until all earlier blocks of the same kind are closed.
         next: the next block of the same kind (text and reasoning only).
-        counted: true if the arguments in the block's first event have been used.
+        counted: true if the arguments in the block's first event were processed.
         late: true for a tool call that began or grew after a finish reason.
     """
 
@@ -53,7 +55,8 @@ class _BlockState:
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
-        """Returns the block as the next request sends it, with the arguments of the delivered tool call."""
+        """Returns the block in the form in which the next request sends it, with the delivered tool call's
+        arguments."""
         write = None if call is None else self.begun.write
         whole = {**self.value, **{member: list(values) for member, values in self.lists.items()}}
         for member, pieces in self.pieces.items():
@@ -69,7 +72,7 @@ class _BlockState:
         return write(whole, call) if write is not None and call is not None else whole
 
     def path_values(self) -> PathValues:
-        """Returns the values and paths of a tool call's arguments, including the arguments in its first event."""
+        """Returns the tool call's argument values by path, including the arguments in the block's first event."""
         if self.values is None:
             start = parse_object(self.begun.call.arguments or "{}") if self.begun.call else {}
             self.values = PathValues(start if isinstance(start, dict) else {})
@@ -89,12 +92,13 @@ class _BlockState:
 
 
 class _ExpectedAgain:
-    """The parts of a response that a server may repeat after a reconnect.
+    """The content of a response that a server may repeat after a reconnect.
 
     Attributes:
-        blocks: the numbers of blocks that may be repeated.
-        texts, others: the text, and the number of other deltas, that may be repeated, by block number and field.
-        skipped: true if a repetition was skipped.
+        blocks: the numbers of blocks that the server may repeat.
+        texts: the text that the server may repeat, by block number and field name.
+        others: how many other deltas the server may repeat, by block number and field name.
+        skipped: true if the decoder skipped a repetition.
     """
 
     def __init__(self) -> None:
@@ -110,10 +114,11 @@ class _ExpectedAgain:
             self.others[number, member] = self.others.get((number, member), 0) + 1
 
     def new_part(self, number: int, member: str, value: Any) -> Any:
-        """Returns the part of a text that wasn't received before the reconnect; None if there is none.
+        """Returns the end of a text that wasn't received before the reconnect; None if the text contains nothing
+        new.
 
         Raises:
-            ProtocolError: the server repeats a different response.
+            ProtocolError: the server sends another response than before the reconnect.
         """
         key = number, member
         if type(value) is str and (known := self.texts.get(key)):
@@ -130,7 +135,7 @@ class _ExpectedAgain:
 
 
 class BlockAssembler:
-    """Assembles the blocks of one message. `name` is the key of the blocks in `Reply.extras`
+    """Assembles the content blocks of one message. `name` is the key under which `Reply.extras` contains the blocks
     (`Adapter.blocks_name`)."""
 
     def __init__(self, name: str = "blocks") -> None:
@@ -151,7 +156,7 @@ class BlockAssembler:
         return bool(self._blocks)
 
     def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
-        """Returns the text, reasoning and tool call fragments of a delta."""
+        """Returns the text, reasoning and tool call fragments that a delta contains."""
         if type(delta) is BlockPiece:
             return self.grow(delta)
         if type(delta) is Block:
@@ -164,7 +169,7 @@ class BlockAssembler:
         return []
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
-        """Returns the parts that a delta adds to `StreamChunk.marks`."""
+        """Returns the entries that a delta adds to `StreamChunk.marks`."""
         if self.name != "blocks":  # of a wire format whose blocks no other one has
             block = self._find_ended(delta) if isinstance(delta, BlockEnd) else None
             if block is None or block.marked or block.begun.kind == "call":
@@ -180,16 +185,16 @@ class BlockAssembler:
         return []
 
     def confirm(self, *, stopped: bool) -> None:
-        """Records a finish reason. `stopped` is true if the model completed its response."""
+        """Records that a finish reason arrived. `stopped` is true if the model completed its response."""
         self._behind_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
     def next_part(self) -> list[Delta]:
-        """Prepares for another message that continues this message with new indices. Returns the deltas that were held
-        back.
+        """Prepares for another message that continues this message with new indices. Returns the deltas that were
+        held back.
 
-        A block without an index stays open, because Gemini continues its text in the next message.
+        A block without an index stays open, because Gemini continues the block's text in the next message.
         """
         out = [delta for block in self._by_index.values() if not block.closed for delta in self._close(block)]
         self._by_index.clear()
@@ -198,7 +203,6 @@ class BlockAssembler:
 
     @property
     def size(self) -> int:
-        """The number of blocks that have begun."""
         return len(self._blocks)
 
     def held_calls(self) -> list[tuple[str, str]]:
@@ -218,11 +222,11 @@ class BlockAssembler:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall], first: int = 0) -> list[dict[str, Any]]:
-        """Returns the blocks as the next request sends them, without dropped tool calls.
+        """Returns the blocks in the form in which the next request sends them, without dropped tool calls.
 
         Args:
             calls: the delivered tool calls by block number.
-            first: the number of the first block.
+            first: the number of the first block to return.
         """
         return [
             block.whole(calls.get(block.number))
@@ -236,8 +240,7 @@ class BlockAssembler:
         return self._by_index.get(index)
 
     def _find_call(self, index: int | None) -> _BlockState | None:
-        """Returns the block for a piece of a tool call. Without an index, this is the newest named tool call if it is
-        still open."""
+        """Without an index, a piece belongs to the newest named tool call if it is still open."""
         if index is None and self._calling is not None and not self._calling.closed:
             return self._calling
         return self._find(index)
@@ -246,16 +249,20 @@ class BlockAssembler:
         return self._find_call(end.index) if end.call else self._find(end.index)
 
     def has(self, index: int) -> bool:
-        """Returns whether a block with this index has arrived."""
         return index in self._by_index
 
     def passed_id(self) -> None:
-        """Records that an event had an id. After a reconnect, the server repeats only later events."""
+        """Records that an SSE event had an id. After a reconnect, the server repeats only events that came after
+        this event."""
         self._recent.clear()
 
     def expect_again(self, *, whole: bool) -> None:
-        """Prepares for a body that repeats blocks. With `whole` it repeats all blocks, otherwise those after the last
-        event with an id."""
+        """Prepares for a response body that repeats blocks.
+
+        Args:
+            whole: true if the body repeats all blocks. Otherwise it repeats only blocks after the last SSE event
+                with an id.
+        """
         if self.name == "blocks":
             return
         again = self._again = _ExpectedAgain()
@@ -335,9 +342,8 @@ class BlockAssembler:
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
     def take_from_client(self, answered: RanOnServer) -> int | None:
-        """Converts a tool call that the server ran itself into a block of another kind. Returns its number; None if
-        there is no such tool call.
-        """
+        """Converts a tool call that the server ran itself into a block of another kind, so that the client doesn't
+        run it. Returns the block's number; None if there is no such tool call."""
         for block in reversed(self._blocks):
             call = block.begun.call
             if call is not None and (call.id == answered.id if answered.id and call.id else call.name == answered.name):
@@ -417,8 +423,8 @@ class BlockAssembler:
         return out
 
     def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:
-        """Returns the arguments in a tool call's first event as a delta, unless later events contained other
-        arguments."""
+        """Returns the arguments in the tool call's first event as a delta. Returns nothing if later events contained
+        other arguments."""
         call = block.begun.call
         if call is None or block.counted or (block.begun.held and not ended):
             return []

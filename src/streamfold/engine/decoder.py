@@ -1,4 +1,4 @@
-"""`StreamDecoder`: converts the bytes of a response into chunks."""
+"""`StreamDecoder`, which converts a response body's bytes into chunks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
-    """Joins consecutive text, and consecutive reasoning, in the chunks of one network read.
+    """Joins consecutive text deltas, and consecutive reasoning deltas, of chunks that arrived in one network read.
 
     >>> [chunk.delta for chunk in merge_chunks([StreamChunk("a"), StreamChunk("b")])]
     ['ab']
@@ -55,8 +55,7 @@ def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
 
 
 def _continues(first: StreamChunk, chunk: StreamChunk) -> bool:
-    """Returns whether `chunk` only adds text to `first`, so that both can be joined. The finished chunk is never
-    joined."""
+    """The finished chunk is never joined with another chunk."""
     if chunk.finished or (not first.delta) != (not chunk.delta) or (not first.reasoning) != (not chunk.reasoning):
         return False
     if first.details is None and chunk.details is None:  # as nearly always
@@ -81,25 +80,28 @@ class StreamDecoder:
 
     Args:
         adapter: the adapter of the API, or its name.
-        dialect: the format of tool calls in the model's text, if the server doesn't parse them. It is never guessed.
-        stop: stop sequences that the API doesn't support. If the decoder ends a stream at a stop sequence, its usage is
-            unknown.
+        dialect: the format of tool calls in the model's text, if the server doesn't parse them. The decoder never
+            guesses this format.
+        stop: stop sequences that the API doesn't support. If the decoder ends a response at a stop sequence, the
+            reply's usage is unknown.
         tools: the tools that the request declared.
         tool_choice: the tool choice of the request. With `"none"`, no tool call is delivered.
-        start_in_reasoning: true if the model's output begins with reasoning, because the chat template contains the
-            opening marker. Only dialects use this.
+        start_in_reasoning: true if the model's output begins with reasoning, because the chat template contains
+            the opening marker. Only dialects use this.
         limits: size limits. A larger response raises ProtocolError.
         names: maps the tool names in the request to the names that the program declared, if they differ.
-        listener: called with each warning, and with the tool call to which each fragment was assigned. Tools that
-            explain a response use it.
-        partial_tool_calls: also return a chunk for each fragment of a tool call, to show it while the model writes it.
-        coalesce: join consecutive pieces of text, and consecutive pieces of reasoning, that one call of `feed` returns.
+        listener: called with each warning, and with each tool call fragment and the tool call that it was
+            assigned to. Tools that explain how a response was decoded use it.
+        partial_tool_calls: also return a chunk for each tool call fragment, so that a program can show a tool
+            call while the model writes it.
+        coalesce: join consecutive pieces of text, and consecutive pieces of reasoning, that one call of `feed`
+            returns.
         continues: true if the caller sends the next HTTP request of a response that needs several requests
             (`part_ended`, `next_part`). Otherwise the response ends with its first part: the finish reason is
             "unknown", and tool calls are dropped.
 
     Attributes:
-        events: the number of SSE events with content; pings, empty deltas and metadata don't count.
+        events: the number of SSE events with content. Pings, empty deltas and metadata don't count.
         done: true if no more data is needed, because the response or its part has ended, or because the next call
             raises an error.
 
@@ -174,29 +176,30 @@ class StreamDecoder:
 
     @property
     def stopped(self) -> bool:
-        """True if the response was ended at one of the texts in `stop`. The server may still send more."""
+        """True if the decoder ended the response at one of the stop sequences in `stop`. The server may still send
+        more data."""
         return self._accumulator.stopped
 
     @property
     def part_ended(self) -> bool:
-        """True if this part has ended and the response continues in another HTTP request."""
+        """True if this part of the response has ended and the response continues in another HTTP request."""
         return self._accumulator.part_ended
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far. At the end, these are the warnings of the reply."""
+        """All warnings so far. After the finished chunk, `Reply.warnings` contains the same warnings."""
         return self._accumulator.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing. The tuple is empty after the finished chunk."""
+        """The tool calls that have begun but aren't complete. The tuple is empty after the finished chunk."""
         if self._accumulator.finished:
             return ()
         return self._accumulator.partial_tool_calls or self._drafts.partial_tool_calls
 
     @property
     def meta(self) -> Meta:
-        """The id, model and creation time of the response. Values that the server hasn't sent are None."""
+        """The id, model and creation time of the response. A field that the server hasn't sent is None."""
         return self._accumulator.meta
 
     @property
@@ -206,14 +209,16 @@ class StreamDecoder:
 
     @property
     def answer_id(self) -> str | None:
-        """The provider's id of the answer, once it has arrived."""
+        """The id that the provider gave to the response; None if it hasn't arrived yet."""
         return self._accumulator.meta.id or None
 
     @property
     def broken_off_at(self) -> tuple[str, int | str] | None:
-        """The id of an unfinished response, and the number or id of its last SSE event; None if one of them is unknown.
+        """The id of an unfinished response, and the number or id of the response's last SSE event. None if the id or
+        the number isn't known.
 
-        If the last event had no id, `""` replaces it. The server then repeats the response from its start.
+        If the last event had no id, the second value is `""`. The server then repeats the response from its
+        start.
         """
         numbers, answer_id = self._pipeline.numbers, self._accumulator.meta.id
         last = numbers.last_id if numbers.last is None else numbers.last
@@ -222,19 +227,19 @@ class StreamDecoder:
         return answer_id, last
 
     def resume(self, *, whole: bool = False) -> None:
-        """Prepares for another body, which continues the response after the last SSE event. An incomplete event is
-        discarded.
+        """Prepares for another response body, which continues the response after the last SSE event. The bytes of an
+        incomplete event are discarded.
 
         Args:
-            whole: true if the body repeats the response from its start. The decoder then skips what it has already
-                received.
+            whole: true if the new body repeats the response from its start. The decoder then skips what it has
+                already received.
         """
         self._sse = self._plain = None
         self._head = b""
         self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
 
     def next_part(self) -> list[StreamChunk]:
-        """Prepares for the body of the next part. Returns chunks with text that was held back."""
+        """Prepares for the response body of the next part. Returns chunks with text that was held back."""
         chunks: list[StreamChunk] = []
         self._pipeline.next_part(chunks)
         self.resume()
@@ -242,7 +247,7 @@ class StreamDecoder:
         return chunks
 
     def end_answer(self) -> list[StreamChunk]:
-        """Ends a response whose next part the caller doesn't request. Returns the last chunks."""
+        """Ends a response whose next part the caller doesn't request. Returns the response's last chunks."""
         self._accumulator.stop_continuing()
         chunks: list[StreamChunk] = []
         try:
@@ -256,7 +261,8 @@ class StreamDecoder:
         return chunks
 
     def give_up(self) -> list[StreamChunk]:
-        """Returns chunks with text that was held back. Call this before the caller raises an error for the response."""
+        """Returns chunks with text that was held back. Callers use this before they themselves raise an error for
+        the response."""
         chunks: list[StreamChunk] = []
         with suppress(StreamError):
             self._pipeline.give_up(chunks)
@@ -264,31 +270,32 @@ class StreamDecoder:
 
     @property
     def reply(self) -> Reply:
-        """The complete reply. Raises StreamfoldError before the finished chunk."""
+        """The complete reply. Raises StreamfoldError if the finished chunk hasn't been returned yet."""
         return self._accumulator.reply
 
     def part(self) -> Reply:
-        """Returns a reply with the text and usage of the current part, for a response that needs several HTTP
+        """Returns a reply with only the current part's text and usage, for a response that needs several HTTP
         requests."""
         return self._accumulator.part()
 
     def turn(self) -> Reply:
-        """Returns the response so far, including its tool calls. The next HTTP request sends it as the assistant's
-        turn."""
+        """Returns the response so far, including its tool calls. The next HTTP request sends this reply back as an
+        assistant message."""
         return self._accumulator.turn()
 
     def partial(self) -> Reply:
-        """Returns the partial reply."""
+        """Returns the response so far, without tool calls."""
         return self._accumulator.partial()
 
     def feed(self, data: bytes) -> list[StreamChunk]:
-        """Decodes the next bytes and returns the new chunks. The chunks' text doesn't depend on how the body is split.
+        """Decodes the next bytes and returns the new chunks. The chunks' joined text doesn't depend on where the
+        body is split.
 
-        If the bytes contain an error, the chunks before the error are returned and `done` is true. The next call raises
-        the error.
+        If the bytes contain an error, `feed` returns the chunks before the error, and `done` becomes true. The
+        next call raises the error.
 
         Raises:
-            StreamError: the response failed; the error has the partial reply.
+            StreamError: the response failed. The error contains the partial reply.
         """
         if self._error is not None:
             self._raise_pending()
@@ -311,18 +318,18 @@ class StreamDecoder:
         return merge_chunks(chunks) if self._coalesce and len(chunks) > 1 else chunks
 
     def end(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """Ends the input and returns the remaining chunks. If the response is incomplete, only `close` raises the
-        error.
+        """Ends the input and returns the remaining chunks. If the response is incomplete, `end` raises no error;
+        only `close` does.
 
-        Call `end` to show all text of a broken response. This includes the text of an incomplete SSE event, and text
-        that was held back because it could have become a tool call.
+        Call `end` to get all text of a broken response as chunks. This includes the text of an incomplete SSE
+        event, and text that was held back because it could have become a tool call.
 
         Args:
-            interrupted: the connection error that ended the input, if any. After a finish reason, this error becomes a
-                warning.
+            interrupted: the connection error that ended the input; None if there was no error. After a finish
+                reason, this error becomes a warning.
 
         Raises:
-            StreamError: an earlier `feed` has found an error.
+            StreamError: an earlier call of `feed` found an error.
         """
         self._raise_pending()
         chunks: list[StreamChunk] = []
@@ -336,13 +343,14 @@ class StreamDecoder:
         return chunks
 
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
-        """Ends the input and returns the remaining chunks. The last one is the finished chunk.
+        """Ends the input and returns the remaining chunks. The last chunk is the finished chunk.
 
-        If an error is raised, `error.partial` has all received text. To get this text as chunks, call `end` first.
+        If `close` raises an error, `error.partial` contains all received text. To get this text as chunks, call
+        `end` first.
 
         Raises:
             IncompleteStreamError: the response is incomplete.
-            StreamError: the response failed otherwise.
+            StreamError: the response failed for another reason.
         """
         chunks = self.end(interrupted=interrupted)
         self._raise_pending()
@@ -376,7 +384,7 @@ class StreamDecoder:
                 return
 
     def _begin(self, data: bytes) -> bytes:
-        """Detects the kind of the body from its first bytes. Returns the bytes to decode first."""
+        """Detects the kind of the response body from its first bytes. Returns the bytes that must be decoded first."""
         framing = self._adapter.framing
         if framing is not None and not getattr(framing, "is_binary", False):
             self._sse, self._head = framing(self._limits), data[:HEAD]
@@ -417,7 +425,8 @@ class StreamDecoder:
                 chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        """Decodes the last SSE event, whose blank line is missing. If its data is truncated, only its text is used."""
+        """Decodes the last SSE event, after which the blank line is missing. If the event's data is truncated, only
+        its text is used."""
         if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
             self._warn_of_bytes(self._sse)
         self._transcript.append(event.data)
@@ -454,7 +463,7 @@ class StreamDecoder:
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
-        """Stores an error, which the next call raises. Appends chunks with text that was held back."""
+        """Stores an error for the next call to raise. Appends chunks with text that was held back to `chunks`."""
         self._error, self.done = error, True
         with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
             self._pipeline.give_up(chunks)

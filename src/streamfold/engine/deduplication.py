@@ -1,8 +1,9 @@
-"""Drops repetitions: text that a server sends first as deltas and then complete, and SSE events that it sends twice.
+"""Drops repetitions: texts that a server sends first as deltas and then complete, and SSE events that it sends
+twice.
 
-The Responses API sends every text as deltas, at the end of its part, at the end of its item, and at the end of the
-response. Some servers omit any of these. The first version is used. If a later version is longer, its end is added; if
-it differs, there is a warning.
+The Responses API sends every text four times: as deltas, and complete when the content part, the output item and
+the response end. Some servers omit any of these. streamfold uses the text that arrives first. If a later copy is
+longer, its additional end is used too. If a later copy differs, there is a warning.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _REMEMBERED = 2**16  # numbers of events
 
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """The text of one part.
+    """The text of one content part.
 
     Attributes:
-        place: its position in the response, if known.
-        ended: true if its complete text has arrived.
-        ahead: text that arrived complete before its deltas, which may still follow.
-        waiting: text that is held back until earlier parts are complete.
+        place: the content part's position in the response, if known.
+        ended: true if the complete text has arrived.
+        ahead: the complete text, if it arrived before its deltas, which may still follow.
+        waiting: text that is held back until earlier content parts are complete.
     """
 
     place: PartRef | None = None
@@ -56,7 +57,8 @@ class _Shown:
 class TextDeduplicator:
     """Removes repetitions from texts that arrive both as deltas and complete.
 
-    If a part begins before an earlier part of the same kind has ended, its text is held back until then.
+    If a content part begins before an earlier content part of the same kind has ended, its text is held back
+    until then.
 
     Args:
         buffer: returns the buffer with all text of a kind of delta.
@@ -75,7 +77,7 @@ class TextDeduplicator:
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
     def append_to_last(self, delta: PartedDelta) -> bool:
-        """Appends a delta if it continues the part of the previous delta. Returns whether it did."""
+        """Appends a delta if it belongs to the same content part as the previous delta. Returns whether it did."""
         if self._going_on is None or delta.whole:
             return False
         kind, part, shown = self._going_on
@@ -86,8 +88,8 @@ class TextDeduplicator:
         return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """Returns the deltas to use instead of `delta`: none for a repetition, the missing end of a complete text, or a
-        warning."""
+        """Returns the deltas that replace `delta`: no delta for a repetition, the missing end of a complete text, or
+        a warning."""
         self._going_on = None
         kind, part = type(delta), delta.part
         answer = self._answers.setdefault(kind, _Shown())
@@ -112,19 +114,19 @@ class TextDeduplicator:
         return self._lane(kind).raw if part is None else self._find(kind, part, whole=False).text
 
     def received(self, kind: type[PartedDelta]) -> str:
-        """Returns all text of a kind, including text that is held back."""
+        """Returns all received text of a kind of delta, including text that is held back."""
         waiting = (shown for texts in self._waiting.values() for of, shown in texts if of is kind)
         return self.shown(kind) + "".join(text for shown in waiting for text in shown.waiting or ())
 
     def finish_item(self, output: int | None) -> list[PartedDelta]:
-        """Records that an item is done. Returns the texts that were held back until then."""
+        """Records that an output item is complete. Returns the texts that were held back until then."""
         if output is None:
             return []
         self._done.add(output)
         return self._take_waiting(is_end=False)
 
     def release(self) -> list[PartedDelta]:
-        """Returns all texts that are held back."""
+        """Returns the texts held back so far, and stops holding them back."""
         return self._take_waiting(is_end=True)
 
     def _take_waiting(self, *, is_end: bool) -> list[PartedDelta]:
@@ -183,7 +185,7 @@ class TextDeduplicator:
         return [delta]
 
     def _holds_back(self, kind: type[PartedDelta], shown: _Shown, text: str) -> bool:
-        """Holds back text if an earlier item hasn't ended. Returns whether it did."""
+        """Holds back text if an earlier output item hasn't ended. Returns whether the text was held back."""
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True
@@ -197,11 +199,11 @@ class TextDeduplicator:
         return True
 
     def _find(self, kind: type[PartedDelta], part: PartRef, whole: bool) -> _Shown:
-        """Finds a part by the position of its item, or by the item's id.
+        """Finds a content part by the position of its output item, or by the item's id.
 
-        GitHub's Copilot uses a new id for each event. llama.cpp sends no position. transformers repeats a complete item
-        at another position. Deltas without position and id belong to the part with the same number, until its complete
-        text arrives.
+        GitHub's Copilot uses a new item id in each event. llama.cpp sends no position. transformers repeats a
+        complete item at another position. A delta without position and id belongs to the content part with the
+        same number, until that part's complete text arrives.
         """
         output, item, number, _ = part
         keys: list[Hashable] = []
@@ -226,7 +228,8 @@ class TextDeduplicator:
         return found
 
     def _is_another_form(self, part: PartRef) -> bool:
-        """Returns whether an item's reasoning arrived before in another form: as a summary, or in full."""
+        """Returns whether an item's reasoning has already arrived in its other form. Reasoning has two forms: the
+        summary and the full text."""
         keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
         keys += [("item", part.item)] if part.item else []
         form = next((self._forms[key] for key in keys if key in self._forms), part.form)
@@ -236,15 +239,16 @@ class TextDeduplicator:
 
 
 class EventDeduplicator:
-    """Detects events that were sent again, for example after a reconnect.
+    """Detects SSE events that the server sent twice, for example after a reconnect.
 
-    Some gateways use random numbers, or the same number for all events. So an event counts as repeated only if an
-    earlier event had the same number and the same bytes. A gap in the numbers counts only if every event has a number
-    (fixtures/litellm).
+    Some gateways use random sequence numbers, or the same number for all events. So an event counts as repeated
+    only if an earlier event had the same number and the same bytes. A gap in the numbers counts only if every
+    event has a number (fixtures/litellm).
 
     Attributes:
-        unreliable: true if a number was lower than the previous number. Gaps then mean nothing.
-        last_id: the last event id; "" if no event had an id, None on APIs without event ids.
+        unreliable: true if a sequence number was lower than the previous one. Gaps in the numbers are then
+            ignored.
+        last_id: the id of the last event with an id; "" if no event had an id, None on APIs without event ids.
     """
 
     def __init__(self) -> None:
@@ -258,11 +262,12 @@ class EventDeduplicator:
 
     @property
     def last(self) -> int | None:
-        """The number of the last event; None if the numbers can't be used to resume."""
+        """The sequence number of the last event; None if the numbers can't be used to resume the response."""
         return None if self.unreliable or self._constant or self._partial else self._last
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
-        """Returns the warning `repeated_event` if the event must be skipped, `missing_event` after a gap, or None."""
+        """Returns the warning `repeated_event` if the event must be skipped, the warning `missing_event` after a gap
+        in the sequence numbers, or None."""
         number, last = sequence.number, self._last
         if sequence.id is not None:
             self.last_id = sequence.id or self.last_id or ""

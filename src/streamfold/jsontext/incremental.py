@@ -1,4 +1,4 @@
-"""JSON that arrives in pieces: bracket tracking, and values at paths."""
+"""Parses JSON that arrives in pieces: tracks brackets, and assembles objects from values at paths."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class PathValue(NamedTuple):
 
 
 class PathValues:
-    """Assembles an object from values at paths."""
+    """Assembles a JSON object from values that arrive with their paths."""
 
     def __init__(self, start: dict[str, Any] | None = None) -> None:
         self._root: dict[str, Any] = dict(start or {})
         self._open: dict[str, list[str]] = {}
 
     def feed(self, piece: PathValue) -> None:
-        """Adds a value. Raises ValueError for a path that doesn't name a single position."""
+        """Stores a value at its path in the object. Raises ValueError if the path doesn't name a single position."""
         if piece.more and isinstance(piece.value, str):
             self._open.setdefault(piece.path, []).append(piece.value)
             return
@@ -37,7 +37,7 @@ class PathValues:
         self._put(steps(piece.path), value)
 
     def text(self, *, whole: bool = True) -> str:
-        """Returns the object as JSON text. The text is truncated if a string is incomplete or `whole` is false."""
+        """Returns the object as JSON text. The JSON text is truncated if a string is incomplete or `whole` is false."""
         is_cut = bool(self._open) or not whole
         for path, pieces in self._open.items():
             self._put(steps(path), "".join(pieces))
@@ -66,7 +66,8 @@ class PathValues:
 
 
 def steps(path: str) -> list[str | int]:
-    """Parses a path into field names and list positions. Raises ValueError if the path doesn't name a single position.
+    """Parses a JSON path into field names and list positions. Raises ValueError if the path doesn't name a single
+    position.
 
     >>> steps("$.a['b.c'][0]")
     ['a', 'b.c', 0]
@@ -96,11 +97,11 @@ class BracketTracker:
     """Tracks strings and brackets in JSON, or in Python literals.
 
     Args:
-        quotes: the characters that begin a string; with both, round brackets count too.
+        quotes: the characters that begin a string. If both `"` and `'` do, round brackets are tracked too.
 
     Attributes:
         depth: the number of open brackets.
-        quote: the quote of the open string, or "".
+        quote: the quote character that began the open string, or "" outside of strings.
     """
 
     def __init__(self, quotes: str = '"') -> None:
@@ -114,9 +115,8 @@ class BracketTracker:
         return bool(self.quote) or self.depth > 0
 
     def feed(self, text: str, at: int = 0) -> int:
-        """Reads from `at`. Returns the position after the bracket that closes the outermost bracket, or -1 if none
-        does.
-        """
+        """Scans the text from position `at`. Returns the position after the bracket that closes the outermost
+        bracket, or -1 if the outermost bracket stays open."""
         if self._escaped and at < len(text):
             self._escaped = False
             at += 1
@@ -138,13 +138,15 @@ class BracketTracker:
         return -1
 
     def skip(self, text: str, at: int = 0) -> None:
-        """Reads the complete text, even if brackets are closed in it."""
+        """Scans the complete text. Unlike `feed`, it doesn't stop where the outermost bracket closes."""
         while at != -1:
             at = self.feed(text, at)
 
     def resume_in(self, *, quote: str) -> None:
-        """Continues after skipped text. The text was skipped inside a string with this quote, or outside of strings if
-        empty.
+        """Continues after text that the tracker hasn't seen.
+
+        Args:
+            quote: the quote character of the string in which that text ended; "" if it ended outside of strings.
         """
         self.quote = quote
         self._escaped = False

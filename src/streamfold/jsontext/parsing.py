@@ -1,4 +1,4 @@
-"""Parses and writes JSON text, joins halves of surrogate pairs, and reads fields of untrusted JSON."""
+"""Parses and serializes JSON text, joins the halves of surrogate pairs, and checks fields of untrusted JSON."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pydantic_core import from_json, to_json
 
 
 def parse_event(data: str) -> Any:
-    """Parses an event's payload. Raises ValueError.
+    """Parses the data of an SSE event as JSON. Raises ValueError for invalid JSON.
 
-    Integers of more than 4,300 digits become None. Half a surrogate pair (`"\\ud83d"`) is accepted: some servers
-    split a character over two events (fixtures/aimock/unicode).
+    Integers of more than 4,300 digits become None. Half of a surrogate pair (`"\\ud83d"`) is accepted, because
+    some servers split a character over two events (fixtures/aimock/unicode).
     """
     try:
         return from_json(data)
@@ -30,9 +30,10 @@ def parse_event(data: str) -> Any:
 
 
 def parse_object(text: str) -> Any:
-    """Parses JSON by RFC 8259: no NaN, no Infinity, no raw control characters. Raises ValueError.
+    """Parses JSON by RFC 8259. Raises ValueError for NaN, Infinity, raw control characters and other invalid JSON.
 
-    A number that is too large for a float (`1e999`) is rejected too, because JSON writers can't send it back.
+    A number that is too large for a float (`1e999`) is rejected too, because it can't be serialized as JSON
+    again.
     """
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -47,7 +48,8 @@ def parse_object(text: str) -> Any:
 
 
 def object_or_none(text: str) -> dict[str, Any] | None:
-    """Returns the JSON object in a text, by the rules of `parse_object`, or None for any other text."""
+    """Returns the JSON object in a text, or None if `parse_object` rejects the text or returns another value than an
+    object."""
     try:
         value = parse_object(text)
     except ValueError:
@@ -56,7 +58,7 @@ def object_or_none(text: str) -> dict[str, Any] | None:
 
 
 def parse_or_text(data: str) -> Any:
-    """Parses a payload as `parse_event` does. Returns the text if it isn't JSON."""
+    """Parses JSON as `parse_event` does. If the text isn't JSON, returns it unchanged."""
     try:
         return parse_event(data)
     except ValueError:
@@ -64,7 +66,7 @@ def parse_or_text(data: str) -> Any:
 
 
 def dump_compact(value: Any) -> str:
-    """Returns a parsed value as compact JSON text. NaN is written as `NaN`."""
+    """Returns a parsed value as compact JSON text. NaN becomes `NaN`, which strict JSON parsers reject."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
     except ValueError:  # nested deeper than it goes
@@ -72,7 +74,7 @@ def dump_compact(value: Any) -> str:
 
 
 def round_trips(value: Any) -> bool:
-    """Returns whether a value is an object that `dump_compact` and `parse_object` return unchanged.
+    """Returns whether the value is an object that is the same after `dump_compact` and `parse_object`.
 
     >>> round_trips({"a": 1, "b": None}), round_trips({"a": float("inf")}), round_trips([])
     (True, False, False)
@@ -81,7 +83,7 @@ def round_trips(value: Any) -> bool:
 
 
 def is_truncated_json(text: str) -> bool:
-    """Returns whether the text is truncated JSON, rather than invalid or complete."""
+    """Returns whether the text is truncated JSON. For complete and for invalid JSON the result is False."""
     try:
         _STRICT.raw_decode(text.lstrip())
         return False
@@ -100,10 +102,11 @@ def is_truncated_json(text: str) -> bool:
 
 
 def partial_value(text: str, *, ended: bool = False) -> Any:
-    """Parses truncated JSON, including an incomplete last string. Returns None if nothing can be parsed yet.
+    """Parses truncated JSON. If its last string is incomplete, the result contains the beginning of that string.
+    Returns None if nothing can be parsed yet.
 
     Args:
-        ended: true if the text has ended, so that a number at the end is complete.
+        ended: true if no more text follows, so that a number at the end is complete.
 
     >>> partial_value('{"a": [1, 23], "b": "Hel'), partial_value('{"a": [1, 23')
     ({'a': [1, 23], 'b': 'Hel'}, {'a': [1]})
@@ -117,7 +120,8 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
 
 
 def partial_event(data: str) -> Any:
-    r"""Parses a truncated payload; None if nothing can be parsed. Halves of surrogate pairs are unchanged.
+    r"""Parses the truncated data of an SSE event. Returns None if nothing can be parsed. Halves of surrogate pairs
+    stay as they are.
 
     >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\ud83d", "at') == {"text": "\ud83d"}
     ({'text': 'Hel'}, True)
@@ -139,7 +143,8 @@ def _beginning(text: str) -> Any:
 
 
 def parse_values(text: str) -> list[tuple[Any, str]]:
-    """Parses consecutive JSON texts. Returns each value with its text. Raises ValueError."""
+    """Parses JSON texts that directly follow each other. Returns each value with its JSON text. Raises ValueError
+    for invalid JSON."""
     found: list[tuple[Any, str]] = []
     at = 0
     try:
@@ -156,7 +161,7 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Replaces NaN and Infinity by None. Returns the same object if there are none.
+    """Replaces NaN and Infinity by None. Returns the same object if it contains neither.
 
     >>> replace_non_finite({"score": float("nan"), "of": [1, float("inf")]})
     {'score': None, 'of': [1, None]}
@@ -176,7 +181,7 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def join_surrogates(text: str) -> str:
-    """Joins the halves of surrogate pairs. A lone half becomes U+FFFD.
+    """Joins the two halves of each surrogate pair to one character. U+FFFD replaces a half without its other half.
 
     >>> join_surrogates("\\ud83d\\udc4b") == "\\U0001f44b"
     True
@@ -191,7 +196,8 @@ def join_surrogates(text: str) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Joins surrogates like `join_surrogates`, but drops a half at the end, whose other half may follow.
+    """Joins surrogate pairs as `join_surrogates` does, but drops half of a pair at the end of the text, because its
+    other half may follow.
 
     >>> whole_characters("a\\ud83d"), whole_characters("a\\ud83d\\udc4b") == "a\\U0001f44b"
     ('a', True)
@@ -232,7 +238,8 @@ _LENIENT = json.JSONDecoder(parse_int=_integer)
 
 
 def without_surrogates(value: Any) -> Any:
-    """Applies `join_surrogates` to all strings. Returns the same object if there is nothing to join."""
+    """Applies `join_surrogates` to all strings in a JSON value. Returns the same object if it contains no halves of
+    surrogate pairs."""
     if type(value) is str:
         return join_surrogates(value)
     try:
@@ -253,7 +260,7 @@ def _joined(value: Any) -> Any:
 
 
 def canonical_json(value: Any, *, sort: bool = True) -> str:
-    """Returns JSON text with numbers as in JavaScript: 1.0 is written as 1.
+    """Returns JSON text in which numbers are formatted as in JavaScript: 1.0 becomes `1`.
 
     >>> canonical_json({"b": 1.0, "a": "é"})
     '{"a":"é","b":1}'
@@ -274,20 +281,21 @@ ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors"
 
 
 def is_done(data: str) -> bool:
-    """Returns whether the payload is `[DONE]`; also `[done]` or `"[DONE]"`, as some servers send."""
+    """Returns whether the data of an SSE event is `[DONE]`. Also accepts `[done]` and `"[DONE]"`, because some
+    servers send these."""
     return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 
 def int_or_none(value: Any) -> int | None:
-    """Converts an integer, a string or a float to a position. Returns None for anything else and for negative
-    numbers.
-    """
+    """Converts an integer, a string or a float with an integer value to a position. Returns None for any other value
+    and for negative numbers."""
     number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
 
 
 def whole_number(value: Any) -> int | None:
-    """Converts an integer, a string or a float to an integer. Returns None for anything else."""
+    """Converts an integer, a string or a float with an integer value to an integer. Returns None for any other
+    value."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -296,7 +304,8 @@ def whole_number(value: Any) -> int | None:
 
 
 def str_or_none(value: Any) -> str | None:
-    """Converts a string or an integer to an id or a name. Returns None for anything else and for an empty string."""
+    """Returns a string unchanged and an integer as a string, to use as an id or a name. Returns None for any other
+    value and for an empty string."""
     if value is None:
         return None
     if type(value) is str:
@@ -308,14 +317,13 @@ _TOO_LARGE = 10**12
 
 
 def amount(value: Any) -> float | None:
-    """Returns a number if it is finite, not negative and below 10^12, otherwise None. Strings and bools aren't
-    numbers.
-    """
+    """Returns the number if it is finite, not negative and below 10^12, otherwise None. Strings and bools aren't
+    accepted as numbers."""
     return value if type(value) in (int, float) and 0 <= value < _TOO_LARGE else None
 
 
 def as_count(value: Any) -> int | None:
-    """Returns a number as a count, without its fraction, or None if `amount` rejects the number.
+    """Returns a number without its fraction as a count, or None if `amount` rejects the number.
 
     >>> [as_count(value) for value in (7, 7.0, -1, float("nan"), True, "7", 10**12)]
     [7, 7, None, None, None, None, None]
@@ -325,17 +333,18 @@ def as_count(value: Any) -> int | None:
 
 
 def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first of these fields that is a count."""
+    """Returns the first valid count among the fields `names` of `numbers`."""
     return next((found for name in names if (found := as_count(numbers.get(name))) is not None), None)
 
 
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
-    """Returns a count, 0 if it is missing, or None if it is invalid."""
+    """Returns the count in a field of `numbers`. Returns 0 if the field is missing, or None if its value isn't a
+    valid count."""
     return 0 if numbers.get(name) is None else count_or_none(numbers, name)
 
 
 def non_empty(value: Any) -> Any:
-    """Applies `without_surrogates`. Raises ValueError if the value is nested too deeply."""
+    """Applies `without_surrogates` to a value. Raises ValueError if the value is nested too deeply."""
     try:
         return without_surrogates(value)
     except RecursionError as exc:

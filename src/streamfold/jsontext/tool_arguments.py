@@ -1,7 +1,6 @@
-"""Parses the arguments of a tool call. Text that isn't a JSON object becomes `{"_raw": text, "_error":
-"invalid_json"}`.
+"""Parses a tool call's arguments. Text that isn't a JSON object becomes `{"_raw": text, "_error": "invalid_json"}`.
 
-Only unambiguous damage that servers are known to cause is repaired, and each repair is a warning.
+The parser repairs only unambiguous damage that servers are known to cause. Each repair causes a warning.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ _EMPTY = ("", "{}", "null", "[]", '""')
 
 
 class ParsedArguments(NamedTuple):
-    """Parsed arguments.
+    """Parsed arguments of a tool call.
 
     Attributes:
         raw: the text that was parsed.
-        repair: the repair that was made, if any.
-        has_conflict: true if the fragments and the complete text differ.
+        repair: describes the repair, if the arguments were repaired.
+        has_conflict: true if the joined fragments and the complete text differ.
     """
 
     value: dict[str, Any]
@@ -36,19 +35,20 @@ class ParsedArguments(NamedTuple):
 
 
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
-    """Parses the arguments of a tool call from its fragments and from complete texts that the server sent in addition.
+    """Parses a tool call's arguments from their fragments, and from complete texts that the server sent in addition.
 
     The result is the first of these that exists:
 
     1. The last complete text that is an object with fields (vllm-project/vllm#42683).
-    2. The fragments, if they are an object with fields.
-    3. Text that isn't an object, so that the tool call can't be run. The beginning of an empty object doesn't count.
-    4. An empty object, so that an empty complete text never replaces damaged fragments.
+    2. The joined fragments, if they are an object with fields.
+    3. A text that isn't an object, with which the tool call can't be run. The beginning of an empty object
+    doesn't count.
+    4. An empty object. An empty complete text therefore never replaces damaged fragments.
     5. Another empty value, such as `[]`.
 
     Args:
-        repair: repair known damage by servers. False for arguments in markup, because the model itself wrote the
-            markup.
+        repair: repair damage that servers are known to cause. False for arguments in markup, because no server
+            has changed what the model wrote there.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
@@ -65,12 +65,13 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
 
 
 def is_empty(arguments: str) -> bool:
-    """Returns whether arguments have no text, or an empty value."""
+    """Returns whether the arguments contain no text, or only an empty value such as `{}`."""
     return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY
 
 
 def is_empty_wrapper(arguments: str) -> bool:
-    """Returns whether a text is an empty value, or the remnant `}` of an empty object after a lost event."""
+    """Returns whether a text is an empty value such as `{}`. Also accepts `}`, which is left of an empty object if
+    an SSE event was lost."""
     text = "".join(arguments.split()) if len(arguments) < 100 else arguments
     return any(_is_left_of(empty, text) for empty in _EMPTY)
 
@@ -81,7 +82,7 @@ def _is_left_of(whole: str, text: str) -> bool:
 
 
 def invalid_arguments(raw: str) -> dict[str, Any]:
-    """Returns the value for arguments that aren't a JSON object."""
+    """Returns the dict that replaces arguments that aren't a JSON object."""
     return {"_raw": raw, "_error": "invalid_json"}
 
 
@@ -103,7 +104,8 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
 
 
 def _repeated(raw: str) -> ParsedArguments | None:
-    """Parses an object that is repeated, or that follows empty objects (Bedrock starts with `{}`)."""
+    """Parses an object that the server sent several times, or after empty objects. Bedrock, for example, starts with
+    `{}`."""
     try:
         values = parse_values(raw)
     except ValueError:
@@ -119,7 +121,7 @@ def _repeated(raw: str) -> ParsedArguments | None:
 
 
 def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
-    """Parses cumulative fragments, each of which repeats the previous text (lobehub/lobehub#13506)."""
+    """Parses fragments each of which repeats all previous text (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None
