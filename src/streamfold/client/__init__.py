@@ -2,15 +2,15 @@
 
 provider          `Provider`, a model at a configured endpoint
 fallback          `Fallback`, several models in order
-endpoint          what the requests of a provider share: connections, limits, settings
+endpoint          the connections, limits and settings that a provider's requests share
 prepared_call     `PreparedCall`, one request in the format of its API; `Preview`
-network_stream    one answer: attempts until its first chunk, then its chunks, reconnections, continuations
-retry_backoff     the loop of attempts, and how long it waits
+network_stream    reads one answer over the network, with retries, reconnections and continuations
+retry_backoff     retries a request, and computes the delay before each retry
 rejected_options  sends a request again without the options that the server rejected
-hooks             functions of the program that are called during a request; logging
-costs             the cost of an answer
+hooks             the application's functions that are called during a request; logging
+costs             computes the cost of an answer
 api_calls         requests other than chat: token counts, batches, files
-batches           the batch API of a provider
+batches           builds, sends and parses requests of a provider's batch API
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -32,7 +32,7 @@ async def call_api(
     limits: Limits | None = None,
     max_retries: int | None = None,
 ) -> T:
-    """Sends a request to an endpoint, and returns the result of `read` for the response.
+    """Sends a request to an endpoint, and returns what the function `read` returns for the response.
 
     Args:
         timeouts, limits, max_retries: None uses the configured values.
@@ -49,7 +49,7 @@ async def call_api(
 
 
 def counts_tokens(endpoint: Endpoint, model: str | None) -> bool:
-    """Returns True if one of the endpoint's APIs can count input tokens."""
+    """Returns True if the endpoint has an API that counts the input tokens of a request to this model."""
     name = model or ""
     return endpoint.model(name).adapter.counts_tokens or _counting_api(endpoint, name) is not None
 

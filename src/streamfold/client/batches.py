@@ -1,4 +1,4 @@
-"""The batch API of a provider."""
+"""Builds, sends and parses requests of a provider's batch API."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _BODY = 2**28  # bytes: an operation of Gemini has all results in it
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """One request of a batch. Also parses the response to the request.
+    """One chat request in a batch. The object also parses the response to this request.
 
     Attributes:
-        group: requests with the same group may be in the same batch.
+        group: requests of different groups must be sent in different batches.
     """
 
     group: str
@@ -42,15 +42,15 @@ class BatchRequest:
 
     @property
     def prepared(self) -> PreparedRequest:
-        """The request in the format of the provider's API."""
+        """The chat request as HTTP path, headers and JSON body in the format of the provider's API."""
         return self._call.sent
 
     def line(self, name: str) -> bytes:
-        """Returns the request as a line of the batch."""
+        """Returns the request as one line of the batch's JSONL file. `name` identifies the request in the results."""
         return self._api.line(name, self._call.sent)
 
     def reply(self, result: BatchResult) -> Reply:
-        """Parses the response in the same way as a streamed answer, and returns the reply.
+        """Parses the response to this request, and returns the reply.
 
         Raises:
             APIError: the request failed, or the answer is incomplete.
@@ -100,7 +100,7 @@ class BatchClient:
         self.account = account_digest(profile)
 
     def request(self, params: ChatParams) -> BatchRequest:
-        """Creates a request of a batch. Raises ConfigError if the request can't be sent."""
+        """Creates the batch's request for these chat parameters. Raises ConfigError if the request can't be sent."""
         if params.extra_headers:
             raise ConfigError("extra_headers: a request in a batch can't have headers")
         call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)

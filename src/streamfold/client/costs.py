@@ -1,4 +1,4 @@
-"""Computes the cost of an answer from configured prices or from `genai-prices`."""
+"""Computes an answer's cost from the configured prices or from the package `genai-prices`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModelPrices:
 
     Attributes:
         common: the configured prices for all models.
-        tables: the configured prices for some models.
+        tables: the `[[models]]` tables of the configuration, which may set prices for some models.
         url: the base URL, which identifies the provider in `genai-prices`.
         model: the requested model.
     """
@@ -50,17 +50,19 @@ class ModelPrices:
 
     @cached_property
     def read(self) -> Prices:
-        """The configured prices, which are validated at the first access."""
+        """The configured prices of this model. They are validated when this property is first read."""
         return read_prices(prices_in(self.common, self.tables, self.model))
 
     @cached_property
     def assumed(self) -> bool:
-        """True if prices are configured for all models, but not for this model."""
+        """True if the configuration has prices for all models, but no specific prices for this model."""
         return not any(table.prices for table in self.tables if table.fits(self.model))
 
     @cached_property
     def known(self) -> bool:
-        """True if the cost of an answer can be computed, or the provider reports the cost."""
+        """True if the configuration or `genai-prices` has the prices, or if the provider reports the cost in its
+        responses.
+        """
         return ProfilePricing.of(self).known
 
     def check_budget(self, provider: str) -> None:
@@ -69,7 +71,11 @@ class ModelPrices:
             raise ConfigError(f"{provider}: max_cost_per_day: {what}")
 
     def of_step(self, model: str | None) -> ModelPrices:
-        """Returns the prices of the model that wrote a step of the answer. None stands for the requested model."""
+        """Returns the prices of the model that wrote one step of an answer.
+
+        Args:
+            model: the step's model. None means the requested model.
+        """
         return self if model in (None, self.model) else replace(self, model=model)
 
 
@@ -79,9 +85,9 @@ class ProfilePricing:
 
     Attributes:
         prices: the prices of the model.
-        asked: the time of the request, because prices may depend on it.
-        partial: True if the answer broke off, so that its token counts aren't final.
-        batched: True if the answer came from the batch API, which has other prices.
+        asked: the time of the request. Some providers have different prices at different times.
+        partial: True if the answer broke off. Its token counts are then not final.
+        batched: True if the answer came from the batch API, for which providers charge lower prices.
     """
 
     prices: ModelPrices
@@ -95,7 +101,9 @@ class ProfilePricing:
 
     @property
     def known(self) -> bool:
-        """True if the cost is known from the configuration, from `genai-prices` or from the provider."""
+        """True if the configuration or `genai-prices` has the prices, or if the provider reports the cost in its
+        responses.
+        """
         return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def cost(self, reply: Reply) -> Cost | None:

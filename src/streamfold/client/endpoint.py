@@ -1,4 +1,4 @@
-"""The endpoint of a provider: connections, limits and settings that all requests share."""
+"""`Endpoint`: the connections, limits and settings that all requests of a provider share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
 class ServedModel(NamedTuple):
-    """The facts about a model at an endpoint. Models with the same settings of the adapter share one adapter.
+    """A model at an endpoint: its adapter, its settings and what its model family supports. Models whose adapters have
+    the same settings share one adapter.
 
     Attributes:
         profile: the settings for the model's wire format.
@@ -59,7 +60,7 @@ class ServedModel(NamedTuple):
 class Endpoint:
     """The address, connections and limits that all requests of a provider share.
 
-    Environment variables are read for each request. Settings are computed again if a variable has changed.
+    If an environment variable in the configuration has changed, the next request uses the new value.
 
     Args:
         http_client: the caller's HTTP client. The endpoint never closes this client.
@@ -67,7 +68,8 @@ class Endpoint:
     Attributes:
         connections: creates and returns the HTTP client.
         restrictions: the parts of requests that the server has rejected.
-        prompt_cache: compares requests that the provider caches with earlier requests.
+        prompt_cache: compares a request that uses the provider's prompt cache with earlier requests, to warn about
+            cache misses.
         patient: True to retry after a 429 response. False raises an error instead.
     """
 
@@ -94,24 +96,29 @@ class Endpoint:
         self._signer: Signer | None = None
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
-        """Returns a copy of this endpoint with another limiter, which the caller must close. All else is shared."""
+        """Returns a copy of this endpoint with another rate limiter. Both endpoints share their connections and
+        everything else. The caller must close the limiter."""
         limited = copy(self)
         limited._limiter, limited._open_limiter, limited.patient = limiter, None, patient
         return limited
 
     def prefer_aiohttp(self) -> None:
-        """Uses aiohttp if possible, unless another transport is configured."""
+        """Uses aiohttp if it is installed and supports the requests, unless the configuration sets `transport`."""
         if "transport" not in self.profile.model_fields_set:
             self.connections.make = partial(_make_preferred_client, self.profile)
 
     def limiter(self) -> RateLimiter | None:
-        """Returns the limiter of all requests, or None without limits. Raises ConfigError."""
+        """Returns the rate limiter for all requests to this endpoint, or None if no limits are configured.
+
+        Raises:
+            ConfigError: the API key or the store of the limits is missing.
+        """
         if self._limiter is None and self._open_limiter is not None:
             self._limiter = self._open_limiter()
         return self._limiter
 
     async def aclose(self) -> None:
-        """Closes the connections and the store of the limits, unless the caller passed them."""
+        """Closes the HTTP client and the rate limiter, unless the caller passed them."""
         try:
             await self.connections.aclose()
         finally:
@@ -119,10 +126,10 @@ class Endpoint:
                 await self._limiter.aclose()
 
     def model(self, name: str | None, api: str | None = None) -> ServedModel:
-        """Returns the facts about a model.
+        """Returns the adapter and the settings for a model.
 
         Args:
-            api: the wire format, by default the model's usual wire format.
+            api: the name of the wire format. None means the model's usual wire format.
         """
         name = name or ""
         if (model := self._models.get((name, api))) is None:
@@ -139,14 +146,16 @@ class Endpoint:
         return model
 
     def other_api(self, api: str) -> str | None:
-        """Returns OpenAI's other API: "responses" for "chat", and "chat" for "responses". Returns None for other APIs,
-        or if the configuration names the API.
+        """Returns OpenAI's other API: "responses" for "chat", and "chat" for "responses".
+
+        Returns None for other APIs. Also returns None if the configuration fixes the API.
         """
         pinned = self.profile.api not in (None, "auto")
         return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)
 
     def request(self, request: Request, api: str | None = None) -> Request:
-        """Adds the configured model, the default options and the facts of the model to a request.
+        """Returns a copy of the request with the configured model, the default options and what is known about the
+        model.
 
         Args:
             api: see `model`.
@@ -162,8 +171,10 @@ class Endpoint:
         return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
 
     def owner(self) -> str:
-        """Returns the owner for whom rejected options are remembered: the named owner, otherwise a digest of the API
-        key."""
+        """Returns the name under which rejected options are remembered.
+
+        The name is the argument of `requests_of`, otherwise a digest of the API key.
+        """
         if owner := current_owner():
             return owner
         try:
@@ -173,14 +184,15 @@ class Endpoint:
         return sha256((key or "").encode()).hexdigest()
 
     def account(self, api: str, extra_headers: Mapping[str, str] | None = None) -> str:
-        """Returns a digest that identifies the account to which the provider's ids belong: of the API, URL, API key and
-        other headers that identify a user.
+        """Returns a digest that identifies the account to which the provider's ids belong.
 
-        If the provider needs cloud credentials, the digest includes the environment variables that select them.
+        The digest covers the API, the URL, the API key and other headers that identify a user. If the provider needs
+        cloud
+        credentials, the digest also covers the environment variables that select them.
 
         Args:
-            api: the wire format.
-            extra_headers: headers of this request only.
+            api: the name of the wire format.
+            extra_headers: additional headers of this request.
         """
         endpoint, named = self.resolved(), list[tuple[str, str | None]]()
         try:
@@ -193,18 +205,22 @@ class Endpoint:
         return sha256(repr((current_owner(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
 
     def request_info(self, path: str, request: Request, api: str | None = None) -> RequestInfo:
-        """Returns the `RequestInfo` that hooks get for a request to a path. `api`: by default the model's usual API."""
+        """Returns the `RequestInfo` that hooks receive for a request to this URL path.
+
+        Args:
+            api: the name of the wire format. None means the model's usual wire format.
+        """
         profile, url = self.profile, self.urls(path).named
         return RequestInfo(profile.name, api or self.model(request.model).api, url, request, profile.dialect)
 
     def resolved(self) -> ResolvedEndpoint:
-        """Returns the URL, headers and API key, updated if an environment variable has changed."""
+        """Returns the URL, headers and API key, computed from the current environment variables."""
         if self._resolved.environment and not self._resolved.is_current:
             self._resolved = self.profile.resolve()
         return self._resolved
 
     def urls(self, path: str) -> URLs:
-        """Returns the URLs of a path. Raises ConfigError."""
+        """Returns the URL to send to and the URL to show for a path of the API. Raises ConfigError."""
         return self.resolved().urls(path)
 
     def http_request(
@@ -216,7 +232,7 @@ class Endpoint:
         *,
         whole: bool = False,
     ) -> HTTPRequest:
-        """Returns the HTTP request with URL, API key and headers. Raises ConfigError.
+        """Returns the HTTP request for a prepared call, with URL, API key and headers. Raises ConfigError.
 
         Args:
             timeouts, extra_headers: timeouts and headers for this request only.
@@ -242,7 +258,9 @@ class Endpoint:
         )
 
     def shown_headers(self, headers: Mapping[str, str], extra: Mapping[str, str] | None) -> dict[str, str]:
-        """Returns the headers of a request with `***` for all values that may be secrets. No API key is needed."""
+        """Returns a request's headers for `Preview`, with `***` for all values that may be secrets. No API key is
+        needed.
+        """
         profile = self.profile
         hidden = [*profile.headers, *(extra or ())]
         if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
@@ -251,7 +269,7 @@ class Endpoint:
 
 
 def headers_without_body(adapter: Adapter, request: Request) -> dict[str, str]:
-    """Returns the headers of the wire format for a request without a body."""
+    """Returns the adapter's headers for a request that has no body. `Content-Type` is left out."""
     return {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
 
 

@@ -44,7 +44,7 @@ class _CoolDown:
 
 
 class FallbackPolicy:
-    """Decides which model gets a request. Remembers which models failed and until when they are skipped."""
+    """Decides which model a fallback tries next. Remembers which models failed and how long they are skipped."""
 
     def __init__(self, on: Collection[type[APIError]] | None, cooldown: float) -> None:
         self._on = None if on is None else tuple(on)
@@ -52,7 +52,7 @@ class FallbackPolicy:
         self._cooling_down: dict[int, _CoolDown] = {}  # by the position of the model
 
     def skip_reason(self, position: int) -> str | None:
-        """Returns the reason why a model is skipped now, or None."""
+        """Returns the reason why the model at this position is skipped now, or None if it isn't skipped."""
         cooldown = self._cooling_down.get(position)
         if cooldown is None:
             return None
@@ -65,13 +65,16 @@ class FallbackPolicy:
         return self._cooling_down[position].until
 
     def is_probed(self, position: int) -> bool:
-        """Returns True if another request is testing this model after a failure."""
+        """Returns True if another request is testing the model at this position after a failure."""
         cooldown = self._cooling_down.get(position)
         return cooldown is not None and cooldown.probes > 0
 
     @contextmanager
     def probing(self, position: int) -> Iterator[None]:
-        """A context manager for a request. If the model failed before, other requests skip the model meanwhile."""
+        """Returns a context manager for a request to the model at this position.
+
+        If the model has failed before, other requests skip it until the block ends.
+        """
         cooldown = self._cooling_down.get(position)
         if cooldown is not None:
             cooldown.probes += 1
@@ -89,7 +92,7 @@ class FallbackPolicy:
         self._cooling_down[position] = _CoolDown(until, f"{type(error).__name__}: {error.message}")
 
     def switches(self, error: APIError) -> bool:
-        """Returns True if the next model is tried after this error."""
+        """Returns True if the fallback tries the next model after this error."""
         if self._on is not None:
             return isinstance(error, self._on)
         if isinstance(error, ContextLengthError):  # another model may have a larger window
@@ -98,13 +101,14 @@ class FallbackPolicy:
 
 
 class _FallbackAnswer(WrappedAnswer):
-    """The answer of the first model that delivers a chunk.
+    """Streams the answer of the first model that delivers a chunk.
 
     Args:
         continue_text: True if another model may continue a text that broke off.
 
     Raises:
-        ConfigError: no model supports the request. The error is a NotConfiguredError if every model lacks settings.
+        ConfigError: no model supports the request. If every model lacks an API key or another setting, the error is a
+            NotConfiguredError.
     """
 
     def __init__(
@@ -232,18 +236,20 @@ class _FallbackAnswer(WrappedAnswer):
 
 
 class Fallback(BaseChatModel):
-    """Tries models in order until a model delivers its first chunk.
+    """A chat model that tries several models in order until one of them delivers its first chunk.
 
         model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-6-luna"))
 
     A model that doesn't support the request, or whose API key is missing, is skipped. A model that failed is skipped
-    during its cooldown, unless all other models fail too. After the cooldown, a single request tests the model. After
-    the first chunk no other model is tried, and the error has the partial answer. `reply.attempts` and `error.attempts`
-    list the failed and skipped models with the reasons.
+    during its cooldown, unless all other models fail too. After the cooldown, a single request tests the model. If a
+    model fails after its first chunk, no other model is tried. The error contains the partial answer. `reply.attempts`
+    and `error.attempts`
+    list the failed and skipped models and the reason for each.
 
-    With `continue_text`, the next model that can continue a text (see `ChatQuirks.continues`) continues an answer that
-    broke off, unless a tool call had begun. `reply.text` is the whole text, and `reply.usage` has the token counts of
-    the last model. `Attempt.text_end` is the end of the part that a failed model wrote.
+    With `continue_text`, the next model that can continue a text (see `ChatQuirks.continues`) continues a text that
+    broke off, unless a tool call had begun. `reply.text` then contains the text of all models, and `reply.usage` only
+    the token counts of the last model. `Attempt.text_end` is the position in `reply.text` at which a failed model's
+    text ends.
 
     Each provider has its own retries, timeouts and connections. The key `fallback` in a provider's configuration
     creates a fallback without code.
@@ -253,13 +259,14 @@ class Fallback(BaseChatModel):
         on: the errors after which the next model is tried. Default: all errors except `BadRequestError` (the request is
             invalid) and `ContentFilterError`. After a `ContextLengthError`, models with a smaller or equal context
             window are skipped.
-        cooldown: the number of seconds for which a failed model is skipped, unless its server sent another duration.
-            Then a single request tests the model.
+        cooldown: the number of seconds for which a failed model is skipped. A duration that the model's server sent
+            takes precedence.
 
-        continue_text: True if the next model continues a text that broke off. By default, an error is raised.
+        continue_text: True if the next model continues a text that broke off. If False, the error of the first model is
+            raised.
 
     Attributes:
-        models: the models.
+        models: the models in the order in which they are tried.
 
     Raises:
         ConfigError: no model was passed, or an argument isn't a model.
@@ -284,11 +291,11 @@ class Fallback(BaseChatModel):
 
     @property
     def name(self) -> str:
-        """The name of the first model."""
+        """The name of the first model, for errors and logs."""
         return self.models[0].name
 
     def facts(self) -> ModelInfo | None:
-        """Returns the endpoints of all models, as far as they are known."""
+        """Returns the endpoints of all models in this fallback, or None if no model reports its endpoints."""
         found = [get_model_info(model) for model in self.models]
         known = [facts for facts in found if facts is not None]
         if not known:

@@ -1,4 +1,4 @@
-"""Hooks: functions that are called while an answer is requested and read. Logging is implemented with hooks."""
+"""Hooks: the application's functions that are called while an answer is requested and read. Logging uses hooks too."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ _logger = logging.getLogger("streamfold")
 
 
 class _UnconfiguredHandler(logging.Handler):
-    """Prints errors if a program hasn't configured logging."""
-
     def emit(self, record: logging.LogRecord) -> None:
         configured = logging.getLogger().handlers or any(handler is not self for handler in _logger.handlers)
         if not configured and logging.lastResort is not None:
@@ -35,16 +33,16 @@ _NOTHING = nullcontext()
 
 @dataclass(slots=True, eq=False)
 class RequestInfo:
-    """Describes a request. All hooks of one request get the same object.
+    """Describes a request to hooks. All hooks of one request receive the same object.
 
     Attributes:
         provider: the provider's name.
         adapter: the name of the wire format.
         url: the URL of the request. Values from environment variables appear as `${NAME}`.
-        request: the model, messages, tools and options of the application.
+        request: the model, messages, tools and options as the application passed them.
         sent: the request as it was adapted to the endpoint, or None before the first HTTP request.
-        dialect: the dialect of tool calls in the text, if the server doesn't parse tool calls.
-        redactor: removes the request's secrets from texts.
+        dialect: the format in which the model writes tool calls into its text, if the server doesn't parse them.
+        redactor: removes the request's secrets, such as the API key, from texts.
         notes: a dict in which hooks can store their own state.
     """
 
@@ -65,20 +63,21 @@ class RequestInfo:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions that are called while an answer is requested and read. The first argument is a `RequestInfo`.
+    """Functions that streamfold calls while an answer is requested and read. Each function's first argument is a
+    `RequestInfo`.
 
         provider = Provider.from_config("kimi", hooks=Hooks(on_finish=lambda info, reply: print(reply.usage)))
 
-    Hooks are synchronous functions and must not block. An exception in a hook is logged with its traceback, and doesn't
-    affect the request.
+    Hooks are synchronous functions and must not block. streamfold logs an exception in a hook with its traceback and
+    continues the request.
 
     Attributes:
         on_request: called before each HTTP request, also before retries.
-        on_bytes: called with the bytes of each network read, so the hook must be fast. The bytes may contain secrets
-            that the server repeats.
-        sending: returns a context manager, such as a tracing span. The context is entered after `on_request`, and
-            exited when the response headers have arrived or the request has failed.
-        on_first_chunk: called at the first chunk, with the number of seconds since the request.
+        on_bytes: called with the bytes of each network read. The hook must be fast. The bytes may contain secrets that
+            the server echoes.
+        sending: returns a context manager, such as a tracing span. The context is entered after `on_request` and exited
+            when the response headers have arrived or the request has failed.
+        on_first_chunk: called with the number of seconds from the request to the first chunk.
         on_retry: called with the failed `Attempt` before a retry.
         on_finish: called with the `Reply` when the answer is complete.
         on_error: called with the error when the answer failed.
@@ -111,7 +110,7 @@ class Hooks:
 
 
 def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
-    """Returns the list of hooks in the argument `hooks=`. Raises ConfigError if the argument is invalid."""
+    """Validates the argument `hooks=`, and returns it as a tuple of hooks. Raises ConfigError."""
     hooks: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
     for each in hooks:
         if not isinstance(each, Hooks):
@@ -127,7 +126,7 @@ class Notifier:
 
     @property
     def tap(self) -> Callable[[bytes], None] | None:
-        """A function that is called with each piece of the response body, or None without `on_bytes` hooks."""
+        """A function that passes each piece of the response body to the `on_bytes` hooks, or None without any."""
         wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
 
         def tap(data: bytes) -> None:
@@ -138,7 +137,7 @@ class Notifier:
         return tap if wanted else None
 
     def sending(self) -> AbstractContextManager[None]:
-        """Enters the context managers of the `sending` hooks. Exceptions are logged."""
+        """Returns a context manager that enters the contexts of all `sending` hooks. Their exceptions are logged."""
         wanted = [hooks.sending for hooks in self._hooks if hooks.sending is not None]
         return self._sending(wanted) if wanted else _NOTHING
 
@@ -158,7 +157,7 @@ class Notifier:
                     around.__exit__(None, None, None)
 
     def notify(self, name: str, *details: object) -> None:
-        """Calls the hook `name` of all hooks. Exceptions are logged."""
+        """Calls the hook with this name in all `Hooks`. Exceptions of hooks are logged."""
         for hooks in self._hooks:
             if (hook := getattr(hooks, name)) is not None:
                 with _logged_failure(self.info, name):

@@ -1,11 +1,12 @@
 """`NetworkStream`: one answer over the network, with retries until the first chunk, reconnections and continuations.
 
-An answer may need several HTTP requests (`Finish.continues`). Each request is a part of the answer, with its own
-attempts, reservation and connection. One decoder reads the responses of all parts. So tool calls are delivered at the
-end of the last part, and an error has everything that arrived.
+An answer may need several HTTP requests, because some providers pause an answer (`Finish.continues`). Each response is
+one part of the answer. Each request has its own attempts, rate limit reservation and connection. One decoder parses the
+responses of all parts. So tool calls are delivered at the end of the last part, and an error contains the text of all
+parts.
 
-The request of a later part can be retried until its first chunk has arrived. So each attempt has a separate decoder,
-and the bytes of the successful attempt are then passed to the decoder of the answer.
+streamfold can retry the request for a later part until that part's first chunk has arrived. So each attempt has a
+temporary decoder. The bytes of the successful attempt are then passed to the answer's decoder.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ _part_reserver: ContextVar[_PartReserver | None] = ContextVar("streamfold_part_r
 
 @contextmanager
 def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
-    """Calls a function before each additional request, if an answer that is read inside the block needs several
-    requests.
+    """Calls `reserve` before each additional request of an answer that is read inside this block.
 
-    Use this for limits besides those of the provider, such as the budget of a gateway key.
+    An answer needs additional requests if the provider pauses it. Use this for limits that streamfold doesn't know,
+    such
+    as the budget of a gateway key.
 
     Args:
-        reserve: a function that gets the text, the usage and the cost of the previous request. If it raises an
-            exception, the answer ends with this exception.
+        reserve: a function that is called with the text, the usage and the cost of the previous request. An exception
+            of this function ends the answer.
     """
     token = _part_reserver.set(reserve)
     try:
@@ -65,11 +67,13 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
 
 
 class AnswerReader:
-    """Reads one answer. After a broken connection, the reader reconnects if the provider stores the answer.
+    """Reads the chunks of one response. If the connection breaks and the provider stores the answer, the reader
+    reconnects.
 
     Args:
-        tap: a function that is called with each piece of the body, or None.
-        received: stores the body until `continue_answer`, if the attempt has a separate decoder.
+        tap: a function that is called with each piece of the response body, or None.
+        received: a list that collects the response body until `continue_answer` is called; None if the attempt needs no
+            temporary decoder.
     """
 
     def __init__(
@@ -99,10 +103,10 @@ class AnswerReader:
         return self._decoder.reply
 
     def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
-        """Continues an answer with this response. Returns the chunks of the bytes that have arrived.
+        """Appends this response to an answer that has earlier parts. Returns the chunks that have already arrived.
 
         Args:
-            decoder: the decoder of the answer, whose previous part has ended.
+            decoder: the decoder of the answer. It has decoded the earlier parts.
         """
         part, self._decoder, self._has_delivered = self._decoder, decoder, True
         received, self._received = self._received or [], None
@@ -114,10 +118,11 @@ class AnswerReader:
         return chunks
 
     async def next_batch(self) -> list[StreamChunk]:
-        """Reads until there are chunks. Returns an empty list if the program closed the stream.
+        """Reads from the network until there are chunks, and returns them. Returns an empty list if the program closed
+        the stream.
 
-        If an answer breaks off, the remaining text is delivered before the error. If no chunk was delivered before, the
-        text is dropped, because the request may be retried.
+        If an answer breaks off, text that the decoder still holds is returned before the error is raised. If no chunk
+        was delivered yet, this text is dropped, because the request may be retried.
 
         Raises:
             APIError: the connection broke, a timeout expired, or the answer is invalid.
@@ -165,7 +170,7 @@ class AnswerReader:
         return batch
 
     async def drain(self) -> None:
-        """Reads the bytes after the end of the answer, unless the program ended the answer."""
+        """Reads the bytes that follow the end of the answer. Does nothing if the program stopped the answer."""
         if not self._decoder.stopped:
             await self._exchange.drain()
 
@@ -196,7 +201,6 @@ class AnswerReader:
         return True
 
     async def _fetch_finished(self, request: HTTPRequest) -> None:
-        """Polls a stored answer until it is finished. Raises APIError."""
         pause, most = _FIRST_POLL, self._call.endpoint.profile.limits
         while True:
             body, pieces = NonStreamBody("json", most), list[bytes]()
@@ -227,7 +231,11 @@ class AnswerReader:
 
 
 class NetworkStream:
-    """Requests one answer, with retries until the first chunk. Raises ConfigError if the request can't be sent."""
+    """Streams one answer over the network, with retries until the first chunk.
+
+    Raises:
+        ConfigError: the request can't be sent.
+    """
 
     def __init__(self, call: PreparedCall) -> None:
         endpoint, limiter = call.endpoint, call.endpoint.limiter()
@@ -276,7 +284,7 @@ class NetworkStream:
 
     @property
     def answer_id(self) -> str | None:
-        """The provider's id of the answer, once it has arrived."""
+        """The provider's id of the answer, or None before the id has arrived."""
         return self._decoder.answer_id if self._decoder else None
 
     async def aclose(self) -> None:
@@ -354,8 +362,8 @@ class NetworkStream:
             raise self._wrong_api from error  # the endpoint doesn't have the API that it named
 
     async def _continue(self, decoder: StreamDecoder) -> list[StreamChunk]:
-        """Prepares the request for the next part of the answer. Returns the last chunks, or [] if there is a next
-        part.
+        """Prepares the request for the next part of the answer, and returns []. Returns the last chunks if the answer
+        has ended.
         """
         call, most, problem = self._call, self._call.max_continuations, ""
         try:
@@ -398,7 +406,7 @@ class NetworkStream:
         reply.warnings += self._charge(part, reply)
 
     def _charge(self, part: Reply, answer: Reply | None = None) -> list[ReplyWarning]:
-        """Charges a response to the limits. Unknown counts or costs are estimated, with a warning.
+        """Charges the tokens and the cost of one response to the limits. Estimates missing counts, with a warning.
 
         Args:
             answer: the complete reply, if this is the last response of the answer.
@@ -466,7 +474,13 @@ class NetworkStream:
 
 
 def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream | _ContinuedAnswer:
-    """Returns the stream of an answer, or of the rest of an answer. Nothing is sent yet. Raises ConfigError."""
+    """Returns the stream of an answer. If `params.begun` is set, the stream continues that partial answer.
+
+    The request is sent when the stream is first read.
+
+    Raises:
+        ConfigError: the request can't be sent.
+    """
     begun = params.begun
     if begun is None:
         return NetworkStream(PreparedCall.of(endpoint, params))
@@ -489,8 +503,10 @@ def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream | _Cont
 
 
 def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> ChatStream:
-    """Returns the stream of the rest of an answer that broke off. Raises StreamfoldError if the endpoint can't
-    continue the answer.
+    """Returns a stream that continues an answer that broke off with this error.
+
+    Raises:
+        StreamfoldError: the endpoint can't continue the answer.
     """
     if problem := resume_problem(error):
         raise StreamfoldError(f"resume(): {problem}: send the request again")
@@ -498,7 +514,7 @@ def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> Ch
 
 
 def resume_problem(error: APIError) -> str | None:
-    """Returns the reason why no model can continue the text of an answer that broke off, or None."""
+    """Returns the reason why the partial answer of an error can't be continued, or None if it can."""
     begun = error.partial or Reply()
     if error.partial_tool_calls:
         names = ", ".join(call.name for call in error.partial_tool_calls)
@@ -509,12 +525,12 @@ def resume_problem(error: APIError) -> str | None:
 
 
 class _ContinuedAnswer(WrappedAnswer):
-    """The rest of an answer that broke off. `reply` is the whole answer.
+    """Streams the rest of an answer that broke off. `reply` contains the partial answer and the rest.
 
     Args:
         partial: the answer received before the break.
-        echo: True if the rest may begin with the text of `partial`.
-        again: a function that continues this answer if the answer breaks off again.
+        echo: True if the model may repeat the text of `partial` at the beginning of the rest.
+        again: a function that continues the answer if it breaks off again.
     """
 
     def __init__(self, source: ChunkSource, partial: Reply, *, echo: bool, again: Callable[[APIError], object]) -> None:

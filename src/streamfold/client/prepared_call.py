@@ -1,4 +1,4 @@
-"""`PreparedCall`: a request in the provider's format, the parser of its response, and its retries."""
+"""`PreparedCall`: a request in the format of the provider's API. It also creates the response's decoder and retries."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Preview:
     """The HTTP request that `Provider.chat_stream` would send, without secrets.
 
     Attributes:
-        url: the URL. Values from environment variables appear as `${NAME}`.
+        url: the URL. Each value from an environment variable appears as `${NAME}`.
         headers: the HTTP headers. Configured values and the API key appear as `***`.
         body: the JSON body as bytes.
-        warnings: the changed and dropped options. The reply has the same warnings.
+        warnings: warnings about changed and dropped options. The reply would contain the same warnings.
     """
 
     method: str
@@ -62,25 +62,25 @@ class Preview:
     warnings: tuple[ReplyWarning, ...] = ()
 
     def json(self) -> Any:
-        """Returns the body as JSON data."""
+        """Parses the JSON body and returns it as Python objects."""
         return json.loads(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """One request in the format in which it is sent, and everything that is needed to read its response.
+    """A request in the format of the provider's API, and everything that is needed to parse the response.
 
     Attributes:
-        request: the complete request with the endpoint's defaults, before anything is left out.
-        owner: the owner of remembered rejections.
-        known: the restrictions that earlier rejections revealed.
-        served: the facts about the model on the API that the request is sent to.
-        learned: the restrictions that rejections of this request revealed.
+        request: the request with the endpoint's defaults, before rejected options are left out.
+        owner: the name under which rejected options are remembered, such as a digest of the API key.
+        known: the restrictions that are known from rejections of earlier requests.
+        served: the model's adapter and settings on the API that the request is sent to.
+        learned: the restrictions that are known from rejections of this request.
         rejections: the number of times the server rejected a part of this request.
         sent: the request in the format of the API.
         prefix_warnings: warnings about the prompt cache.
         pricing: computes the cost of the answer.
-        turn: the unfinished turn at the end of the request, if this request continues an answer.
+        turn: the unfinished assistant message at the end of the request, if this request continues an answer.
     """
 
     endpoint: Endpoint
@@ -98,7 +98,7 @@ class PreparedCall:
 
     @classmethod
     def of(cls, endpoint: Endpoint, params: ChatParams, *, batched: bool = False) -> PreparedCall:
-        """Prepares a request from the arguments of `chat`. Raises ConfigError.
+        """Prepares the request for the arguments of `chat`. Raises ConfigError.
 
         Args:
             batched: True if the request is part of a batch, which always uses the model's usual wire format.
@@ -128,7 +128,7 @@ class PreparedCall:
         return self.endpoint.profile.max_continuations if own is None else own
 
     def next_part(self, turn: Reply) -> PreparedCall | None:
-        """Returns the request that continues an answer, or None if the server sent no continuation.
+        """Returns the request for the next part of an answer, or None if the provider hasn't paused the answer.
 
         Args:
             turn: the answer so far, including its tool calls.
@@ -144,7 +144,7 @@ class PreparedCall:
 
     @property
     def is_whole(self) -> bool:
-        """True if the caller needs no chunks before the end of the answer."""
+        """True if the response may be a single JSON object, because the caller doesn't need chunks."""
         return not self.request.stream
 
     @property
@@ -159,7 +159,8 @@ class PreparedCall:
         """Returns the request for the rest of an answer that broke off, or None if the provider doesn't store answers.
 
         Args:
-            after: the number or id of the last SSE event. None requests the whole answer as a JSON response.
+            after: the number or id of the last SSE event that arrived. None requests the complete answer as a JSON
+                response.
         """
         adapter, request = self.adapter, self.sent.request
         if after is None:
@@ -172,10 +173,9 @@ class PreparedCall:
         return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
 
     def retrieving(self, answer_id: str) -> PreparedCall:
-        """Returns the call that reads a stored answer from its start. Raises ConfigError if the provider doesn't store
-        answers.
+        """Returns a call that fetches a stored answer from its start.
 
-        If the server rejects this request, it isn't changed, because another request would create a new answer.
+        If the server rejects this call, it isn't repeated without options, because that would create a new answer.
         """
         request = self.sent.request
         path = self.adapter.resume_path(request, answer_id, "")
@@ -186,11 +186,11 @@ class PreparedCall:
         return replace(self, sent=sent, prefix_warnings=(), rejections=_MOST_REJECTIONS)
 
     def new_decoder(self, *, partial_tool_calls: bool = False, continues: bool = False) -> StreamDecoder:
-        """Returns a decoder for one attempt.
+        """Returns a decoder for the response of one attempt.
 
         Args:
-            partial_tool_calls: True if the decoder returns chunks of partial tool calls.
-            continues: True if the caller sends the next request of an answer that needs several requests.
+            partial_tool_calls: True if the decoder emits tool calls before their arguments are complete.
+            continues: True if the caller sends the next request when the provider pauses the answer.
         """
         profile, request, coalesce = self.endpoint.profile, self.sent.request, self.params.coalesce
         return StreamDecoder(
@@ -207,7 +207,10 @@ class PreparedCall:
         )
 
     def without(self, error: APIError) -> PreparedCall | None:
-        """Returns the request without the rejected part, or None if the rejected part can't be left out."""
+        """Returns the request without the part that the server rejected with this error.
+
+        Returns None if the part can't be left out.
+        """
         if self.rejections >= _MOST_REJECTIONS:
             return None
         other_api = None if self.learned.api else self.endpoint.other_api(self.adapter.name)
@@ -231,11 +234,11 @@ class PreparedCall:
         return replace(self, served=served, sent=sent, learned=learned, rejections=self.rejections + 1)
 
     def check_continued(self, previous: str | None) -> None:
-        """Checks that the answer continues the stored answer that the request names.
+        """Checks that the server continued the stored answer to which the request refers.
 
         Args:
-            previous: the id of the answer that the server has continued; "" if the server continued no answer, None if
-                the server doesn't report it.
+            previous: the id of the answer that the server continued. "" means that it continued no answer. None means
+                that the server doesn't report the id.
 
         Raises:
             UpstreamError: the server continued no answer, so the model hasn't seen the whole conversation.
@@ -247,7 +250,9 @@ class PreparedCall:
         raise UpstreamError(what, code=NOT_CONTINUED, partial=Reply())
 
     def accepted(self) -> None:
-        """Records for later requests that the server accepted this form of the request."""
+        """Remembers which restrictions this request had when the server accepted it. Later requests use the same
+        restrictions.
+        """
         if self.params.conversation is not None and (stored := self.sent.request.conversation) is not None:
             self.params.conversation.accept(stored.account)
         self.endpoint.restrictions.add_learned(self.request, self.owner, self.learned)
@@ -255,7 +260,7 @@ class PreparedCall:
             self.endpoint.prompt_cache.remember(self.request)
 
     def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
-        """Adds the provider, origin, pricing and warnings to a reply."""
+        """Sets the provider, the origin, the cost and the warnings of a reply."""
         found = list(dict.fromkeys([*self.warnings, *response_warnings, *reply.warnings]))
         if self.request.options.parallel_tool_calls is False and len(reply.tool_calls) > 1:
             found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
@@ -337,7 +342,11 @@ def _api_that_stores(endpoint: Endpoint, model: str) -> str | None:
 
 
 def _stored(endpoint: Endpoint, api: str, params: ChatParams, forgotten: str) -> StoredConversation | None:
-    """Returns the stored part of a request's conversation. Raises ConfigError for an id of another account."""
+    """Returns the part of the conversation that the provider has stored, or None.
+
+    Raises:
+        ConfigError: the stored answer belongs to another account.
+    """
     if (conversation := params.conversation) is None:
         return None
     account = endpoint.account(api, params.extra_headers)

@@ -1,4 +1,4 @@
-"""`Provider`: a model at a configured endpoint, its fallbacks and its turn cache."""
+"""`Provider`: a model at a configured endpoint, with its fallbacks and its turn cache."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Provider(BaseChatModel):
-    """A language model at a provider's endpoint. Tasks of one event loop can share a provider.
+    """A language model at a provider's endpoint. Several tasks of one event loop can share a provider.
 
         async with Provider.from_config("kimi:kimi-k2.6") as provider:
             print((await provider.chat("Hello")).text)
@@ -47,10 +47,11 @@ class Provider(BaseChatModel):
     Args:
         profile: the provider's configuration.
         http_client: the HTTP client for all requests. The caller must close this client.
-        hooks: functions that are called while answers are requested and read.
+        hooks: functions that streamfold calls while answers are requested and read.
         fallbacks: models that are tried if this provider fails, as with `Fallback`. `aclose` closes these models.
-        turn_cache: restores data of earlier turns (see `TurnCache`). The value is a cache or store, which the caller
-            must close, or a name such as "sqlite:///turns.db". By default, the profile's value is used.
+        turn_cache: restores reasoning and other provider data of earlier turns (see `TurnCache`). The value is the name
+            of a store, such as "sqlite:///turns.db", or a cache or store that the caller must close. By default, the
+            profile's value is used.
     """
 
     continues_text = True
@@ -91,7 +92,7 @@ class Provider(BaseChatModel):
         """Creates a provider from a name (`"main"`, `"main:other-model"`) or a mapping, or creates the default
         provider.
 
-        A name is searched in `streamfold.toml`, then in the catalogue. The default provider is the value of
+        streamfold looks up a name in `streamfold.toml`, then in the catalogue. The default provider is the value of
         `STREAMFOLD_PROVIDER`, or of `default` in `streamfold.toml`. With a mapping, no file is read.
 
         The mapping and the overrides accept the keys of `ProviderConfig`. The key `profile` starts from a provider of
@@ -100,16 +101,16 @@ class Provider(BaseChatModel):
 
         Args:
             spec: the provider's name, or a mapping.
-            config: the path of the configuration file, or a loaded file. By default, the file is the value of
-                `STREAMFOLD_CONFIG`, or `streamfold.toml` in the working directory or in the user's configuration
+            config: the path of the configuration file, or a loaded file. The default is the path in
+                `STREAMFOLD_CONFIG`, otherwise `streamfold.toml` in the working directory or in the user's configuration
                 directory.
             http_client: the HTTP client for all requests. The caller must close this client.
-            hooks: functions that are called while answers are requested and read, also by fallbacks.
+            hooks: functions that streamfold calls while answers are requested and read. Fallbacks use the same hooks.
             turn_cache: see `Provider`. Fallbacks use the same turn cache.
 
         Raises:
-            ConfigError: a key or value is invalid, and the message lists the allowed values; or `max_cost_per_day` is
-                set but the prices are unknown.
+            ConfigError: a key or value is invalid. The message lists the allowed values. Also raised if
+                `max_cost_per_day` is set and the model's prices are unknown.
         """
         profiles = load_profiles(spec, overrides, config)
         for profile in profiles:
@@ -120,8 +121,8 @@ class Provider(BaseChatModel):
         return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, turn_cache=turn_cache)
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
-        """Returns this provider with another limiter. Both providers share their connections, so close only one of
-        them.
+        """Returns a copy of this provider with another rate limiter. Both providers share their connections, so close
+        only one of them.
 
             limited = provider.with_limiter(RateLimiter("batch", rpm=300))
 
@@ -135,10 +136,11 @@ class Provider(BaseChatModel):
         return limited
 
     def prefer_aiohttp(self) -> Self:
-        """Uses aiohttp, which is faster for many streams, unless the configuration sets `transport`.
+        """Sends requests with aiohttp unless the configuration sets `transport`. aiohttp is faster for many parallel
+        streams.
 
-        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. Otherwise streamfold uses httpx, and
-        logs the reason. The setting applies to fallbacks too. Must be called before the first request.
+        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. If a condition isn't met, streamfold
+        uses httpx and logs the reason. The setting applies to fallbacks too. Must be called before the first request.
         """
         self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
@@ -148,8 +150,11 @@ class Provider(BaseChatModel):
 
     @property
     def limiter(self) -> RateLimiter | None:
-        """The rate limiter; None if no limits are configured. Raises ConfigError if the API key or the store of the
-        limits is missing."""
+        """The rate limiter of this provider, or None if no limits are configured.
+
+        Raises:
+            ConfigError: the API key or the store of the limits is missing.
+        """
         return self._endpoint.limiter()
 
     @property
@@ -161,8 +166,8 @@ class Provider(BaseChatModel):
         """Returns the capabilities of a model at this endpoint. Each capability is "yes", "no" or "unknown".
 
         Args:
-            model: the model, by default the configured model. If no model is given or configured, only capabilities
-                that all models share are known.
+            model: the model's name. The default is the configured model. Without either, only the capabilities that all
+                models of the endpoint share are known.
 
         Raises:
             NotConfiguredError: the configured model refers to an environment variable that is not set.
@@ -179,8 +184,8 @@ class Provider(BaseChatModel):
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
-        """Returns the HTTP request that `chat` would send for the same arguments. Nothing is sent, and no API key is
-        needed.
+        """Returns the HTTP request that `chat` would send for the same arguments. `preview` sends nothing and needs no
+        API key.
 
         Raises:
             ConfigError: the request can't be sent as it is.
@@ -197,7 +202,7 @@ class Provider(BaseChatModel):
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> int:
-        """Returns the number of input tokens of a request, counted by the provider's API. The model isn't run.
+        """Returns how many input tokens a request has. The provider's API counts them without running the model.
 
             if await provider.count_tokens(messages, tools) > 150_000:
                 ...
@@ -214,11 +219,13 @@ class Provider(BaseChatModel):
     async def compact(
         self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> Compaction:
-        """Returns a shorter conversation, in which the provider has replaced earlier turns by a compaction.
+        """Asks the provider to compact a conversation. Returns a shorter conversation, in which a compaction replaces
+        the earlier turns.
 
             history = (await provider.compact(history, tools)).messages
 
-        Supported by Anthropic's API and OpenAI's Responses API. Leading system messages are kept. Pass the same tools
+        Supported by Anthropic's API and OpenAI's Responses API. System messages at the beginning stay in the
+        conversation. Pass the same tools
         and options as for `chat`. Fallbacks aren't tried, because only the same provider can read the compaction.
 
         Raises:
@@ -232,20 +239,20 @@ class Provider(BaseChatModel):
     def retrieve(
         self, answer_id: str, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> ChatStream:
-        """Returns a stored answer from its start, also one that still runs in the background.
+        """Returns the stream of a stored answer from its start. The answer may still be running in the background.
 
             stream = provider.chat_stream("Write a report.", extra_body={"background": True})
             ...  # `stream.answer_id` is saved, and the program ends
             async for chunk in provider.retrieve(answer_id):
                 print(chunk.delta, end="")
 
-        OpenAI's Responses API and Google's Interactions API store answers. An answer that was requested in the
-        background is streamed until its end, and a broken connection is resumed. Nothing is sent to the model.
+        OpenAI's Responses API and Google's Interactions API store answers. A background answer is streamed until its
+        end. If the connection breaks, streamfold reconnects. The model isn't called again.
 
         Args:
             answer_id: `stream.answer_id` or `reply.id`.
             tools: the tools of the original request, which are needed to read its tool calls.
-            options: `timeouts`, `extra_headers` and others that concern the reading.
+            options: `timeouts`, `extra_headers` and other options for reading the response.
 
         Raises:
             ConfigError: the provider's API stores no answers. Errors of the request are raised while iterating.
@@ -254,7 +261,7 @@ class Provider(BaseChatModel):
         return retrieve_answer(self._endpoint, answer_id, params)
 
     async def cancel(self, answer_id: str) -> None:
-        """Cancels an answer that runs in the background: closing its stream doesn't.
+        """Cancels an answer that is running in the background. Closing the stream of such an answer doesn't cancel it.
 
         Raises:
             ConfigError: the provider's API can't cancel answers.
@@ -268,7 +275,8 @@ class Provider(BaseChatModel):
         return replace(found or self._own.facts(), direct=self)
 
     def batches(self) -> BatchClient:
-        """Returns the provider's batch API, which answers within hours, often at half the price. See `batch`.
+        """Returns a client for the provider's batch API. A batch API answers within hours, often at half the price. See
+        `batch`.
 
         Raises:
             ConfigError: the provider's wire format has no batch API, or the API key isn't set.
@@ -281,7 +289,7 @@ class Provider(BaseChatModel):
         """Returns the bytes of a file in `reply.files`, which a hosted tool created.
 
         Args:
-            file: the file. The file is downloaded unless the answer contained its bytes.
+            file: the file. It is downloaded unless the reply already contains its bytes.
             max_bytes: the maximum size of the file.
 
         Raises:
@@ -291,7 +299,9 @@ class Provider(BaseChatModel):
         return await fetch_file(self._endpoint, file, max_bytes)
 
     async def aclose(self) -> None:
-        """Closes the connections and the fallbacks. An HTTP client that was passed as `http_client` stays open."""
+        """Closes the fallbacks, the connections and the turn cache. An HTTP client or turn cache that the caller passed
+        stays open.
+        """
         async with AsyncExitStack() as stack:
             for model in self.fallbacks:
                 stack.push_async_callback(model.aclose)

@@ -1,8 +1,10 @@
-"""Handles options that a server rejected: sends the request without the options, and remembers the restriction.
+"""Handles options that a server rejected. streamfold sends the request again without these options, and remembers the
+restriction.
 
-1. After an error, `RetryLoop` (retry_backoff.py) calls `PreparedCall.without` for a request without the rejected part.
+1. After an error, `RetryLoop` (retry_backoff.py) calls `PreparedCall.without`, which returns the request without the
+rejected part.
 2. `restrictions_from_error` converts the error to `Restrictions`.
-3. `with_restrictions` changes the request, with a warning, before its adapter writes it again.
+3. `with_restrictions` changes the request and adds a warning. The adapter then converts the changed request to JSON.
 4. If the server accepts the request, `RestrictionCache` stores the restrictions for later calls.
 """
 
@@ -72,17 +74,17 @@ _LONGEST_REASON = 300  # characters of the server's message
 
 @dataclass(frozen=True, slots=True)
 class OptionRestriction:
-    """Describes how to send an option after the server rejected it. By default the option is left out.
+    """Describes how to send an option after the server rejected it. By default, the request is sent without the option.
 
     Attributes:
-        option: the name of the option, "tool_choice", "reasoning" for the reasoning of earlier turns, or "history ..."
-            for a rule about the conversation.
-        why: the server's message.
+        option: the option's name or "tool_choice". "reasoning" means the reasoning of earlier turns. "history ..."
+            means a rule about the conversation.
+        why: the server's error message.
         instead: the name of the field that replaces the rejected field.
-        least, most: the minimum and maximum value.
-        allowed: the accepted values.
+        least, most: the minimum and maximum value that the server accepts.
+        allowed: the values that the server accepts.
         set_by_adapter: True if the adapter, not the caller, set the rejected option.
-        history: rules for the conversation, with the attribute names of `HistoryRules`.
+        history: rules for the conversation; the keys are attribute names of `HistoryRules`.
     """
 
     option: str
@@ -98,13 +100,12 @@ class OptionRestriction:
 def option_restriction(
     meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
 ) -> OptionRestriction | None:
-    """Returns the restriction that explains a rejection, or None if no option may be changed.
+    """Returns how to send the rejected option, or None if the rejection isn't about an option that may be changed.
 
-    Messages, tools, the response format and `extra_body` are never changed. An option that wasn't sent isn't changed
-    either.
+    streamfold never changes messages, tools, the response format, `extra_body`, or an option that wasn't sent.
 
     Args:
-        message: the server's message.
+        message: the server's error message.
         sent: the rejected request, after its adaptation to the endpoint.
         body: the JSON body of the rejected request.
     """
@@ -136,7 +137,7 @@ def _shortened(message: str) -> str:
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
-    """Returns the option that produced a field of the request body, if this option was sent."""
+    """Returns the option from which the adapter wrote this field of the request body, or None."""
     path = [part for part in re.split(r"[.\[\]]+", param) if part]
     if not path:
         return None
@@ -245,11 +246,11 @@ _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
 @contextmanager
 def requests_of(owner: str) -> Iterator[None]:
-    """A context manager. If the server rejects options of requests that are prepared inside, this is remembered only
-    for this owner.
+    """Sets the owner of the requests that are prepared inside this block. Options that the server rejects are
+    remembered only for this owner.
 
     Args:
-        owner: the name of the owner, such as the id of a gateway key. "" means the owner of the provider's API key.
+        owner: the name of the owner, such as the id of a gateway key. "" means that the API key identifies the owner.
     """
     token = _owner.set(owner)
     try:
@@ -263,7 +264,7 @@ def current_owner() -> str:
 
 
 def combination_of(request: Request) -> Combination:
-    """Returns the names of the options that a request has before rejected options are left out."""
+    """Returns the names and values of the options in a request before rejected options are left out."""
     options = request.options
     found: set[tuple[str, Any]] = {(name, None) for name in _NUMBERS if getattr(options, name) is not None}
     found |= {(name, value) for name in _SWITCHES if (value := getattr(options, name)) is not None}
@@ -282,11 +283,11 @@ def combination_of(request: Request) -> Combination:
 
 
 class RefusedTurn(NamedTuple):
-    """Describes how to send a turn after the server rejected its reasoning.
+    """Describes how to send an assistant turn after the server rejected the turn's reasoning.
 
     Attributes:
-        why: the server's message.
-        left_out: True if the turn is sent without its reasoning. Otherwise the request allows the server to drop
+        why: the server's error message.
+        left_out: True to send the turn without its reasoning. False to send a request that allows the server to drop
             reasoning that it can't read.
     """
 
@@ -300,14 +301,15 @@ class Restrictions:
 
     Attributes:
         options: the options that are left out or changed, and the rules for conversations.
-        usage_refused: the server's message if it rejected the request for token counts in a stream, or "".
-        only_streams: True if the endpoint rejects complete responses, so that answers are streamed.
-        schemas: digests of rejected schemas. These schemas are sent in a simpler form, or not as schemas.
-        api: the API on which the model is available, or None for the model's usual API.
-        api_reason: the server's message that the model isn't available on its usual API.
-        turns: how to send turns whose reasoning was rejected, by the digest of the turn (`signed_turn`).
-        binds_thinking: True if the provider verifies for this owner that the messages before thinking haven't changed.
-        forgotten: the server's message that it no longer has the stored conversation, or "".
+        usage_refused: the server's error message if it rejected `stream_options`, which requests token counts in a
+            stream; otherwise "".
+        only_streams: True if the endpoint accepts only streaming requests.
+        schemas: digests of rejected JSON schemas. streamfold sends a simpler schema instead, or no schema.
+        api: the API to use for the model, or None for the model's usual API.
+        api_reason: the server's error message that the model isn't available on its usual API.
+        turns: how to send assistant turns whose reasoning was rejected. The key is the turn's digest (`signed_turn`).
+        binds_thinking: True if the provider rejects thinking when an earlier message has changed.
+        forgotten: the server's error message if it no longer has the stored conversation; otherwise "".
     """
 
     options: tuple[OptionRestriction, ...] = ()
@@ -341,11 +343,11 @@ class Restrictions:
         )
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
-        """Returns True if the rejected request already had these restrictions, so that a retry is useless.
+        """Returns True if the rejected request already followed these restrictions. Then a retry is useless.
 
         Args:
-            known: the restrictions from earlier calls.
-            learned: the restrictions from rejections of this call.
+            known: the restrictions that are known from earlier calls.
+            learned: the restrictions that are known from rejections of this call.
         """
         if self.forgotten and learned.forgotten:
             return True
@@ -360,10 +362,12 @@ NO_RESTRICTIONS = Restrictions()
 
 
 class RestrictionCache:
-    """Remembers for an hour what a provider rejected, by model, owner and combination of options.
+    """Remembers for an hour which options a provider rejected. An entry belongs to a model, an owner and a combination
+    of options.
 
-    A restriction applies to requests that have at least all options of the rejected request, because a server that
-    rejects `temperature` together with reasoning may accept `temperature` alone. Owners don't share restrictions.
+    A restriction applies to requests that have at least all options of the rejected request. The reason is that a
+    server may reject `temperature` together with reasoning, but accept `temperature` alone. Owners don't share
+    restrictions.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -385,8 +389,8 @@ class RestrictionCache:
     def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
         """Remembers the restrictions with which the server accepted a request.
 
-        Restrictions of options apply to the same combination of options. Other restrictions apply to all requests of
-        the model.
+        A restriction of an option applies to requests with the same combination of options. Other restrictions apply to
+        all requests to the model.
 
         Args:
             request: the request before rejected options were left out.
@@ -403,7 +407,8 @@ class RestrictionCache:
             self.add(request.model, owner, frozenset(), always)
 
     def add(self, model: str, owner: str, refused: Combination, restrictions: Restrictions) -> None:
-        """Adds restrictions for a combination of options. A new restriction of an option replaces the earlier one."""
+        """Adds restrictions for a combination of options. A new restriction replaces an earlier restriction of the same
+        option."""
         now = self._clock()
         with self._lock:
             kept = self._kept.setdefault((model, owner), OrderedDict())
@@ -479,7 +484,7 @@ def _refused_turns(
 
 
 def without_stream_options(request: Request, why: str) -> tuple[Request, ReplyWarning]:
-    """Returns the request without the field that requests usage in a stream, and a warning."""
+    """Returns the request without `stream_options`, which requests token counts in a stream, and a warning."""
     detail = "the server refuses stream_options, so no usage was requested: set stream_usage = false"
     renames = {**request.renames, _STREAM_OPTIONS: None}
     return replace(request, renames=renames), ReplyWarning("option_dropped", f"{detail} ({why})")
@@ -530,13 +535,13 @@ def _is_about(error: APIError, sent: PreparedRequest) -> bool:
 def restrictions_from_error(
     error: APIError, adapter: Adapter, sent: PreparedRequest, asked: Request, other_api: str | None = None
 ) -> Restrictions | None:
-    """Returns restrictions that leave out the rejected part of a request, or None if the rejected part can't be left
-    out.
+    """Returns the restrictions under which a rejected request can be sent again, or None if the rejected part can't be
+    left out.
 
     Args:
-        adapter: the adapter that wrote the request.
+        adapter: the adapter that converted the request to JSON.
         sent: the rejected request, after its adaptation to the endpoint.
-        asked: the rejected request as the application made it.
+        asked: the rejected request with the endpoint's defaults, before its adaptation.
         other_api: the other wire format of the endpoint, or None.
     """
     if (forgotten := _forgotten(error, sent)) is not None:

@@ -1,4 +1,4 @@
-"""Sends a request until an attempt succeeds: backoff, retry-after, rate limits."""
+"""Sends a request until an attempt succeeds, with backoff, `Retry-After` and rate limits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _MAX_RATE_LIMIT_WAIT = 60.0  # seconds after the first 429 of a request, until i
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The delay before a retry. The delay grows exponentially, minus a random part, which spreads the retries.
+    """Computes the delay before a retry. The delay grows exponentially. A random part is subtracted, so that clients
+    don't all retry at the same time.
 
     Attributes:
         first: the delay after the first failure, in seconds.
         longest: the maximum delay, in seconds.
         factor: the factor by which the delay grows with each failure.
-        jitter: the maximum random part that is subtracted from the delay, from 0 to 1.
+        jitter: the largest fraction of the delay that may be subtracted, from 0 to 1.
     """
 
     first: float = 0.5
@@ -41,10 +42,10 @@ class Backoff:
     jitter: float = 0.25
 
     def delay(self, failures: int) -> float:
-        """Returns the seconds to wait.
+        """Returns the delay in seconds.
 
         Args:
-            failures: the number of failures before this failure.
+            failures: the number of earlier failures of the request, 0 after the first failure.
         """
         grown = self.first * self.factor ** min(failures, 100)  # more would overflow
         return min(grown, self.longest) * (1 - self.jitter * random())  # noqa: S311 - spread, not secrecy
@@ -56,7 +57,7 @@ _BACKOFF = Backoff()
 def retry_delay(error: APIError, attempt: int) -> float | None:
     """Returns the number of seconds before a failed request may be retried, or None if a retry can't help.
 
-    The delay is the server's `Retry-After`, or the delay of a `Backoff`.
+    The delay is the value of the server's `Retry-After` header. Without this header, a `Backoff` computes the delay.
     """
     if not error.retryable:
         return None
@@ -66,10 +67,12 @@ def retry_delay(error: APIError, attempt: int) -> float | None:
 
 
 class RateLimitLease:
-    """Reserves each attempt of a request at the rate limiter. Without a limiter, nothing is reserved.
+    """Reserves capacity at the rate limiter for each attempt of a request. Without a limiter, every attempt may start
+    at once.
 
     Args:
-        first: the caller's reservation for the first attempt. Ignored if it was used, or belongs to another limiter.
+        first: the caller's reservation for the first attempt. It is ignored if another request has used it, or if it
+            belongs to another limiter.
     """
 
     def __init__(self, limiter: RateLimiter | None, first: Reservation | None = None) -> None:
@@ -79,7 +82,7 @@ class RateLimitLease:
         self._answered = False
 
     async def begin(self) -> None:
-        """Waits until the next attempt is allowed. Raises APIError and ConfigError."""
+        """Waits until the rate limiter allows the next attempt. Raises APIError and ConfigError."""
         self._answered = False
         if self.limiter is not None:
             first = self._first
@@ -97,12 +100,15 @@ class RateLimitLease:
             self._reservation.charge(reply.usage, cost, partial=partial)
 
     def charge_estimate(self, used: Callable[[], Reply]) -> None:
-        """Charges estimated token counts to the limits, if the server sent none because the program stopped reading."""
+        """Charges estimated token counts to the limits. Does nothing if no answer had begun.
+
+        This is needed if the program stopped reading before the server sent the token counts.
+        """
         if self._answered and self._reservation is not None:
             self.charge(used(), partial=True)
 
     async def failed(self, error: APIError) -> None:
-        """Ends the reservation of a failed attempt. If an answer had begun, its reservation isn't refunded."""
+        """Releases the reservation of a failed attempt. If an answer had begun, its capacity isn't refunded."""
         if self._reservation is None:
             return
         if not self._answered or is_rate_limit(error):
@@ -110,7 +116,7 @@ class RateLimitLease:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the last reservation. Can be called from any task, and several times."""
+        """Releases the last reservation. Can be called from any task, and several times."""
         if self._reservation is not None:
             await self._reservation.aclose()
 
@@ -120,19 +126,20 @@ class RetryLoop:
 
     Args:
         connections: creates and returns the HTTP client.
-        max_retries: the maximum number of retries and reconnections. With a limiter, responses with status 429 don't
-            count, unless the maximum is 0: they are retried for a minute.
-        repeats: True if the request may be sent again.
-        limiter: the limiter that gives each attempt a reservation, or None without limits.
+        max_retries: the maximum number of retries and reconnections. With a rate limiter, 429 responses don't count:
+            they are retried for a minute, unless the maximum is 0.
+        repeats: True if the request may be sent more than once.
+        limiter: the rate limiter that each attempt must wait for, or None without limits.
         reservation: the caller's reservation for the first attempt.
-        waits: True to wait after a 429 response. False raises an error instead.
+        waits: True to wait and retry after a 429 response. False raises an error instead.
 
     Attributes:
-        lease: the reservations of the attempts.
+        lease: reserves capacity at the rate limiter for each attempt.
         exchange: the attempt in flight, or the last attempt.
-        failed: the failed attempts.
+        failed: the failed attempts, for `reply.attempts` and `error.attempts`.
         closed: True after `aclose` was called.
-        headers_after: the number of seconds until the headers of the last response arrived, or None before.
+        headers_after: the number of seconds from sending the last request to its response headers; None before the
+            headers have arrived.
     """
 
     def __init__(
@@ -171,7 +178,7 @@ class RetryLoop:
         attempt: Callable[[], Callable[[Exchange], Awaitable[T]]],
         without: Callable[[APIError], HTTPRequest | None] = lambda error: None,
     ) -> T:
-        """Returns the result of the first successful attempt.
+        """Sends the request until an attempt succeeds, and returns the result of this attempt.
 
         Args:
             attempt: called for each attempt; returns a function that reads the response.
@@ -211,10 +218,9 @@ class RetryLoop:
                 pause = wanted
 
     async def next_request(self, request: HTTPRequest) -> None:
-        """Prepares another request for the next part of the same answer. It has its own retries and its own
-        reservation.
+        """Replaces the request with the request for the next part of the same answer.
 
-        The timeout `total` isn't restarted.
+        The new request has its own retries and its own reservation. The timeout `total` isn't restarted.
         """
         if self.exchange is not None:
             await self.exchange.aclose()
@@ -227,16 +233,16 @@ class RetryLoop:
     async def reconnect(
         self, request: HTTPRequest, error: APIError, after: int | str, reconnects: int
     ) -> Exchange | None:
-        """Reconnects and continues an answer that broke off.
+        """Connects again to read the rest of an answer that broke off.
 
         Args:
             request: the request for the rest of the answer.
             error: the error with which the answer broke off.
-            after: the number or id of the last SSE event.
+            after: the number or id of the last SSE event that arrived.
             reconnects: the number of reconnections since the last SSE event.
 
         Returns:
-            None if the rest isn't available.
+            The exchange that reads the rest, or None if the rest isn't available.
         """
         while reconnects < self._max_retries and self._timeouts is not None:
             pause = retry_delay(error, reconnects - 1) if reconnects else 0.0
@@ -251,7 +257,7 @@ class RetryLoop:
         return None
 
     async def ask_again(self, request: HTTPRequest, pause: float) -> Exchange:
-        """Repeats a request after a pause, because the stored answer isn't finished.
+        """Polls a stored answer: sends the request again after a pause, because the answer isn't finished.
 
         Raises:
             APIError: the request failed, or the timeout `total` expired.
@@ -261,7 +267,6 @@ class RetryLoop:
         return await self._open_next(request, pause, self._timeouts)
 
     async def _open_next(self, request: HTTPRequest, pause: float, timeouts: StreamTimeouts) -> Exchange:
-        """Closes the exchange, and sends another request after a pause. Raises APIError."""
         if self.exchange is not None:
             await self.exchange.aclose()
         exchange = self.exchange = Exchange(self._connections.client(self._loop), request, timeouts, self._loop)
@@ -273,7 +278,7 @@ class RetryLoop:
         return exchange
 
     async def aclose(self) -> None:
-        """Closes the connection and wakes a task that waits for data."""
+        """Closes the connection. A task that waits for data wakes up."""
         self.closed = True
         if self.exchange is not None:
             await self.exchange.aclose()
@@ -283,8 +288,9 @@ class RetryLoop:
         return self._now() - self._began
 
     def complete_error(self, error: APIError) -> None:
-        """Adds the provider, the failed attempts, the URL and the request id to an error. Removes secrets from the
-        error."""
+        """Sets the provider, the failed attempts, the URL and the request id of an error, and removes secrets from the
+        error.
+        """
         error.provider = self._notifier.info.provider
         error.attempts = tuple(self.failed)
         error.url = self._request.shown_url

@@ -1,18 +1,18 @@
-"""The network: one POST and the pieces of its answer, with timeouts and redaction.
+"""The network layer: sends HTTP requests and reads the responses, with timeouts and redaction.
 
-exchange                   one attempt: sends a request, and reads the response within the timeouts
-http_client_and_proxies    makes the HTTP client of a provider
-httpx_transport            requests, URLs and bodies for httpx; closes half-open connections
+exchange                   sends one request, and reads its response within the timeouts
+http_client_and_proxies    creates the HTTP client of a provider
+httpx_transport            creates httpx requests; closes connections that a cancelled request opened
 aiohttp_transport          sends with aiohttp
 httpx2_transport           sends with httpx2
 websocket_transport        sends requests of the Responses API over WebSockets
-timeouts_and_cancellation  the timeouts of a stream, and cancellation on asyncio and trio
-connection_reuse           whether a connection may be used again
-compression                unpacks bodies in bounded pieces
-cloud_auth                 signatures and tokens of clouds
-rate_limit_headers         rate limits and retry times in response headers
+timeouts_and_cancellation  computes a stream's deadlines; cancels a wait on asyncio and trio
+connection_reuse           decides whether a connection may be reused
+compression                decompresses response bodies piece by piece, so that memory is bounded
+cloud_auth                 authenticates requests with AWS, Google and Azure credentials
+rate_limit_headers         parses rate limits and retry times in response headers
 transport_errors           classifies the exceptions of HTTP libraries
-redaction                  finds secrets, and removes them
+redaction                  finds secrets in texts and JSON, and removes them
 error_redaction            removes secrets from exceptions and tracebacks
 
 Provisional: a minor version may change or remove a name without a deprecation.

@@ -1,8 +1,8 @@
-"""Sends requests with aiohttp, whose parser is written in C. Only this module uses both aiohttp and httpx.
+"""Sends httpx requests with aiohttp, whose HTTP parser is written in C.
 
-The transport sends the same bytes as httpx, and raises httpx's exceptions. httpx-aiohttp isn't used, because it needs a
-generator and a second buffer for each piece of a body, reports every lost connection as `ConnectTimeout`, and rewrites
-the escapes of URLs.
+The transport sends the same bytes as httpx, and raises httpx's exceptions. The package httpx-aiohttp isn't used for
+three reasons. It needs a generator and a second buffer for each piece of a body. It reports every lost connection as
+`ConnectTimeout`. It rewrites percent-encoded characters in URLs.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
 
 
 def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
-    """Returns a transport that sends with aiohttp, without a limit on parallel connections.
+    """Returns an httpx transport that sends requests with aiohttp. The number of connections isn't limited.
 
     Args:
-        verify: the TLS settings.
+        verify: the TLS context for all connections.
         proxy: URL of an HTTP proxy for all requests.
     """
     verify.set_alpn_protocols(["http/1.1"])  # as httpcore does: some servers want it
@@ -116,7 +116,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 def _forget(session: aiohttp.ClientSession) -> None:
-    """Closes the connections of a garbage-collected session, without the error that aiohttp would log."""
+    """Closes the connections of a garbage-collected session. aiohttp would also log an error."""
     connector = session.connector
     session.detach()
     if connector is not None:
@@ -124,8 +124,9 @@ def _forget(session: aiohttp.ClientSession) -> None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Returns connections that are new, or on which no bytes have arrived since the last response. Each has a
-    `_GuardedProtocol`."""
+    """Reuses a connection only if no bytes have arrived on it since the last response. Each connection has a
+    `_GuardedProtocol`.
+    """
 
     async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
@@ -145,7 +146,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _GuardedProtocol(asyncio.Protocol):
-    """Passes only bytes that belong to a response to aiohttp's protocol.
+    """Receives the bytes of a connection, and passes only those that belong to a response to aiohttp's parser.
 
     aiohttp ignores bytes that arrive while a connection is idle. If bytes follow the end of a response, aiohttp either
     drops the response or treats these bytes as the next response.
@@ -198,7 +199,7 @@ class _GuardedProtocol(asyncio.Protocol):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a response. Each step returns all bytes that have arrived."""
+    """A response body. Each iteration step returns all bytes that have arrived since the last step."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -240,20 +241,21 @@ class _Body(httpx.AsyncByteStream):
             await asyncio.sleep(0)  # in which the socket is closed
 
     def lost(self) -> None:
-        """Ends the wait of a reader, which aiohttp 3.14 doesn't do if it closes the connection because of an invalid
-        chunk."""
+        """Wakes a waiting reader with an error. aiohttp 3.14 doesn't wake the reader if it closes the connection
+        because of an
+        invalid chunk.
+        """
         if not self._content.is_eof() and self._content.exception() is None:
             self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))
 
     def _reason(self, exc: Exception) -> Exception:
-        """Returns the exception that explains why the connection was lost, or `exc` if none is known."""
         lost = self._protocol is not None and not self._protocol.connected
         known = self._protocol.exception() if self._protocol is not None and lost else None
         return known if isinstance(known, Exception) else exc
 
 
 def _mapped(exc: Exception) -> Exception:
-    """Converts an exception of aiohttp to httpx's. Returns other exceptions unchanged."""
+    """Converts an exception of aiohttp to the corresponding httpx exception. Returns any other exception as it is."""
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
     if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
         kinds = [MalformedResponse]

@@ -1,6 +1,7 @@
-"""Authentication with cloud credentials: a signature of each request, or a token that expires.
+"""Authenticates requests with cloud credentials: signs each request, or adds an access token that expires.
 
-The cloud's own library finds and refreshes credentials. It runs in a thread, because it reads files and sends requests.
+The cloud vendor's Python library finds and refreshes the credentials. The library runs in a thread, because it reads
+files and sends requests.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Signature:
     """The headers that authenticate one attempt of a request. Their values are secrets.
 
     Attributes:
-        generation: the number of the credentials that were used. See `Signer.discard`.
+        generation: a counter that increases when credentials are discarded. It identifies the credentials of this
+            signature; see `Signer.discard`.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -54,23 +56,27 @@ class Signer(Protocol):
     """Authenticates each attempt of a request with credentials that may expire."""
 
     async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
-        """Returns the headers to add. Refreshes credentials that expire soon.
+        """Returns the authentication headers for a request. Refreshes credentials that expire soon.
 
         Raises:
-            NotConfiguredError: there are no credentials.
+            NotConfiguredError: no credentials were found.
             AuthenticationError: the server refused to refresh the credentials.
             APIConnectionError: the server that refreshes credentials could not be reached.
         """
         ...
 
     def discard(self, signature: Signature) -> None:
-        """Discards credentials that a server refused, so that the next request looks for new ones."""
+        """Discards the credentials of a signature that the server refused. The next request looks for new
+        credentials.
+        """
         ...
 
 
 class _ThreadedSigner(ABC):
-    """Runs `_headers` in a thread. Only one call runs at a time, so that parallel requests refresh the credentials only
-    once. See `make_signer`."""
+    """Base class for signers whose `_headers` blocks, and therefore runs in a thread.
+
+    Only one call runs at a time, so that parallel requests refresh the credentials only once. See `make_signer`.
+    """
 
     def __init__(self, provider: str, audience: str, key_variables: Sequence[str] = ()) -> None:
         self._provider = provider
@@ -105,12 +111,13 @@ class _ThreadedSigner(ABC):
 
     @abstractmethod
     def _headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        """Returns the headers of the cloud's library."""
+        """Returns the authentication headers that the cloud vendor's library computes for a request."""
 
     @abstractmethod
     def _error(self, exc: Exception) -> StreamfoldError | None:
-        """Converts an exception of the cloud's library to an error. Returns None if the exception isn't about
-        credentials."""
+        """Converts an exception of the cloud vendor's library to an error. Returns None if the cause isn't the
+        credentials.
+        """
 
     def _missing(self, how: str) -> NotConfiguredError:
         key = f"; or set {' or '.join(self._keys)}" if self._keys else ""
@@ -118,7 +125,7 @@ class _ThreadedSigner(ABC):
 
 
 class AWSSigner(_ThreadedSigner):
-    """Signs requests to Amazon Bedrock (Signature Version 4) with the credentials of the AWS command line.
+    """Signs requests to Amazon Bedrock (Signature Version 4) with the credentials that the AWS command line uses.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
     """
@@ -155,7 +162,9 @@ class AWSSigner(_ThreadedSigner):
         return {**added, "Authorization": scheme}
 
     def _region(self, url: str) -> str:
-        """Returns the region in the URL, or the configured region of the AWS tools."""
+        """Returns the AWS region that the URL contains, or otherwise the region in the configuration of the AWS command
+        line.
+        """
         if found := _AWS_REGION.search(urlsplit(url).hostname or ""):
             return found[1]
         region = self._session.get_config_variable("region")
@@ -176,7 +185,8 @@ class AWSSigner(_ThreadedSigner):
 
 
 class GoogleSigner(_ThreadedSigner):
-    """Adds an access token of Google's application default credentials, and refreshes it before it expires.
+    """Adds an access token from Google's application default credentials to requests. Refreshes the token before it
+    expires.
 
     https://cloud.google.com/docs/authentication/application-default-credentials
     """
@@ -211,7 +221,7 @@ class GoogleSigner(_ThreadedSigner):
 def _google_request(
     url: str, method: str = "GET", body: Any = None, headers: Any = None, timeout: float | None = 120, **_: Any
 ) -> Any:
-    """Sends a request for google-auth, which would otherwise need another HTTP library.
+    """Sends a request for the package google-auth, so that google-auth needs no other HTTP library than httpx.
 
     https://google-auth.readthedocs.io/en/latest/reference/google.auth.transport.html
     """
@@ -228,7 +238,7 @@ _GOOGLE: Any = _google_request  # google-auth declares a class, but only calls i
 
 
 class EntraSigner(_ThreadedSigner):
-    """Adds an access token of Microsoft Entra ID, found by Azure's `DefaultAzureCredential`.
+    """Adds a Microsoft Entra ID access token to requests. Azure's `DefaultAzureCredential` gets the token.
 
     https://learn.microsoft.com/azure/developer/python/sdk/authentication/credential-chains#defaultazurecredential-overview
     """
@@ -290,16 +300,18 @@ SIGNERS: dict[str, _Kind] = {  # by the value of `auth`
 
 
 def make_signer(auth: str, provider: str, *, audience: str | None = None, key_variables: Sequence[str] = ()) -> Signer:
-    """Returns the signer of a provider's requests. The signer looks for credentials when the first request is sent.
+    """Returns a signer for a provider's requests. The signer looks for credentials when the first request is sent.
 
     Args:
         auth: a key of `SIGNERS`.
         provider: the provider's name, for errors.
-        audience: the AWS service or the scope of a token, if it differs from the default.
-        key_variables: environment variables for an API key, which errors suggest instead of cloud credentials.
+        audience: the name of the AWS service or the scope of the access token. None means the default of this kind of
+            authentication.
+        key_variables: environment variables that may contain an API key. Errors suggest them as an alternative to cloud
+            credentials.
 
     Raises:
-        NotConfiguredError: a package is not installed.
+        NotConfiguredError: the cloud vendor's library is not installed.
     """
     kind = SIGNERS[auth]
     if not _is_installed(kind.package):
@@ -312,9 +324,10 @@ def make_signer(auth: str, provider: str, *, audience: str | None = None, key_va
 
 
 def may_be_expired(error: APIError) -> bool:
-    """Returns whether a server refused credentials because they have expired.
+    """Returns True if the server may have refused the credentials because they have expired.
 
-    AWS answers 403: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
+    Besides status 401, this includes a 403 whose message contains "expired", as AWS sends it:
+    https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
     """
     if not isinstance(error, APIStatusError):
         return False

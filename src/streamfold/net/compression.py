@@ -1,7 +1,8 @@
-"""Decompresses response bodies in bounded pieces.
+"""Decompresses response bodies piece by piece, so that memory is bounded.
 
-Requests ask for no compression, because proxies delay compressed streams, but some servers and proxies compress anyway.
-A few hundred bytes may decompress to gigabytes, so the limits of an answer are checked after each piece.
+Requests ask for no compression, because proxies delay compressed streams. Some servers and proxies compress anyway. A
+few hundred bytes may decompress to gigabytes. So the size limits of an answer are checked after each decompressed
+piece.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ZSTD_SLICE = 64  # bytes of input, which zstandard unpacks to 2 MiB at most: it
 
 
 def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the content codings of a body, the outermost first. Header names must be in lower case."""
+    """Returns a body's compression methods from its `Content-Encoding` headers. The method that was applied last comes
+    first. Header names must be in lower case."""
     values = [value for name, value in headers if name == "content-encoding"]
     if not values:
         return values
@@ -33,7 +35,7 @@ def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def unrequested_codings(codings: list[str], accepted: str) -> tuple[ReplyWarning, ...]:
-    """Returns a warning if a coding isn't in the request's `Accept-Encoding`."""
+    """Returns a warning if a compression method of the response isn't in the request's `Accept-Encoding`."""
     known = {part.partition(";")[0].strip().lower() for part in accepted.split(",")}
     if "*" in known or known.issuperset(name.removeprefix("x-") for name in codings):
         return ()
@@ -43,13 +45,13 @@ def unrequested_codings(codings: list[str], accepted: str) -> tuple[ReplyWarning
 
 
 def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool = False) -> AsyncIterator[bytes]:
-    """Returns the decompressed bytes of a body.
+    """Returns an iterator over the decompressed bytes of a body.
 
     Args:
-        is_unpacked: True if the body is already decompressed. Then only the codings are checked.
+        is_unpacked: True if `raw` is already decompressed. Then the function only checks that the codings are known.
 
     Raises:
-        ProtocolError: a coding is unknown, or the package for it is not installed.
+        ProtocolError: a compression method is unknown, or its package is not installed.
     """
     if not codings:
         return raw
@@ -58,11 +60,11 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
 
 
 def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tuple[int, bytes]]:
-    """Yields the decompressed pieces of a body, each with the number of its compressed piece.
+    """Yields the decompressed pieces of a body, each with the index of the compressed piece that it comes from.
 
     Raises:
-        ProtocolError: a coding is unknown, or the package for it is not installed.
-        httpx.DecodingError: the body doesn't have the declared coding.
+        ProtocolError: a compression method is unknown, or its package is not installed.
+        httpx.DecodingError: the body can't be decompressed with the declared methods.
     """
     unpackers = _unpackers(codings)
     errors = tuple(unpacker.error for unpacker in unpackers)
@@ -75,17 +77,17 @@ def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tup
 
 
 class _Unpacker(Protocol):
-    """Decompresses one content coding. The data may consist of several compressed bodies."""
+    """Decompresses data that was compressed with one method. The data may be several compressed streams in a row."""
 
     error: type[Exception]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields the decompressed bytes in pieces, which may be empty."""
+        """Decompresses more data, and yields the result in pieces. A piece may be empty."""
         ...
 
 
 class _Unpacked:
-    """A decompressed body. It isn't a generator, because a reader may abandon it."""
+    """An iterator over a decompressed body. It isn't a generator, because an abandoned generator would stay open."""
 
     def __init__(self, raw: AsyncIterator[bytes], unpackers: list[_Unpacker]) -> None:
         self._raw = raw
@@ -149,7 +151,9 @@ class _Zlib:
 
 
 class _Deflate:
-    """Decompresses deflate in zlib's format (the standard) or in raw format (some servers)."""
+    """Decompresses "deflate" bodies in zlib format, as the standard says, or in raw format, as some servers send
+    them.
+    """
 
     error: type[Exception] = zlib.error
 

@@ -1,15 +1,17 @@
 """Decides whether a connection may be reused: where a response ends, and whether bytes arrived after it.
 
-A connection is reused only if it is silent: no bytes have arrived after the response. Otherwise these bytes would be
-read as the answer to the next request, which RFC 9112, 9.2, forbids. A server or a proxy may send a second or late
-response, a 408 before it closes the connection, or an extra chunk. Such bytes may be in the parser of the last
-response, in the buffer of its reader, in TLS, or in the socket.
+A connection is reused only if it is silent, which means that no bytes have arrived after the response. Otherwise such
+bytes would be read as the response to the next request, which RFC 9112, section 9.2, forbids. A server or a proxy may
+send a second or late
+response, a 408 before it closes the connection, or an extra chunk. Such bytes may be in the parser, in a read buffer,
+in the TLS layer or in the socket.
 
-- httpx and httpx2: `guard_connections` makes a pool of httpcore with streamfold's network backend, whose streams follow
-  every byte. If bytes are left, a stream reports its connection as readable, so that the pool closes the connection and
-  sends the request on another one.
-- aiohttp: `aiohttp_transport` gives the parser only the bytes of a response, and closes a connection with more bytes.
-- A client that was passed in: `end_unless_silent` looks at httpx's and httpcore's own objects.
+- httpx and httpx2: `guard_connections` creates an httpcore pool with streamfold's network backend, which inspects every
+  received byte. If surplus bytes have arrived, the stream reports that its socket is readable. The pool then closes the
+  connection and sends the request on another connection.
+- aiohttp: `aiohttp_transport` passes only the bytes of a response to the parser, and closes a connection on which
+  surplus bytes arrive.
+- A client that the caller passed: `end_unless_silent` inspects internal objects of httpx and httpcore.
 
 HTTP/2 numbers its responses and needs no check. If the state of a connection is unknown, the connection is closed.
 """
@@ -41,13 +43,13 @@ KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's defau
 
 
 class MalformedHead(ValueError):
-    """The head of a response can't be read."""
+    """The status line and headers of a response can't be parsed."""
 
 
 class ResponseFraming:
-    """Finds the ends of responses in the bytes of one connection (RFC 9112, 6).
+    """Finds where responses end in the bytes of one connection (RFC 9112, section 6).
 
-    Contradictory lengths in a head are handled as in h11, which httpx and httpx2 use.
+    Contradictory lengths in the headers are handled as in h11, the parser that httpx and httpx2 use.
 
     Attributes:
         ended: True if the last response has ended and no response is expected.
@@ -67,7 +69,8 @@ class ResponseFraming:
         self.ended, self._head, self._left, self._line, self._trailer = False, b"", 0, None, False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the pieces for a parser: each head as one piece, and the body, without bytes after its end.
+        """Returns the received bytes as pieces for an HTTP parser. Status line and headers are one piece. Bytes after
+        the end of the body are left out.
 
         Raises:
             MalformedHead: the bytes aren't a response.
@@ -101,7 +104,9 @@ class ResponseFraming:
         return pieces
 
     def _check(self, head: bytes) -> None:
-        """Refuses heads that h11 refuses. Before 3.14, aiohttp's parser accepts a NUL in a field."""
+        """Raises MalformedHead for status lines and headers that h11 refuses. Before 3.14, aiohttp's parser accepts NUL
+        bytes.
+        """
         if b"\0" in head:
             raise MalformedHead("it contains a NUL character")
         if head and head[0] < _FIRST_PRINTABLE:
@@ -110,7 +115,7 @@ class ResponseFraming:
             raise MalformedHead(f"the head has more than {_LONGEST_HEAD} bytes")
 
     def _read_head(self, head: bytes) -> bytes:
-        """Reads the length of the body. Returns the head with at most one field about it."""
+        """Reads the body's length from the headers. Returns the headers with at most one header about the length."""
         if _is_usual(head):
             self._head, self._line = None, b""
             return head
@@ -143,7 +148,7 @@ class ResponseFraming:
         return head
 
     def _end_in(self, data: bytes) -> int:
-        """Returns how many of these bytes belong to the body."""
+        """Returns how many of these bytes belong to the body of the current response."""
         if self.ended:
             return 0
         if self._left is None:
@@ -156,7 +161,8 @@ class ResponseFraming:
         return end
 
     def _whole_chunks(self, data: bytes, at: int) -> tuple[bytes, int]:
-        """Joins small chunks into one, because a parser needs as much time for each as for its content.
+        """Joins small chunks of a chunked body into one, because each chunk costs an HTTP parser as much time as its
+        content.
 
         Returns:
             The joined chunk, and the position after the last small chunk. Incomplete chunks, large chunks and chunks
@@ -202,7 +208,9 @@ class ResponseFraming:
         return size_of
 
     def _read_line(self, line: bytes) -> int | None:
-        """Reads the line of a chunk's size, or of a trailer. Returns how many bytes follow; None if unknown."""
+        """Reads the line with a chunk's size, or a trailer line. Returns how many bytes of the chunk follow; None if
+        unknown.
+        """
         if self._trailer:
             self.ended = line in (b"", b"\r")
             return 0
@@ -215,7 +223,7 @@ class ResponseFraming:
 
 
 def _is_usual(head: bytes) -> bool:
-    """Returns whether a head announces a chunked body and needs no further checks."""
+    """Returns True for the headers of a status 200 and a chunked body that need no further checks."""
     lower = head.lower()
     return (
         head.startswith(b"HTTP/1.1 200 ")
@@ -227,12 +235,12 @@ def _is_usual(head: bytes) -> bool:
 
 
 def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> None:
-    """Gives a transport of httpx or httpx2 a connection pool that reuses only silent connections.
+    """Replaces the connection pool of an httpx or httpx2 transport by a pool that reuses only silent connections.
 
-    The pool has no limit on its connections.
+    The number of connections in the pool isn't limited.
 
     Args:
-        httpcore: the package `httpcore` or `httpcore2`, which have the same interface.
+        httpcore: the package `httpcore` or `httpcore2`. Both packages have the same interface.
     """
     # What tests put in the place of the class has no connections.
     if type(transport).__name__ == "AsyncHTTPTransport" and not hasattr(transport, "_pool"):
@@ -252,7 +260,8 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
 
 
 class _Backend:
-    """An `AsyncNetworkBackend` of httpcore, with the methods that streamfold's pools need.
+    """Implements the methods of httpcore's `AsyncNetworkBackend` that streamfold's pools need. Opens `GuardedStream`
+    connections.
 
     Args:
         begins_with_http: False for a SOCKS proxy, whose connections are reused only with TLS.
@@ -270,11 +279,11 @@ class _Backend:
 
 
 class GuardedStream:
-    """An `AsyncNetworkStream` of httpcore that knows whether it is silent.
+    """Implements httpcore's `AsyncNetworkStream`. Detects bytes that arrive after the end of a response.
 
     Args:
-        stream: httpcore's stream.
-        outside: the unencrypted stream on which TLS runs, or None.
+        stream: the wrapped stream.
+        outside: the stream below TLS, or None if this stream doesn't use TLS.
         follows: True if the connection carries only HTTP/1.1.
     """
 
@@ -323,7 +332,7 @@ class GuardedStream:
         return self._inner.get_extra_info(info)
 
     def is_silent(self) -> bool:
-        """Returns whether the last response has ended and no bytes follow it. False if unknown."""
+        """Returns True if the last response has ended and no bytes follow it. Returns False if this is unknown."""
         if self._framing is None or self._framing.surplus or not self._framing.ended:
             return False
         try:
@@ -338,10 +347,10 @@ class GuardedStream:
 
 
 def end_unless_silent(response: httpx.Response) -> None:
-    """Ends the connection of a finished response, unless it is certain that no bytes followed the response.
+    """Shuts down a response's connection, unless it is certain that no bytes followed the response.
 
-    Must be called before the response is closed: its pool then finds the connection readable and closes it. Has no
-    effect on responses of in-memory transports, of aiohttp and over HTTP/2, and on guarded connections.
+    Call this function before the response is closed. The pool then finds that the socket is readable, and closes the
+    connection. Does nothing for in-memory transports, aiohttp, HTTP/2 and `GuardedStream`.
     """
     network = response.extensions.get("network_stream")
     if network is None or isinstance(network, GuardedStream) or not response.http_version.startswith("HTTP/1"):
@@ -352,9 +361,10 @@ def end_unless_silent(response: httpx.Response) -> None:
 
 
 def _is_silent(response: httpx.Response, network: Any) -> bool:
-    """Returns whether h11, TLS, anyio's stream and the socket of an httpx connection have no bytes left.
+    """Returns True if neither h11, TLS, anyio's stream nor the socket of an httpx connection contains unread bytes.
 
-    False if unknown, and for TLS on trio, where nested TLS looks like a single layer.
+    Returns False if this is unknown. Also returns False for TLS on trio, where nested TLS can't be told from a single
+    layer.
     """
     try:
         tls = network.get_extra_info("ssl_object")
@@ -369,7 +379,7 @@ def _is_silent(response: httpx.Response, network: Any) -> bool:
 
 
 def _has_queued(network: Any) -> bool:
-    """Returns whether a connection of httpcore has read ahead, as anyio does on asyncio.
+    """Returns True if anyio has read bytes ahead that httpcore hasn't fetched, as anyio does on asyncio.
 
     Raises:
         AttributeError: the connection has nested TLS, which can't be inspected.
@@ -383,7 +393,9 @@ def _has_queued(network: Any) -> bool:
 
 
 def is_readable(socket: Any) -> bool:
-    """Returns whether a socket has bytes to read, or has ended. True for a closed socket and for None."""
+    """Returns True if a socket has unread bytes or the peer has closed it. Also returns True for a closed socket and
+    for None.
+    """
     if socket is None or (descriptor := socket.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):
@@ -394,7 +406,7 @@ def is_readable(socket: Any) -> bool:
 
 
 def has_decrypted(tls: ssl.SSLObject) -> bool:
-    """Returns whether TLS has decrypted data that isn't read yet. Reads one byte of the data."""
+    """Returns True if TLS has decrypted bytes that aren't read yet. The check reads and drops one byte."""
     try:
         tls.read(1)
     except ssl.SSLWantReadError:

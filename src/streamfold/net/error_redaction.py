@@ -1,4 +1,4 @@
-"""Removes secrets from exceptions and from tracebacks, whose local variables many tools print."""
+"""Removes secrets from exceptions and tracebacks. Many tools print the local variables in tracebacks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PACKAGES = {
 
 
 def redact_error(error: APIError, redactor: Redactor) -> None:
-    """Removes secrets from an error and from the errors that led to it, and clears their frames.
+    """Removes secrets from an error and from its causes, and removes local variables from their tracebacks.
 
-    An exception of another library that still contains a secret is removed from the chain.
+    If an exception of another library still contains a secret, it is dropped from the chain of causes.
     """
     clear_frames(error)
     for exc in _chain(error):
@@ -41,7 +41,6 @@ def redact_error(error: APIError, redactor: Redactor) -> None:
 
 
 def _clean(exc: BaseException, redactor: Redactor) -> bool:
-    """Removes secrets from one exception. Returns whether it contains no secrets any more."""
     for name, value in vars(exc).items():
         # Other attributes of other libraries' exceptions stay unchanged.
         if isinstance(value, str | bytes) or isinstance(exc, APIError):
@@ -53,13 +52,13 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
 
 
 def clear_frames(error: BaseException) -> None:
-    """Removes local variables of streamfold's frames, and all frames of HTTP libraries, from the tracebacks of an
-    error.
+    """Removes local variables of streamfold's functions, and all frames of HTTP libraries, from an error's tracebacks.
 
-    Frames that are still running keep their variables. Exceptions that are hidden by `raise ... from None` are dropped.
+    Functions that are still running keep their variables. Exceptions that `raise ... from None` hides are dropped.
 
-    Frames of other libraries, and streamfold's frames in network errors, are removed instead of cleared. httpcore
-    raises one error in several tasks, so a traceback may have frames of suspended coroutines, which clearing would end.
+    Frames of other libraries, and streamfold's frames in network errors, are removed from the traceback instead of
+    cleared. The reason is that httpcore raises one error in several tasks. So a traceback may contain frames of
+    suspended coroutines, and clearing such a frame would stop the coroutine.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:
@@ -86,7 +85,6 @@ def _clear(frame: FrameType) -> None:  # separate, so that a test can look at fr
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields an exception and all its causes, members of groups included."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -101,7 +99,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def scrubs_traceback(function: F) -> F:
-    """Decorates a public function so that tracebacks don't contain its arguments, which may be API keys."""
+    """Decorates a public function. Tracebacks then don't contain the function's arguments, which may be API keys."""
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)

@@ -1,7 +1,7 @@
-"""One attempt: sends a request, reads the response within the timeouts, and always closes the connection.
+"""Sends one HTTP request, reads the response within the timeouts, and always closes the connection.
 
-No cancel scope or task group stays open between the caller's reads. So any task may close the exchange; a waiting
-reader then wakes up and sees that the exchange is closed.
+No cancel scope or task group stays open between two reads. So any task may close the exchange. A task that waits for
+data then wakes up.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _SHOULD_RETRY = {"true": True, "false": False}
 
 
 class Exchange:
-    """One request and the bytes of its answer.
+    """One HTTP request and the bytes of its response.
 
     Args:
-        loop: the running event loop of asyncio; None on trio.
+        loop: the running asyncio event loop; None on trio.
 
     Attributes:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
         redactor: removes the secrets of the request, including its signature.
         closed: True after `aclose` was called.
-        now: a function that returns the event loop's time.
+        now: a function that returns the event loop's time in seconds.
         warnings: warnings about the response. They are available after `open`.
     """
 
@@ -92,25 +92,26 @@ class Exchange:
         self.redactor = request.redactor
 
     async def pause(self, seconds: float) -> None:
-        """Sleeps before the request is sent. `aclose` interrupts the sleep."""
+        """Sleeps before the request is sent. If `aclose` is called, the sleep ends."""
         if seconds and not self.closed:
             await self.wait_for(partial(anyio.sleep, seconds))
 
     async def wait_for(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Waits for an awaitable before the request is sent. `aclose` and the timeout `total` end the wait.
+        """Awaits the coroutine that `step` returns, before the request is sent. `aclose` and the timeout `total` end
+        the wait.
 
         Raises:
-            APITimeoutError: `total` expired.
+            APITimeoutError: the timeout `total` expired.
         """
         self._timeouts.pause()
         await self._run(step)
 
     async def open(self) -> None:
-        """Sends the request and reads the head of the response.
+        """Sends the request, and reads the status and the headers of the response.
 
         Raises:
             APIStatusError: the status is not 2xx.
-            APITimeoutError, APIConnectionError: there was no response.
+            APITimeoutError, APIConnectionError: no response arrived.
             ProtocolError: the response is malformed, or its compression is unknown.
             ConfigError: the URL can't be used, or there are no credentials to sign the request with.
         """
@@ -132,11 +133,11 @@ class Exchange:
         self._open_body(response)
 
     async def read(self, events: int = 0) -> bytes | None:
-        """Returns the next bytes; None at the end of the body, and after `aclose`.
+        """Returns the next bytes of the response body. Returns None at the end of the body and after `aclose`.
 
         Args:
-            events: the number of SSE events so far that contained a part of the answer. Timeouts restart if it has
-                grown.
+            events: the number of SSE events so far that contained a part of the answer. If the number has increased,
+                the timeout `stall` restarts.
 
         Raises:
             APITimeoutError: a timeout expired. Earlier reads have returned all data that had arrived.
@@ -182,7 +183,9 @@ class Exchange:
         return data
 
     async def drain(self) -> None:
-        """Reads the rest of the body after the end of the answer, for at most 0.1 seconds."""
+        """Reads and drops the bytes after the end of the answer, for at most 0.1 seconds. The connection can then be
+        reused.
+        """
         self._timeouts = StreamTimeouts(_DRAIN, self.now())
         try:
             while await self.read() is not None:
@@ -191,8 +194,10 @@ class Exchange:
             self.closed = True  # the answer was complete before
 
     async def aclose(self) -> None:
-        """Closes the connection, or returns it to the pool after the end of the body. May be called from any task, and
-        repeatedly."""
+        """Closes the connection. If the body was read to its end, the connection goes back to the pool instead.
+
+        May be called from any task, and repeatedly.
+        """
         self.closed, self._body = True, None
         if self._timer is not None:
             self._timer.close()
@@ -216,7 +221,6 @@ class Exchange:
         response.stream = httpx.ByteStream(b"")  # httpx's two refer to each other: that ends here
 
     async def _abandon(self, response: httpx.Response) -> None:
-        """Closes an unfinished response and the generators that read its body."""
         await aclose_generators(self._raw)
         await response.aclose()
 
@@ -239,8 +243,8 @@ class Exchange:
                     await handshake.aclose()
 
     def discard_credentials(self, error: APIError) -> bool:
-        """Discards credentials that the server refused because they may have expired. Returns whether it discarded
-        any.
+        """Discards the cloud credentials of this request if the error may mean that they have expired. Returns True if
+        it did.
         """
         signer, signature = self._request.signer, self._signature
         if signer is None or signature is None or not may_be_expired(error):
@@ -266,14 +270,14 @@ class Exchange:
         return self._body
 
     def _expire(self) -> None:
-        """Records the expired timeout, and ends the connection unless it carries other responses."""
+        """Records which timeout expired. Shuts down the connection unless it carries other responses too."""
         self._timeout_error = self._timeouts.timeout(self.request_id)
         if self._timer is not None:
             self._timer.close()
             shut_down(self._socket)
 
     async def _run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float = inf) -> T | None:
-        """Runs a step of the exchange within the timeouts. Returns None if `aclose` interrupted the step."""
+        """Runs a coroutine within the timeouts. Returns None if `aclose` interrupted it."""
         try:
             result = await self._steps.run(step, min(due, self._timeouts.due()))
             return None if self.closed else result
@@ -295,7 +299,7 @@ class Exchange:
         return None
 
     def _failed(self, exc: Exception) -> APIError:
-        """Converts a transport's exception to an error. Raises exceptions that aren't network failures."""
+        """Converts an exception of the HTTP library to an error. Raises exceptions that aren't network failures."""
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
@@ -324,8 +328,6 @@ class Exchange:
         return error
 
     async def _status_error(self, response: httpx.Response) -> APIError | None:
-        """Returns the error for a status other than 2xx, with the readable part of its body; None if the exchange was
-        closed."""
         body = bytearray()
         with suppress(APITimeoutError):  # the status matters more than a body that does not end
             try:

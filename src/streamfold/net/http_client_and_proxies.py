@@ -1,5 +1,6 @@
-"""The HTTP client of a provider, bound to one event loop: httpx with its own transport, aiohttp, httpx2 or
-WebSockets."""
+"""Creates a provider's HTTP client, which belongs to one event loop. It is an httpx client that may send with aiohttp,
+httpx2 or WebSockets.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +31,15 @@ MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTranspor
 
 
 def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
-    """Returns a client without cookies, and without a limit of connections, because a full pool looks like a slow
-    server.
+    """Returns an HTTP client that ignores cookies. The number of connections isn't limited, because a full pool would
+    look like a slow server.
 
     Args:
         transport: "httpx", "httpx2", "aiohttp" or "websocket".
-        http2: offer HTTP/2 (not with aiohttp or websocket).
+        http2: True to offer HTTP/2 to servers. Not available with aiohttp and websocket.
 
     Raises:
-        ConfigError: an extra is not installed.
+        ConfigError: the extra for `transport` or `http2` is not installed.
     """
     if http2 and find_spec("h2") is None:
         raise ConfigError("http2 = true needs the extra: pip install 'streamfold[http2]'")
@@ -126,8 +127,8 @@ def _websocket() -> MakeTransport:
 class _ProxyTransport(httpx.AsyncBaseTransport):
     """Sends requests through the proxies in environment variables, which httpx uses only with its own transports.
 
-    Removes two parts from the head of a response: the target of a redirect, whose parsing by httpx may raise exceptions
-    of other libraries; and the reason phrase, which httpx logs and which may contain an API key.
+    Removes two parts of a response. The target of a redirect is removed, because httpx's parsing may raise exceptions
+    of other libraries. The reason phrase is removed, because httpx logs it and it may contain an API key.
     """
 
     def __init__(self, make: MakeTransport) -> None:
@@ -161,13 +162,13 @@ class _ProxyTransport(httpx.AsyncBaseTransport):
 
 
 def _environment_proxies() -> dict[str, str]:
-    """Returns the proxies in environment variables, by scheme: "http", "https" or "all"."""
+    """Returns the proxy URLs in environment variables. The keys are the URL schemes "http", "https" and "all"."""
     found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
     return {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
 
 
 def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
-    """Returns the proxy for a URL; None for a host that `NO_PROXY` names."""
+    """Returns the proxy for a URL, or None if no proxy is set or `NO_PROXY` contains the host."""
     if not proxies or proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
         return None
     return proxies.get(url.scheme) or proxies.get("all")
@@ -176,15 +177,15 @@ def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
 class LoopBoundClient:
     """The HTTP client of one provider.
 
-    A client that streamfold has created is closed when its event loop ends. So a provider can be used in several
-    `asyncio.run` calls.
+    When an event loop ends, streamfold closes the client that it created on this loop. So a provider can be used in
+    several `asyncio.run` calls.
 
     Args:
         provider: name of the provider, for errors.
-        given: the caller's own client, which is used unchanged and never closed.
+        given: an HTTP client that the caller created. streamfold never changes or closes this client.
 
     Attributes:
-        make: a function that creates a client. It is called on the event loop of the client.
+        make: a function that creates a client for the running event loop.
         owned: True if streamfold has created the client.
     """
 
@@ -199,7 +200,7 @@ class LoopBoundClient:
         """Returns the client. Raises StreamfoldError if the client can't be used on this event loop.
 
         Args:
-            loop: the running event loop of asyncio; None on trio.
+            loop: the running asyncio event loop; None on trio.
         """
         if self._given is not None:
             if self._given.is_closed:
@@ -232,8 +233,6 @@ class LoopBoundClient:
 
 @dataclass(eq=False)
 class _BoundClient:
-    """A client and the event loop that its connections belong to."""
-
     client: httpx.AsyncClient
     loop: object
     is_closed: bool = False
@@ -241,15 +240,14 @@ class _BoundClient:
 
     @property
     def is_gone(self) -> bool:
-        """True if the client was closed, or its event loop has ended."""
         is_closed = getattr(self.loop, "is_closed", None)  # asyncio's loops
         return self.is_closed or (is_closed is not None and is_closed())
 
     def close_with_loop(self) -> None:
         """Closes the client when the running event loop ends.
 
-        At the end of an event loop, asyncio and trio close all suspended asynchronous generators. This generator is
-        suspended until then, and doesn't refer to the provider.
+        The client is closed by an asynchronous generator that stays suspended until then. asyncio and trio close all
+        suspended generators when an event loop ends. The generator doesn't refer to the provider.
         """
         self._closing = self._close_at_end()
         try:

@@ -1,4 +1,4 @@
-"""Sends requests with httpx2, the successor of httpx. Only this module uses both httpx and httpx2."""
+"""Sends httpx requests with httpx2, the successor of httpx."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def httpx2_transport(verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> httpx.AsyncBaseTransport:
-    """Returns a transport that sends with httpx2.
+    """Returns an httpx transport that sends requests with httpx2.
 
     Raises:
         ConfigError: httpx2 is not installed.
-        ImportError: a package for a SOCKS proxy is not installed.
+        ImportError: the proxy is a SOCKS proxy, and the package for SOCKS is not installed.
     """
     try:
         import httpcore2
@@ -64,7 +64,9 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """A body that raises httpx's exceptions. It isn't a generator, which the garbage collector would have to close."""
+    """A response body that raises httpx's exceptions. It isn't a generator, because generators need explicit
+    closing.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -84,7 +86,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _raise_as_httpx(exc: BaseException) -> NoReturn:
-    """Converts httpx2's exceptions to httpx's, which have the same names. Other exceptions are raised unchanged."""
+    """Raises the httpx exception with the same name as an httpx2 exception. Raises any other exception as it is."""
     if type(exc).__module__.partition(".")[0] != "httpx2":
         try:
             raise exc

@@ -1,4 +1,4 @@
-"""Sending with an httpx client: requests, URLs, bodies, and the cleanup of connections."""
+"""Creates httpx requests, and closes connections that a cancelled request has opened."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MOST_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
 
 
 class HTTPRequest(NamedTuple):
-    """An HTTP request before it is sent. The repr doesn't contain the URL and the headers, because they may contain API
-    keys.
+    """An HTTP request before it is sent. Its repr doesn't contain the URL and the headers, because they may contain
+    secrets.
 
     Attributes:
         shown_url: the URL without secrets, for errors.
-        read_error: reads the body of a response whose status is not 2xx.
-        own_client: True if the request is sent with a client of `make_client`. httpx then logs `shown_url` instead of
-            the URL, and a timeout of the body closes the connection.
+        read_error: parses the body of a response whose status is not 2xx.
+        own_client: True if `make_client` created the HTTP client. Then httpx logs `shown_url` instead of the URL, and a
+            timeout while the body is read closes the connection.
         redactor: removes the request's secrets from errors and recordings.
-        signer: authenticates each attempt; None if the headers have an API key, or no authentication is needed.
+        signer: authenticates each attempt. None if the headers contain an API key, or no authentication is needed.
     """
 
     url: str
@@ -51,7 +51,7 @@ class HTTPRequest(NamedTuple):
 
 
 def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Request:
-    """Returns the httpx request. Raises ConfigError for a URL that httpx or the socket can't use."""
+    """Creates the httpx request. Raises ConfigError for a URL that httpx or the operating system can't use."""
     if (url := _parsed_url(wanted.url)) is None:  # the errors of libraries would quote parts of it
         raise ConfigError("base_url is not a valid URL: check the host and the port")
     connect = wanted.timeouts.connect
@@ -71,7 +71,7 @@ def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Reque
 
 
 class _RedactedURL(httpx.URL):
-    """A URL whose text contains no secrets. httpx logs the URL of every request, and a URL may contain an API key."""
+    """A URL whose `str` contains no secrets. httpx logs the URL of every request."""
 
     def __init__(self, url: httpx.URL, shown: str) -> None:
         super().__init__(url)
@@ -95,7 +95,7 @@ def _parsed_url(text: str) -> httpx.URL | None:
 
 
 def sent_url(url: httpx.URL) -> str:
-    """Returns the URL as sent, including its secrets."""
+    """Returns a URL with its secrets, also for a `_RedactedURL`."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"
 
 
@@ -103,7 +103,7 @@ def sent_url(url: httpx.URL) -> str:
 
 
 class Pieces:
-    """A body in pieces of at most `size` bytes."""
+    """Iterates over a body in pieces of at most `size` bytes."""
 
     def __init__(self, body: bytes, size: int) -> None:
         self._pieces = iter([body[at : at + size] for at in range(0, len(body), size)])
@@ -118,7 +118,7 @@ class Pieces:
 
 
 class _RequestBody(httpx.ByteStream):
-    """A request body in one piece, which can be read again for each attempt."""
+    """A request body in one piece. Each attempt can read it again."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
@@ -129,9 +129,10 @@ class _RequestBody(httpx.ByteStream):
 
 
 async def aclose_generators(body: Any) -> None:
-    """Closes the generators through which a body is read, the innermost first, unless a task is running them.
+    """Closes the nested generators of a response body, the innermost first. Does nothing while a task is running them.
 
-    On asyncio, call this function in a task that streamfold has created, because it cancels its awaitables.
+    On asyncio, call this function only in a task that streamfold has created, because the function cancels what it
+    awaits.
     """
     if getattr(body, "ag_frame", None) is None or body.ag_running:
         return
@@ -165,7 +166,9 @@ _given_up: WeakKeyDictionary[httpx.AsyncClient, int] = WeakKeyDictionary()
 
 
 class ConnectCleanup:
-    """Closes connections that were opened for a request which was then not sent."""
+    """Closes connections that were opened for a request that was then not sent, for example because it was
+    cancelled.
+    """
 
     def __init__(self, client: httpx.AsyncClient, extensions: Any) -> None:
         self._client = client
@@ -177,7 +180,11 @@ class ConnectCleanup:
         self._extensions["trace"] = self._trace
 
     def end(self, response: httpx.Response | None) -> None:
-        """Must be called with the response when its head has arrived, or with None if the request failed."""
+        """Must be called when the request is finished.
+
+        Args:
+            response: the response, or None if the request failed.
+        """
         if self._extensions.get("trace") == self._trace:
             del self._extensions["trace"]
         if not self._is_sent:
@@ -187,11 +194,11 @@ class ConnectCleanup:
             self._forgotten = [stream for stream in self._forgotten if stream is not used]
 
     def is_clean(self) -> bool:
-        """Returns whether there is no connection to close."""
+        """Returns True if there is no unused connection to close."""
         return self._stream is None and not self._forgotten
 
     async def aclose(self) -> None:
-        """Closes opened connections that were never used."""
+        """Closes connections that were opened but never used."""
         streams = [*self._forgotten, self._stream] if self._stream is not None else self._forgotten
         self._stream, self._forgotten = None, []
         for stream in streams:
@@ -207,8 +214,9 @@ class ConnectCleanup:
             self._is_sent, self._stream = True, None
 
     def _check_pool(self) -> None:
-        """Refuses a connection that its pool may have forgotten, because another request was cancelled in the
-        meantime."""
+        """Sets aside a connection that the pool may have lost, because another request was cancelled in the
+        meantime.
+        """
         given_up = _given_up.get(self._client, 0)
         if given_up == self._given_up:
             return

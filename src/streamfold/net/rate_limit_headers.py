@@ -1,6 +1,6 @@
-"""Reads rate limits and retry times from the response headers of all vendors.
+"""Parses rate limits and retry times in the response headers of all providers.
 
-Known forms: `x-ratelimit-limit-requests` (OpenAI, Groq, Fireworks, Cerebras with `-minute` or `-day` behind it),
+Known headers: `x-ratelimit-limit-requests` (OpenAI, Groq, Fireworks; Cerebras appends `-minute` or `-day`),
 `anthropic-ratelimit-input-tokens-remaining`, `x-ratelimit-remaining` (OpenRouter, Together), the IETF draft's
 `ratelimit-reset`, `RateLimit: "name";r=50;t=30` and `RateLimit-Policy: "name";q=100;w=60`
 (https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/), `retry-after` and `retry-after-ms`.
@@ -32,7 +32,7 @@ _EARLIEST_TIMESTAMP = 1e9  # a number above it is no duration (31 years) but a p
 
 
 def read_rate_limit(headers: Iterable[tuple[str, str]]) -> RateLimit | None:
-    """Reads the rate limits of a response; None if it has none.
+    """Parses the rate limits in response headers. Returns None if the headers contain no rate limits.
 
     Negative numbers and limits of 0 are ignored, because Azure sends `-1` and `0` for unknown values.
     """
@@ -63,10 +63,11 @@ def read_rate_limit(headers: Iterable[tuple[str, str]]) -> RateLimit | None:
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Reads the seconds to wait from `retry-after-ms`, or from `retry-after` in seconds or as a date; else None.
+    """Returns the seconds to wait before a retry, or None if the headers don't say it.
 
     Args:
-        headers: headers with lower-case names, or a case-insensitive mapping.
+        headers: the response headers, with lower-case names or as a case-insensitive mapping. `retry-after-ms` contains
+            milliseconds, `retry-after` seconds or a date.
     """
     ways: list[tuple[str, Callable[[str], float]]] = [
         ("retry-after-ms", lambda text: float(text) / 1000),
@@ -86,7 +87,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _place(words: list[str]) -> tuple[str, tuple[RateLimitResource, float | None]] | None:
-    """Returns the field and the window for the words of a header's name."""
+    """Returns the field, the resource and the window in seconds that a header's name stands for, or None."""
     fields = [word for word in words if word in _FIELDS]
     periods = [_PERIODS[word] for word in words if word in _PERIODS]
     rest = tuple(sorted({*words} - {*_FIELDS, *_PERIODS}))
@@ -96,7 +97,10 @@ def _place(words: list[str]) -> tuple[str, tuple[RateLimitResource, float | None
 
 
 def _read_structured(value: str, found: dict[Any, dict[str, float]]) -> None:
-    """Reads the draft's `"name";r=50;t=30` (remaining, reset) or `"name";q=100;w=60` (quota, window)."""
+    """Parses a header in the IETF draft's format, and adds the numbers to `found`.
+
+    The format is `"name";r=50;t=30` (remaining, reset) or `"name";q=100;w=60` (quota, window).
+    """
     first = value.partition(",")[0]
     members = dict(re.findall(r";\s*([qrtw])\s*=\s*(\d{1,15})", first))
     names = {"q": "limit", "r": "remaining", "t": "reset_after"}
@@ -108,7 +112,7 @@ def _read_structured(value: str, found: dict[Any, dict[str, float]]) -> None:
 
 
 def _amount(text: str) -> float | None:
-    """Parses a number, or the first number of a list of limits (`100, 100;w=60`)."""
+    """Parses a header value that is a number, or a list of limits, whose first number is returned (`100, 100;w=60`)."""
     try:
         number = float(re.split("[,;]", text)[0])
     except ValueError:
@@ -117,8 +121,10 @@ def _amount(text: str) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Parses the time until a window resets: `1s`, `6m0s`, `120ms`, `59.5`, a timestamp, or a date in RFC 3339
-    format."""
+    """Parses the time until a window resets, and returns it in seconds.
+
+    The forms are `1s`, `6m0s`, `120ms`, `59.5`, a timestamp, and a date in RFC 3339 format.
+    """
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|[smhd])", text))
     try:

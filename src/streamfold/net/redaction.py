@@ -1,4 +1,4 @@
-"""Finds secrets, and removes them from texts, values and event streams."""
+"""Finds secrets in texts, JSON values and event streams, and replaces them by `***`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,18 @@ _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionar
 
 
 def is_placeholder(secret: str) -> bool:
-    """Returns whether a text is a short plain word. Such a text isn't a real secret, and occurs in other texts."""
+    """Returns True for a secret that is a short word of letters or digits, such as "test".
+
+    Such a word is probably not a real secret, and it also occurs in other texts.
+    """
     return len(secret) <= _WORD and (secret.isalpha() or secret.isdigit())
 
 
 def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the values of all headers except protocol headers. A value with a scheme such as `Bearer` is also
-    returned without the scheme."""
+    """Returns the values of all headers that may contain secrets, which are all except protocol headers.
+
+    For a value such as `Bearer KEY`, the part after the scheme is also returned.
+    """
     found: list[str] = []
     for name, value in headers:
         lower = name.lower()
@@ -52,7 +57,9 @@ def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def secrets_in_url(url: str) -> list[str]:
-    """Returns the password and the values of the query, both escaped and unescaped."""
+    """Returns the secrets that a URL may contain: its password and the values of its query, percent-encoded and
+    decoded.
+    """
     parts = urlsplit(url)
     found: list[str] = []
     userinfo = parts.netloc.rpartition("@")[0]
@@ -65,7 +72,7 @@ def secrets_in_url(url: str) -> list[str]:
 
 
 def secrets_in_json(value: Any) -> list[str]:
-    """Returns the strings of a JSON value in fields with the name of a secret, such as `api_key`."""
+    """Returns the strings in a JSON value whose field name suggests a secret, such as `api_key`."""
     match value:
         case list():
             return [secret for item in value for secret in secrets_in_json(item)]
@@ -83,7 +90,9 @@ def secrets_in_json(value: Any) -> list[str]:
 
 
 def holds_secret(name: str, value: Any) -> bool:
-    """Returns whether a field of a JSON object holds a secret, by its name, such as `api_key` or `headers`."""
+    """Returns True if the name of a JSON object's field, such as `api_key` or `headers`, suggests that its value is
+    secret.
+    """
     if name == "headers" and isinstance(value, dict):
         return all(isinstance(item, str) for item in value.values())
     plain = re.sub("[-_ ]", "", name)
@@ -98,11 +107,11 @@ _STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat gl
 
 
 def _patterns() -> Iterator[tuple[str, str]]:
-    """Yields the prefixes of API keys with the patterns of the keys: vendors' keys, bearer tokens, JSON web tokens,
-    cloud credentials.
+    """Yields regular expressions for API keys, bearer tokens, JSON web tokens and cloud credentials. Each comes with
+    the prefix of the keys that it matches.
 
-    For speed, a pattern begins with plain letters, followed by a lookbehind and bounded lookaheads; other forms are a
-    hundred times slower.
+    Each expression begins with literal letters, followed by a lookbehind and bounded lookaheads. Other expressions are
+    a hundred times slower.
     """
     for start in [start + end for start in _STARTS.split() for end in "-_"]:
         yield start, _beginning(start) + r"(?=[\w-]{0,200}\d)[\w-]{16,}"
@@ -114,7 +123,9 @@ def _patterns() -> Iterator[tuple[str, str]]:
 
 
 def _beginning(start: str) -> str:
-    """Returns a pattern that doesn't match in the middle of a word, except after an escaped line end."""
+    """Returns a pattern for a prefix that isn't in the middle of a word. It may follow an escaped line end such as
+    `\\n`.
+    """
     return rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=\\[nrt]{start}))"
 
 
@@ -123,7 +134,9 @@ KEY_PATTERNS = dict(_patterns())
 
 @cache
 def key_pattern(start: str) -> re.Pattern[str]:
-    """Returns the pattern of API keys with this prefix. Patterns are compiled lazily, because compilation is slow."""
+    """Returns the compiled pattern of API keys that have this prefix. Patterns are compiled lazily, because that is
+    slow.
+    """
     return re.compile(KEY_PATTERNS[start], re.ASCII)
 
 
@@ -138,12 +151,12 @@ _ESCAPES = re.compile(r"[\\%&+]")
 
 
 class Redactor:
-    """Replaces secrets by `***`: also those that a server echoes with JSON escapes, in a URL, in HTML or in base64.
+    """Replaces secrets in texts by `***`. Also finds secrets with JSON escapes, in URLs, in HTML and in base64.
 
     Args:
-        secrets: the texts to remove. Texts of less than four characters are ignored. Plain words of up to eight letters
-            or digits are removed only as whole words, because they are part of too many other texts.
-        guess: also remove texts that look like an API key, and JSON fields with the name of a secret.
+        secrets: the texts to remove. Secrets of less than four characters are ignored. Secrets of up to eight letters
+            or digits are removed only where they are a separate word, because they may occur inside other words.
+        guess: True to also remove texts that look like an API key, and JSON fields whose name suggests a secret.
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, guess: bool = False) -> None:
@@ -154,11 +167,11 @@ class Redactor:
         return "<Redactor>"
 
     def with_secrets(self, secrets: Iterable[str], *, guess: bool = False) -> Redactor:
-        """Returns a redactor that also removes these secrets."""
+        """Returns a redactor that removes these secrets and those of this redactor."""
         return Redactor((*self._given, *secrets), guess=guess or self._guess)
 
     def spans(self, text: str) -> list[Span]:
-        """Returns the spans of secrets in a text, in order. Overlapping spans are joined."""
+        """Returns the start and end positions of all secrets in a text, in order. Overlapping spans are joined."""
         escaped = _ESCAPES.search(text) is not None
         found = [
             match.span()
@@ -174,13 +187,15 @@ class Redactor:
         return _joined(found)
 
     def text(self, text: str) -> str:
-        """Returns the text without secrets."""
+        """Returns the text with `***` in place of each secret."""
         for start, end in reversed(self.spans(text)):
             text = text[:start] + HIDDEN + text[end:]
         return text
 
     def pieces(self, texts: Sequence[str]) -> list[str]:
-        """Removes secrets from consecutive texts, also secrets that are split between the texts."""
+        """Removes secrets from consecutive texts. Also finds a secret that begins in one text and ends in a later
+        text.
+        """
         spans = self.spans("".join(texts))
         if not spans:
             return list(texts)
@@ -188,7 +203,7 @@ class Redactor:
         return [_without(text, start, spans) for text, start in zip(texts, starts, strict=False)]
 
     def value(self, value: T) -> T:
-        """Returns a value without secrets: a text, bytes, a JSON value, or a dataclass of them."""
+        """Returns a copy without secrets of a string, bytes, a JSON value, or a dataclass that contains such values."""
         cleaned: T = self._value(value, 0)
         return cleaned
 
@@ -217,7 +232,7 @@ class Redactor:
 
     @cached_property
     def _secrets(self) -> list[tuple[str, Callable[[], re.Pattern[str]]]]:
-        """The secrets, the longest first, each with its lazily compiled pattern."""
+        """The secrets, the longest first, each with a function that compiles its pattern when needed."""
         known = {secret for secret in self._given if len(secret) >= _SHORTEST}
         for secret in list(known):
             data = secret.encode("utf-8", "replace")
@@ -234,8 +249,9 @@ def _compiled(secret: str) -> re.Pattern[str]:
 
 
 def _spellings(char: str) -> Iterator[str]:
-    """Yields patterns for the spellings of a character: in JSON, in a URL, in HTML, and unescaped. The unescaped
-    spelling is last, because other spellings of `%` and `&` begin with the same character.
+    """Yields regular expressions for the spellings of a character in JSON, in a URL, in HTML, and as it is.
+
+    The last is the character as it is, because some escaped spellings of `%` and `&` begin with the same character.
     """
     if char in "\"'\\/":
         yield rf"\\+{re.escape(char)}"  # escaped, perhaps more than once
@@ -266,7 +282,6 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _without(text: str, start: int, spans: Sequence[Span]) -> str:
-    """Replaces the spans in a piece, which begins at `start`, with `***`."""
     for first, last in reversed(spans):
         if first < start + len(text) and last > start:
             hidden = HIDDEN if first >= start else ""
@@ -284,7 +299,7 @@ _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 
 
 class Replacement(NamedTuple):
-    """The bytes from `start` to `end`, and their replacement."""
+    """The bytes of a body from `start` to `end` that are replaced, and the bytes that replace them."""
 
     start: int
     end: int
@@ -292,14 +307,14 @@ class Replacement(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A string in a JSON document.
+    """A string value in a JSON document.
 
     Attributes:
-        place: the part of the answer that contains the string; None if it is unknown because the document is truncated.
-            Strings with the same place continue each other.
-        names: the names of the fields around the string, without positions in lists.
+        place: the part of the answer that contains the string. Strings with the same place continue each other. None if
+            the document is truncated, so that the part is unknown.
+        names: the path of field names that leads to the string, without list indexes.
         flags: the boolean fields of the same object, such as `thought` of Gemini's parts.
-        start, end: the position of the string's token in the bytes.
+        start, end: the position in the bytes at which the quoted string starts and ends.
         is_cut: True if the body ends inside the string.
     """
 
@@ -313,14 +328,14 @@ class _Piece(NamedTuple):
 
 
 class _Members(list[tuple[str, Any]]):
-    """The fields of a JSON object in their order."""
+    """The fields of a JSON object in document order, including duplicate names."""
 
     def named(self, names: Iterable[str]) -> tuple[Any, ...]:
         return tuple(value for key, value in self if key in names and isinstance(value, str | int))
 
 
 def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
-    """Returns the replacements that remove secrets from the strings of a body (JSON or SSE events)."""
+    """Returns the replacements that remove secrets from the strings of a response body, which is JSON or SSE."""
     documents = [
         lines for event in event_ranges(body) if (lines := [(start, body[start:end]) for start, end in event.payloads])
     ]
@@ -332,7 +347,7 @@ def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
 
 
 def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
-    """Removes secrets from the payloads of SSE events, also secrets that are split between events."""
+    """Removes secrets from the data of SSE events. Also finds secrets that are split between events."""
     data = [payload.encode("utf-8", "surrogatepass") for payload in payloads]
     starts = list(accumulate(map(len, data), initial=0))
     pieces = [_pieces(_parsed(line), [(start, line)]) for start, line in zip(starts, data, strict=False)]
@@ -349,7 +364,7 @@ def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
 
 
 def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
-    """Applies replacements, which must be in order and must not overlap."""
+    """Returns a body with all replacements applied. The replacements must be in order and must not overlap."""
     out, at = [], 0
     for start, end, new in splices:
         out += [body[at:start], new]
@@ -360,9 +375,9 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
     """Returns the replacements that remove secrets from strings that may continue each other.
 
-    Strings are also joined if the names around them are the same, because readers join the parts of an answer (Gemini),
-    and a truncated event doesn't name its part. Joining too many strings does no harm, because only secrets are
-    removed.
+    Strings are also joined if only their field names are the same. One reason is that in Gemini's API, clients join the
+    text of several parts. Another is that a truncated event doesn't say which part it continues. Joining too many
+    strings does no harm, because only secrets are removed.
     """
     texts = [piece.text for piece in pieces]
     for sequence in _sequences(pieces):
@@ -378,7 +393,6 @@ def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
 
 
 def _sequences(pieces: Sequence[_Piece]) -> Iterator[list[int]]:
-    """Yields the positions of strings that may continue each other, in their order."""
     exact: dict[Any, list[int]] = {}
     named: dict[Any, list[int]] = {}
     flagged: dict[Any, list[int]] = {}
@@ -403,11 +417,11 @@ def _parsed(text: bytes) -> Any:
 
 
 def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
-    """Returns the strings of a document.
+    """Returns the string values of a JSON document.
 
     Args:
         value: the parsed document; None if it is truncated or consists of several documents.
-        lines: the positions of its bytes, and the bytes.
+        lines: the lines of the document, each as its position in the body and its bytes.
     """
     found = list(_tokens(lines))
     if value is None:
@@ -425,7 +439,7 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 def _strings(
     value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Yields the place and the flags of each string that isn't the name of a field, in the order of the text."""
+    """Yields the place and the flags of each string value, in document order. See `_Piece`."""
     match value:
         case str():
             yield path, flags
@@ -440,7 +454,7 @@ def _strings(
 
 
 def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
-    """Yields the strings of a JSON text that aren't names of fields, even if the text is truncated."""
+    """Yields the string values of a JSON text, without field names. The text may be truncated."""
     around: list[str | None] = []  # the current member of each object, None for a list
     is_name = False
     for offset, line in lines:
@@ -469,7 +483,6 @@ def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
 
 
 def _string(token: bytes) -> tuple[str, bool]:
-    """Returns the text of a string, and whether its end is missing."""
     try:
         return json.loads(token), False
     except ValueError:

@@ -1,5 +1,6 @@
-"""The timeouts of a stream, and how a wait is cancelled on asyncio (by a timer or a task) and on trio (by a cancel
-scope)."""
+"""Computes the deadlines of a stream, and cancels a wait: on asyncio with a timer or a task, on trio with a cancel
+scope.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +32,23 @@ _WHAT: dict[TimeoutPhase, str] = {
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns the timeouts for an answer that isn't streamed: no byte arrives before the whole answer is complete."""
+    """Returns the timeouts for an answer that isn't streamed. They allow more time for the first byte, because the
+    server
+    sends nothing before the answer is complete.
+    """
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
 
 
 class StreamTimeouts:
-    """The deadlines of one answer over all attempts, as times of the event loop. No method waits.
+    """Computes the deadlines of one answer, for all of its attempts. Deadlines are times of the event loop's clock.
 
     `first_event` and `stall` measure the wait for the next part of the answer; comments, pings and metadata don't
-    restart these timeouts. `read` measures the wait for any bytes. The time that the program needs between two reads
+    restart these timeouts. `read` measures the wait for any bytes. Time that the application spends between two reads
     counts only for `total`.
 
     Args:
-        now: the time of the request. `total` starts here and includes the pauses between attempts.
+        now: the current time. The timeout `total` starts now, and includes the pauses between attempts.
 
     Attributes:
         ends: the time at which `total` expires.
@@ -58,7 +62,7 @@ class StreamTimeouts:
         self._has_begun = False  # whether anything of the answer has arrived
 
     def start(self, now: float) -> None:
-        """Starts the timeouts of an attempt, when its request is sent."""
+        """Starts the timeouts of one attempt. Must be called when the request is sent."""
         self._read_at, self._has_begun = now, False
         self._answer_due = _after(now, self.timeouts.first_event)
 
@@ -67,7 +71,7 @@ class StreamTimeouts:
         self._has_begun, self._answer_due = False, inf
 
     def start_read(self, now: float, *, made_progress: bool) -> float:
-        """Records that the reader waits for more bytes. Returns the deadline of the wait.
+        """Records that the reader starts to wait for bytes. Returns the deadline of this wait.
 
         Args:
             made_progress: True if the bytes since the last call contained a part of the answer.
@@ -83,7 +87,7 @@ class StreamTimeouts:
         return min(due, _after(self._read_at, self.timeouts.read)) if self._has_begun else due
 
     def timeout(self, request_id: str | None) -> APITimeoutError:
-        """Returns the error for the timeout that expires next."""
+        """Returns the error for the timeout that expires first."""
         candidates: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
         candidates.append((self._answer_due, "stall" if self._has_begun else "first_event"))
         if self._has_begun:
@@ -91,7 +95,11 @@ class StreamTimeouts:
         return self.error(min(candidates)[1], request_id=request_id)
 
     def error(self, phase: TimeoutPhase, what: str | None = None, *, request_id: str | None = None) -> APITimeoutError:
-        """Returns the error for a timeout."""
+        """Returns the error for an expired timeout.
+
+        Args:
+            what: what didn't happen in time, for the message. None uses the timeout's standard text.
+        """
         seconds = getattr(self.timeouts, phase)
         return APITimeoutError(
             f"{what or _WHAT[phase]} within {seconds:g} seconds (timeouts.{phase})",
@@ -115,11 +123,11 @@ def _after(now: float, seconds: float | None) -> float:
 
 
 class Interrupted(Exception):
-    """Raised if the deadline of a step has passed, or `end` was called."""
+    """Raised if a step passes its deadline, or if another task calls `end`."""
 
 
 def event_loop() -> asyncio.AbstractEventLoop | None:
-    """Returns the event loop of asyncio in which this task runs; None on trio."""
+    """Returns the running asyncio event loop, or None on trio."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -127,19 +135,19 @@ def event_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def make_steps(loop: asyncio.AbstractEventLoop | None) -> _TaskSteps | _ScopedSteps:
-    """Returns an object that runs the steps of one exchange, one at a time.
+    """Returns an object that runs the steps of one exchange, such as sending and reading, one at a time.
 
-    `run` returns the result of a step, also if the step ends exactly at the deadline. `run` raises Interrupted if the
-    deadline passes or if a task calls `end`.
+    The object's method `run` returns the result of a step, even if the step finishes exactly at the deadline. `run`
+    raises Interrupted if the deadline passes or if another task calls `end`.
 
     Args:
-        loop: the running event loop of asyncio; None on trio.
+        loop: the running asyncio event loop; None on trio.
     """
     return _ScopedSteps() if loop is None else _TaskSteps(loop)
 
 
 async def next_or_none(pieces: AsyncIterator[T]) -> T | None:
-    """Returns the next piece of a body; None at its end."""
+    """Returns the next item of an iterator over a body, or None at its end."""
     try:
         return await anext(pieces)
     except StopAsyncIteration:
@@ -147,12 +155,14 @@ async def next_or_none(pieces: AsyncIterator[T]) -> T | None:
 
 
 async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-    """Returns the result of a step. Cancels a step that takes longer, and raises Interrupted."""
+    """Runs a coroutine for at most this number of seconds, and returns its result. Raises Interrupted if it takes
+    longer.
+    """
     return await make_steps(event_loop()).run(step, anyio.current_time() + seconds)
 
 
 class _TaskSteps:
-    """Runs each step in its own task, in a copy of the caller's context."""
+    """Runs each step on asyncio in a separate task, with a copy of the caller's context."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -185,11 +195,11 @@ class _TaskSteps:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancels a task that streamfold has created, and waits for its end. Then raises the caller's cancellation, if one
-    arrived meanwhile.
+    """Cancels a task that streamfold has created, and waits until it has finished. If the caller was cancelled
+    meanwhile, raises that cancellation.
 
-    A second cancellation would interrupt httpcore while it closes the connection, which would then stay open. So the
-    task is cancelled again only if it has absorbed the first cancellation, as anyio's `connect_tcp` may do.
+    A second cancellation would interrupt httpcore while it closes the connection, and the connection would stay open.
+    So the task is cancelled again only if it has swallowed the first cancellation, as anyio's `connect_tcp` may do.
     """
     loop, cancelled = task.get_loop(), None
     ends = loop.time() + _CANCELLING
@@ -208,8 +218,6 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 class _ScopedSteps:
-    """Runs each step in its own cancel scope."""
-
     def __init__(self) -> None:
         self._scope: anyio.CancelScope | None = None
 
@@ -228,10 +236,10 @@ class _ScopedSteps:
 
 
 class ReadTimer:
-    """The asyncio timer for reads of a body with its own connection. All reads of the body share one timer.
+    """Ends reads of a response body at their deadlines, on asyncio. All reads of a body share one timer.
 
     Args:
-        expire: called if a read still waits at its deadline. This function ends the connection.
+        expire: a function that is called if a read still waits at its deadline. It must shut down the connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, expire: Callable[[], None]) -> None:
@@ -242,7 +250,7 @@ class ReadTimer:
         self._reading = self._closed = False
 
     def until(self, due: float) -> Self:
-        """Returns the context manager of a read with this deadline."""
+        """Sets the deadline of the next read. Returns a context manager for this read."""
         self._due = due
         return self
 
@@ -255,7 +263,7 @@ class ReadTimer:
         self._reading = False
 
     def close(self) -> None:
-        """Stops the timer for good."""
+        """Stops the timer. It can't be started again."""
         self._closed = True
         self._set(inf)
 
@@ -275,7 +283,7 @@ class ReadTimer:
 
 
 def shut_down(connection: Any) -> None:
-    """Ends the connection of a socket. The library that reads from the socket still gets the data that has arrived.
+    """Shuts down a socket's connection. The HTTP library can still read the data that has arrived.
 
     Args:
         connection: a socket, or the socket object of an asyncio or uvloop transport.

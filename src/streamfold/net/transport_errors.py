@@ -1,4 +1,4 @@
-"""Classifies the exceptions of the HTTP libraries, and finds their messages."""
+"""Classifies the exceptions of the HTTP libraries, and finds their error messages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class MalformedResponse(httpx.RemoteProtocolError):
 
 
 def is_network_error(exc: Exception) -> bool:
-    """Returns whether an exception is a failure of the network or the server, rather than of the program."""
+    """Returns True if the network or the server caused an exception. Returns False if it is an error of the program."""
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
 
 
 def describe(exc: BaseException | None) -> str:
-    """Returns the first message in a chain of exceptions. On trio, httpx's own exceptions have no message."""
+    """Returns the first message in an exception's chain of causes. On trio, httpx's own exceptions have no message."""
     return "" if exc is None else str(exc) or describe(exc.__cause__ or exc.__context__)
 
 
 def is_timeout(exc: BaseException | None) -> bool:
-    """Returns whether a timeout caused an exception. trio's own exception isn't a TimeoutError."""
+    """Returns True if a timeout caused an exception. trio's timeout exception isn't a TimeoutError."""
     if exc is None:
         return False
     timeout = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"
@@ -36,12 +36,12 @@ def is_timeout(exc: BaseException | None) -> bool:
 
 
 def has_cause(exc: BaseException | None, kind: type[BaseException]) -> bool:
-    """Returns whether an exception or one of its causes is of this kind."""
+    """Returns True if an exception or one of its causes is an instance of `kind`."""
     return exc is not None and (isinstance(exc, kind) or has_cause(exc.__cause__ or exc.__context__, kind))
 
 
 def is_malformed(exc: BaseException | None) -> bool:
-    """Returns whether an exception was caused by a malformed response, rather than by a lost connection."""
+    """Returns True if a malformed response caused an exception. Returns False for a lost connection."""
     if exc is None:
         return False
     # h11's: httpcore's error of the same name may also mean that the connection was closed.

@@ -1,8 +1,8 @@
-"""An httpx transport that sends requests of the Responses API over WebSockets, and all other requests over HTTP.
+"""Sends requests to the Responses API over WebSockets, and all other requests over HTTP.
 
-A POST becomes a WebSocket message, and the messages of the answer become the server-sent events of a response. So
-timeouts, retries, redaction, recordings and the decoder work as with HTTP. httpx opens the connections (TLS, proxies,
-the request with `Upgrade`), `websockets` reads and writes their frames.
+The transport sends a POST request's body as a WebSocket message, and converts the server's messages to the SSE events
+of an HTTP response. So timeouts, retries, redaction, recordings and the decoder work as with HTTP. httpx opens the
+connections, with TLS, proxies and the `Upgrade` request. The package `websockets` parses and serializes the frames.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _NO_WEBSOCKET = (200, 400, 404, 405, 426, 501)
 class WebSocketTransport(httpx.AsyncBaseTransport):
     """An httpx transport with one WebSocket for each conversation.
 
-    A request that continues the newest response of an idle connection is sent on this connection, with only the new
-    items. Another request gets a new connection, or an idle connection without a conversation.
+    If a request continues the newest response of an idle connection, it is sent on this connection, with only the new
+    items. Any other request is sent on a new connection, or on an idle connection without a conversation.
 
     Args:
-        http: sends the requests that aren't for a streamed answer of the Responses API.
-        opener: opens the connections.
-        now: returns the time in seconds; None: the event loop's time.
+        http: the transport for requests that don't ask the Responses API for a streamed answer.
+        opener: the transport that opens the WebSocket connections.
+        now: a function that returns the time in seconds. None uses the event loop's time.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         await self._other_requests.aclose()
 
     def release(self, connection: _Connection) -> None:
-        """Makes a connection idle again after its answer has ended."""
+        """Returns a connection to the idle connections after its answer has ended."""
         self._idle.append(connection)
 
     def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:
@@ -144,7 +144,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         return same[0] if len(same) >= _MOST_IDLE else None
 
     async def _open(self, head: httpx.Request, request: httpx.Request) -> _Connection | httpx.Response:
-        """Opens a connection. Returns the response of a server that refuses it."""
+        """Opens a WebSocket connection. If the server refuses it, returns the server's HTTP response instead."""
         for surplus in self._idle[: max(0, len(self._idle) - _MOST_IDLE + 1)]:  # of other keys or addresses
             self._idle.remove(surplus)
             await surplus.aclose()
@@ -172,15 +172,16 @@ class ConnectionClosedInOrder(Exception):
 
 
 class _Connection:
-    """One WebSocket.
+    """One WebSocket connection.
 
     Attributes:
         identity: a digest of the URL and the headers of the connection.
         opened_at: the time at which the connection was opened.
-        headers: the headers of the handshake's response that concern an answer.
-        newest: the response that the server remembers; None if the connection can't continue a conversation.
+        headers: those headers of the handshake's HTTP response that may belong to an answer, such as rate limits.
+        newest: the response that the server keeps in memory for this connection. None if the connection can't continue
+            a conversation.
         sent_less: True if the last request contained only the new items.
-        continues: false if the server accepts requests only without `previous_response_id`.
+        continues: False if the server rejects requests with `previous_response_id`.
     """
 
     def __init__(self, response: httpx.Response, identity: bytes, opened_at: float, most: int) -> None:
@@ -200,8 +201,8 @@ class _Connection:
         return self._stream.get_extra_info(info)
 
     async def begin(self, turn: SocketTurn) -> list[bytes | SocketError]:
-        """Sends a request. Returns the events until the answer has begun or ended. After a failure, the connection is
-        closed.
+        """Sends a request, and receives events until the answer has begun or ended. Returns these events. A failure
+        closes the connection.
 
         Raises:
             ConnectionClosedInOrder: the server closed the connection before any event.
@@ -224,7 +225,7 @@ class _Connection:
             raise
 
     def feed(self, turn: SocketTurn, messages: list[bytes]) -> list[bytes | SocketError]:
-        """Returns the events of messages. A message after the end of an answer ends the connection."""
+        """Converts messages to events. A message after the end of the answer closes the connection."""
         events: list[bytes | SocketError] = []
         for message in messages:
             if turn.ended:
@@ -234,7 +235,8 @@ class _Connection:
         return events
 
     async def receive(self) -> list[bytes]:
-        """Waits for messages and returns them. Answers pings. Returns an empty list at the end of the connection.
+        """Waits for messages and returns them. Returns an empty list if the connection was closed. Answers pings
+        meanwhile.
 
         Raises:
             ProtocolError: a message is too large.
@@ -247,7 +249,7 @@ class _Connection:
         return []
 
     async def is_silent(self) -> bool:
-        """Returns whether no message has arrived on the idle connection. Pings are answered."""
+        """Returns True if no message has arrived on the idle connection. Answers pings."""
         waiting = is_readable(self.get_extra_info("socket"))
         try:
             messages = await self._read(_CLOSING if waiting else _ARRIVED)
@@ -262,7 +264,6 @@ class _Connection:
         return self._protocol.state is OPEN
 
     def how_it_ended(self) -> str:
-        """Returns the error of a closed connection."""
         if self._protocol.parser_exc is not None and not isinstance(self._protocol.parser_exc, EOFError):
             return f"the server sent a malformed WebSocket frame: {self._protocol.parser_exc}"
         closed = self._protocol.close_rcvd
@@ -300,7 +301,7 @@ class _Connection:
         return messages
 
     def _joined(self, frame: Frame) -> bytes | None:
-        """Returns the message that a frame completes."""
+        """Returns the complete message if this frame is the message's last frame; otherwise None."""
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             return None
         self._begun += frame.data
@@ -316,10 +317,8 @@ class _Connection:
 
 
 class _Body(httpx.AsyncByteStream):
-    """The events of an answer. It isn't a generator, which the garbage collector would have to close.
-
-    Attributes:
-        pieces: the received pieces.
+    """The SSE events of an answer as a response body. It isn't a generator, because generators need explicit
+    closing.
     """
 
     def __init__(
@@ -357,7 +356,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _is_refusal(event: bytes | SocketError) -> bool:
-    """Returns whether a server may have refused a request because of `previous_response_id`.
+    """Returns True if the server may have refused a request because of `previous_response_id`.
 
     Not all servers send the code `previous_response_not_found`, and xAI refuses `instructions` together with
     `previous_response_id` (https://docs.x.ai/developers/model-capabilities/text/generate-text).
@@ -366,7 +365,7 @@ def _is_refusal(event: bytes | SocketError) -> bool:
 
 
 def _handshake(request: httpx.Request) -> httpx.Request:
-    """Returns the request that opens a connection, with address and headers of a POST."""
+    """Returns the GET request that opens a WebSocket, with the URL and the headers of a POST request."""
     headers = [(name, value) for name, value in request.headers.raw if name.lower().decode() not in _OF_POST]
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers += [(name.encode(), value.encode()) for name, value in upgrade.items()]
@@ -376,13 +375,12 @@ def _handshake(request: httpx.Request) -> httpx.Request:
 
 
 def _identity(head: httpx.Request) -> bytes:
-    """Returns a digest of URL and headers. Only requests with the same digest share connections."""
     headers = sorted((name.lower(), value) for name, value in head.headers.raw if name.lower() != b"sec-websocket-key")
     return sha256(repr((sent_url(head.url), headers)).encode()).digest()
 
 
 async def _refused(response: httpx.Response) -> httpx.Response:
-    """Returns the response for a request whose WebSocket was refused."""
+    """Returns the HTTP response for a request whose WebSocket handshake the server refused. Reads the error body."""
     received = bytearray()
     try:
         async for piece in response.aiter_raw():
