@@ -1,6 +1,6 @@
 """Adapts a request's tool names, schemas and response format to an endpoint, with a warning for each change.
 
-The adapter provides the `Rules`, and the request contains the model's capabilities. All adapters use this module.
+Each adapter passes the `Rules` of its API. The model's capabilities come from the request.
 """
 
 from __future__ import annotations
@@ -58,18 +58,21 @@ _OPENAI_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules by which an endpoint accepts requests.
+    """The rules that a request must follow so that an endpoint accepts it.
 
     Attributes:
         tool_name: the pattern that tool names must match.
-        response_format: the way in which an answer with a schema is requested.
-        format_names: True if a request can contain a name and a description for the answer's schema.
-        json_mode: whether the API has a JSON mode ("says_json" if a message must then contain the word "json").
+        response_format: how a request asks for an answer that follows a schema: as a JSON schema ("json_schema"), in
+            JSON mode ("json_object"), or as the arguments of a forced tool call ("tool").
+        format_names: True if the API has fields for the name and the description of the answer's schema.
+        json_mode: whether the API has a JSON mode. With "says_json", JSON mode requires that a message contains the
+            word "json".
         schemas: the subsets of JSON Schema that the endpoint accepts.
         strict_output: True if streamfold requests strict mode for schemas generated from pydantic models.
         passes: functions that change every schema, before unsupported keywords are removed.
         hosted: the hosted tools that the API supports, by kind.
-        tool_choice_none: True if the API accepts the tool choice "none". With False, streamfold leaves the tools out.
+        tool_choice_none: True if the API accepts the tool choice "none". With False, streamfold sends such a request
+            without tools.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
@@ -89,7 +92,8 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass,
 
 
 def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarning]]:
-    """Adapts a request to the endpoint. Returns the new request and a warning for each change.
+    """Adapts a request's tools and response format to the endpoint. Returns the adapted request, and a warning for each
+    change.
 
     Raises:
         ConfigError: the endpoint would refuse the request.
@@ -132,7 +136,8 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
 
 
 def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
-    """Returns the capabilities that the model may lack, because `apply_rules` emulates them with a warning."""
+    """Returns the names of the capabilities that the request may use although the model lacks them. `apply_rules`
+    emulates these capabilities, with a warning."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
     return frozenset(
@@ -141,7 +146,7 @@ def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
 
 
 def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
-    """Returns the request with the tool choice "auto". The warning contains the reason `why`."""
+    """Replaces a forced tool choice with "auto". Appends a warning that contains `why`, the reason, to `warnings`."""
     if not is_forced(request):
         return request
     choice = request.tool_choice
@@ -221,7 +226,8 @@ def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[st
 def _fit_strict(
     made: Tool, tool: Tool, subset: Subset, used: Counter[str], changes: list[str]
 ) -> tuple[Tool, list[str]]:
-    """Returns the strict tool, or the tool without `strict` and the reasons. Updates `used` and `changes`."""
+    """Returns the tool with a schema for strict mode and an empty list. If strict mode isn't possible, returns the tool
+    without `strict`, and the reasons. Adds the tool's use of the endpoint's limits to `used`."""
     fitted = fit_schema(made.parameters, subset)
     needs = count_uses(fitted.schema) + Counter(tools=1)
     limits = {name: getattr(subset, name) for name in ("tools", "optional", "unions")}
@@ -311,7 +317,8 @@ def _by_instruction(
 
 
 def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> Request:
-    """Asks the model for a JSON object in an instruction, if JSON mode is missing or requires the word "json"."""
+    """Adds an instruction to answer with a JSON object, if the API has no JSON mode, or if its JSON mode requires the
+    word "json"."""
     says_json = any("json" in str(message.content or "").lower() for message in request.messages)
     if rules.json_mode == "yes" or (rules.json_mode == "says_json" and says_json):
         return request

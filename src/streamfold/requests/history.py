@@ -1,9 +1,10 @@
-"""Adapts a conversation to an endpoint. A conversation that the endpoint would refuse raises an error or is repaired.
+"""Adapts a conversation to an endpoint. If the endpoint would refuse the conversation, streamfold raises ConfigError
+or, with the option `repair`, repairs the conversation.
 
 `HistoryRules` describes the rules. Each adapter defines the rules of its API, and `facts/histories.toml` has the rules
-of endpoints and models. The caller's messages are never changed. Changes that preserve the meaning are always made, and
-other changes only if `repair` is set. Each change produces a warning. The time is linear in the number of messages and
-tool calls.
+of endpoints and models. streamfold never modifies the caller's messages. Changes that preserve the conversation's
+meaning are always made, and other changes only with `repair=True`. Each change produces a warning. The running time is
+linear in the number of messages and tool calls.
 """
 
 from __future__ import annotations
@@ -46,46 +47,48 @@ GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no cli
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """The rules by which an API, an endpoint or a model accepts conversations.
+    """The rules that a conversation must follow so that an API, an endpoint or a model accepts it.
 
     Attributes:
         roles: the roles that messages may have.
-        system: where system messages are allowed, which is "anywhere", "leading" (several at the beginning) or "first"
-            (one at the beginning). System messages at the beginning are joined if necessary. System messages at other
-            positions are sent as user messages.
-        joined: the roles of which two consecutive messages must be joined.
+        system: where system messages are allowed: "anywhere", "leading" (one or more at the beginning of the
+            conversation) or "first" (only the first message). With "first", system messages at the beginning are
+            joined. System messages at positions that aren't allowed are sent as user messages.
+        joined: the roles that may not occur in two consecutive messages. Such messages are joined.
         begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
             user message. If the conversation has no such message, a user message with the text "Continue." is added.
-        user_behind_result: True if a user message may follow a tool result. With False, an assistant message with the
-            text "..." is added between the two.
-        late_results: True if a later request may contain the result of a background tool call. With False, the request
-            contains a placeholder, which a later request replaces.
+        user_behind_result: True if a user message may follow a tool result. With False, streamfold inserts an assistant
+            message with the text "..." between the tool result and the user message.
+        late_results: True if the result of a background tool call may arrive in a later request than the other results.
+            With False, the first request contains a placeholder for the result. A later request contains the result
+            instead.
         added_tools: True if messages inside the conversation may add tools.
-        results_follow: True if tool results must directly follow the message with their tool calls.
-        result_media: True if tool results may contain images. With False, the images are moved to a user message after
-            the results.
+        results_follow: True if tool results must directly follow the assistant message that contains their tool calls.
+        result_media: True if tool results may contain images. With False, streamfold moves these images to a user
+            message after the tool results.
         single_call: True if a message may have at most one tool call.
-        unique_ids: where tool call ids must be unique, within a message ("turn") or within the conversation
-            ("conversation"), or None if the adapter renumbers the ids.
+        unique_ids: whether a tool call id must be unique within its message ("turn") or within the conversation
+            ("conversation"). None if the adapter itself renumbers the ids.
         ids: the format of tool call ids. With "word", letters, digits, "_" and "-" are allowed. With "nine", an id must
             have exactly nine letters and digits.
         id_length: the maximum length of a tool call id.
         object_arguments: True if tool call arguments must be a JSON object.
         plain_names: True if the `name` of a message may contain only letters, digits, "_" and "-".
-        strings: the roles whose content must be a string instead of a list of text parts.
-        blanks: whether the API accepts blank texts. With "refused" the API refuses empty texts, and with
-            "space_refused" also texts that are only white space.
+        strings: the roles whose messages must have a string as content, instead of a list of text parts.
+        blanks: whether the API accepts blank texts in messages. With "refused", the API refuses empty texts. With
+            "space_refused", it also refuses texts that contain only white space.
         blank_results: True if tool results may be empty.
-        null_content: True if a message with tool calls may have null instead of text. Otherwise `""` is sent.
-        empty_others: True if user and system messages may have no content.
+        null_content: True if a message with tool calls may have null as content. With False, streamfold sends `""`
+            instead of null.
+        empty_others: True if the API accepts user and system messages without content.
         other_content: a function that returns True if an assistant message has content other than text, a refusal and
             tool calls.
-        reads_items: True if the API accepts items of the Responses API.
-        wants_reasoning: True if a message with tool calls must contain reasoning. Missing reasoning is sent as an empty
-            string.
-        knows_more: True if the provider has stored earlier messages, so that the request may have a tool result whose
-            tool call isn't in it.
-        refusals: True if assistant messages have a field for refusals. With False, a refusal is sent as text.
+        reads_items: True if the API accepts Responses API items in messages.
+        wants_reasoning: True if a message with tool calls must contain reasoning. If the reasoning is missing,
+            streamfold sends an empty string in its field.
+        knows_more: True if the provider has stored earlier messages of the conversation. A request may then contain a
+            tool result without its tool call, which is among the stored messages.
+        refusals: True if assistant messages have a field for refusals. With False, streamfold sends a refusal as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES
@@ -117,7 +120,7 @@ class HistoryRules:
     refusals: bool = False
 
     def over(self, facts: Mapping[str, Any]) -> HistoryRules:
-        """Returns the rules, overridden by the rules of an endpoint and a model."""
+        """Returns a copy in which the rules of an endpoint and of a model replace the rules of the same names."""
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         return replace(self, **read) if read else self
 
@@ -126,8 +129,8 @@ class FittedHistory(NamedTuple):
     """An adapted conversation.
 
     Attributes:
-        positions: the position of each message in the caller's list. An added message has a neighbour's position. None
-            means that no message was added or removed.
+        positions: the index of each message in the caller's list. An added message has the index of a neighbouring
+            message. None if no message was added or removed.
     """
 
     messages: tuple[Message, ...]
@@ -143,16 +146,18 @@ def fit_history(
     open_calls: bool = False,
     origin: str | None = None,
 ) -> FittedHistory:
-    """Adapts a conversation to an endpoint. Returns the new conversation and a warning for each change.
+    """Adapts a conversation to an endpoint. Returns the adapted conversation, and a warning for each change.
 
     Args:
-        repair: True to also make changes that affect the meaning. Such a change never invents content of the model or
-            of a tool.
-        open_calls: True if tool calls may have no result yet, because the conversation isn't sent now.
-        origin: the `origin` of messages that this endpoint wrote. The endpoint accepts the ids in these messages.
+        repair: True to allow changes that affect the meaning of the conversation. Even then, streamfold never invents
+            text of the model or results of a tool.
+        open_calls: True to accept tool calls without results, because the conversation isn't sent to a model yet.
+        origin: the value of `Message.origin` for messages that this endpoint's model wrote. Tool call ids in these
+            messages stay as they are, because the endpoint accepts its own ids.
 
     Raises:
-        ConfigError: the provider would refuse the conversation. The message lists all reasons and their positions.
+        ConfigError: the provider would refuse the conversation. The error message lists all reasons, each with the
+            index of the message.
     """
     roles = [message.role for message in messages]
     if roles in (["user"], ["system", "user"]) and all(map(_is_plain, messages)) and rules.roles >= {*roles}:
@@ -165,17 +170,16 @@ def _is_plain(message: Message) -> bool:
 
 
 def is_custom(call: ToolCall) -> bool:
-    """Returns True if the input of a tool call is text instead of JSON."""
     return call.kind == "custom"
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A tool call and its result.
+    """A tool call of an assistant message, and its result.
 
     Attributes:
         number: the index of the tool call in its message.
-        new_id: the new id, if the endpoint doesn't accept the original id.
+        new_id: the id that replaces the original id, if the endpoint doesn't accept the original id.
     """
 
     turn: _Turn
@@ -191,9 +195,10 @@ class _Turn:
 
     Attributes:
         at: the index of the message in the caller's list.
-        answered: the tool call to which this result belongs, or None.
-        repeats: the last earlier tool call with the same id, if that tool call already has a result.
-        dropped: True if the request leaves the message out.
+        answered: for a tool message, the tool call whose result it is, or None if no tool call matches.
+        repeats: for a tool message without a matching tool call, the last earlier tool call with the same id. That tool
+            call already has a result.
+        dropped: True if streamfold leaves the message out of the request.
     """
 
     at: int
@@ -459,7 +464,6 @@ class _Fitting:
                         self._moved.add(turn.at)
 
     def _may_be_open(self, turn: _Turn) -> bool:
-        """Returns True if the tool calls of this turn may lack results, because the model hasn't finished the turn."""
         return self._open_calls or (turn is self._turns[-1] and turn.message.paused)
 
     def _others(self) -> list[int]:
@@ -514,11 +518,12 @@ class _Fitting:
                     self._sent.append((call.result.at, _with_new_ids(call.result)))
 
     def _move_media(self) -> None:
-        """Moves images from tool results to a user message behind the last result of the turn.
+        """Moves images from tool results to a user message after the turn's last tool result.
 
         OpenAI refuses images in tool results with the error "Image URLs are only allowed for messages with role 'user',
         but this message with role 'tool' contains an image URL" (OpenHands/OpenHands#7700). Some models accept the
-        images but don't see them (openai/openai-openapi#523). No message may separate the results of one turn.
+        images but don't see them (openai/openai-openapi#523). The user message comes after the last result, because no
+        message may stand between the results of one turn.
         """
         if self._rules.result_media:
             return
@@ -560,9 +565,6 @@ class _Fitting:
         self._sent = placed
 
     def _join(self) -> None:
-        """Joins consecutive messages of the same role, and adds an assistant message between a result and a user
-        message.
-        """
         sent: list[tuple[int, Message]] = []
         for at, message in self._sent:
             before = sent[-1][1] if sent else None
@@ -625,7 +627,8 @@ def _text_of_part(part: Any) -> str | None:
 
 
 def is_blank_message(message: Message) -> bool:
-    """Returns True if a message without tool calls has no content, apart from items of the Responses API."""
+    """Returns True if a message has no content. Responses API items in `extras["output"]` don't count as content, and
+    tool calls aren't checked."""
     if message.refusal or message.partial or message.tools or any(name != "output" for name in message.extras):
         return False
     content = message.content
@@ -724,13 +727,14 @@ def _with_ids(
 
 
 def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Converts summaries in another provider's compactions to text. Returns the request, and a warning for each
-    summary.
+    """Converts each summary that another provider's compaction contains to a text message. Returns the new request, and
+    a warning for each summary.
 
-    A message is a compaction only if it has no other content.
+    Only a message that has no other content counts as a compaction.
 
     Raises:
-        ConfigError: only the other provider can read the compaction, so this model wouldn't see the earlier messages.
+        ConfigError: only the provider that compacted the conversation can read the result, so this model wouldn't see
+            the earlier messages.
     """
     if not any(message.extras for message in request.messages):
         return request, []

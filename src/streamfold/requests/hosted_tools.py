@@ -1,7 +1,7 @@
 """Checks whether an endpoint supports the hosted tools of a request and their arguments.
 
-Each API has a table with a `HostedForm` for each kind of tool. A request for any other kind raises an error, because
-without a search, for example, the request would have another meaning.
+Each API has a table with a `HostedForm` for each kind of tool. A hosted tool without an entry in the table raises an
+error. Leaving the tool out would change what the request means.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .options import Options
 
 @dataclass(frozen=True, slots=True)
 class HostedForm:
-    """Converts one kind of hosted tool to the JSON of one API.
+    """How to convert one kind of hosted tool to the JSON of one API.
 
     Attributes:
-        write: a function that converts the tool to JSON for the request's list of tools.
-        takes: the arguments that the API supports.
+        write: a function that returns the tool as JSON data for the request's list of tools.
+        takes: the names of the tool's arguments that the API supports.
     """
 
     write: Callable[[Any], dict[str, Any]]
@@ -29,7 +29,7 @@ class HostedForm:
 
 
 class HostedEndpoint(Protocol):
-    """An endpoint that may not support all hosted tools of its API."""
+    """An endpoint, with the kinds of hosted tools that it supports. These may be fewer than its API defines."""
 
     @property
     def name(self) -> str: ...
@@ -47,10 +47,10 @@ class HostedEndpoint(Protocol):
 def check_hosted(
     tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
 ) -> list[ReplyWarning]:
-    """Returns a warning for each argument that the request leaves out.
+    """Checks the hosted tools of a request. Returns a warning for each argument of a tool that the request leaves out.
 
     Raises:
-        ConfigError: the endpoint doesn't support the tool, or doesn't support an argument that restricts the tool.
+        ConfigError: the endpoint doesn't support a hosted tool, or an argument that restricts what the tool may do.
     """
     warnings = []
     for value in [tool.hosted for tool in tools if tool.hosted is not None and not isinstance(tool.hosted, HostedTool)]:
@@ -93,7 +93,7 @@ def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any
 
 
 def raw_tools(options: Options) -> tuple[Tool, ...]:
-    """Returns the tools in `extra_body`, which are in the provider's format."""
+    """Returns the tools in `extra_body["tools"]`, which are in the provider's format."""
     if not options.extra_body:
         return ()
     found = options.extra_body.get("tools")
@@ -109,7 +109,7 @@ def _name(entry: Mapping[str, Any]) -> str | None:
 
 
 def with_raw_tools(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `extra_body` with the tools of the body in front of the tools that `extra_body` already has."""
+    """Returns a copy of `extra_body` whose list of tools begins with the tools of the request body."""
     added = extra.get("tools")
     if "tools" not in body or not isinstance(added, list | tuple):
         return extra

@@ -11,7 +11,7 @@ from ..types import AudioPart, FilePart, ImagePart, Message, TextPart, ToolCall
 
 
 def digest_parts(*parts: Any) -> str:
-    """Returns a digest of JSON data. The order of keys doesn't affect the digest."""
+    """Returns a digest of JSON data. The order of object keys doesn't affect the digest."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=repr)
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
@@ -38,7 +38,7 @@ def part_value(part: Any) -> Any:
 
 
 def call_values(call: ToolCall) -> list[Any]:
-    """Returns a tool call as JSON data. Two spellings of the same arguments give the same data."""
+    """Returns a tool call as JSON data. The result doesn't depend on how the arguments' JSON text is formatted."""
     return [call.id, call.name, call.kind, {"_raw": call.raw_arguments} if call.error else _plain(call.arguments)]
 
 

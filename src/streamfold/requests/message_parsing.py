@@ -1,6 +1,6 @@
 """Converts messages of every accepted format to `Message`.
 
-The formats are `Message`, dicts of Chat Completions, items of the Responses API, and parts.
+The formats are `Message`, dicts in the format of Chat Completions, Responses API items, and content parts.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
 
 
 def read_part(part: Any, where: str) -> ReadPart:
-    """Converts a content part to a streamfold part. A part with fields that streamfold doesn't support stays a dict.
+    """Converts a content part to an object such as `TextPart` or `ImagePart`. A dict with fields that streamfold
+    doesn't support is returned as a dict.
 
     >>> read_part({"type": "text", "text": "Hello"}, "content[0]")
     TextPart(text='Hello', cache=False)
 
     Raises:
-        ConfigError: the value isn't a part, or one of the part's fields is invalid.
+        ConfigError: the value isn't a content part, or one of its fields is invalid.
     """
     if isinstance(part, ContentPart):
         return part
@@ -189,8 +190,8 @@ _EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
 
 
 def is_item(message: Any) -> bool:
-    """Returns True if a dict is an item of the Responses API. Messages of Chat Completions have no `type` and no
-    `phase`.
+    """Returns True if a dict is an item of the Responses API. A Responses API item has a `type` or a `phase`. Chat
+    Completions messages have neither.
     """
     return isinstance(message, Mapping) and ("type" in message or "phase" in message)
 
@@ -220,7 +221,7 @@ class _Turn:
 
 
 def read_items(items: Iterable[tuple[str, Any]]) -> Iterator[Message]:
-    """Converts Responses API items to messages. Each item comes with its path, which error messages contain.
+    """Converts Responses API items to messages. `items` contains each item together with its path, for error messages.
 
     Raises:
         ConfigError: a value isn't an item. The error message begins with the path of the value.
@@ -294,7 +295,8 @@ def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
 
 
 def _other(item: dict[str, Any], where: str) -> Message:
-    """Converts an item that doesn't come from the model to a message. An item of an unknown kind is kept unchanged."""
+    """Converts an item that the model didn't write, such as a tool result. An item of an unknown kind goes into the
+    message's `extras` as it is."""
     kind = item.pop("type")
     fields = ObjectReader(item, where)
     if kind in _RESULTS:
@@ -313,8 +315,8 @@ def _other(item: dict[str, Any], where: str) -> Message:
 
 
 def _function_tools(tools: Any) -> tuple[Tool, ...]:
-    """Returns the tools of an item. If a tool can't be parsed, returns no tools, and the request contains the item
-    unchanged.
+    """Parses the tools that an item adds. Returns an empty tuple if a tool can't be parsed. The request then contains
+    the original item.
     """
     try:
         read = as_tools(tools)
@@ -345,7 +347,7 @@ _EMPTY_MESSAGE_MEMBERS: tuple[Any, ...] = ([], {})  # `annotations: []`, as the 
 
 
 def read_messages(messages: Messages) -> tuple[Message, ...]:
-    """Converts a conversation to messages. A string becomes one user message.
+    """Converts a conversation in any accepted format to messages. A string is converted to one user message.
 
     Raises:
         ConfigError: a value isn't a message. The error message begins with the path of the value.
@@ -365,7 +367,8 @@ def read_messages(messages: Messages) -> tuple[Message, ...]:
 
 
 def read_message_list(messages: Iterable[Any]) -> Iterator[Message]:
-    """Converts a list to messages. Consecutive Responses API items from one turn of the model become one message."""
+    """Converts a list to messages. Consecutive Responses API items that belong to one turn of the model are converted
+    to one message."""
     numbered = ((f"messages[{at}]", message) for at, message in enumerate(messages))
     for are_items, run in groupby(numbered, lambda entry: is_item(entry[1])):
         if are_items:
@@ -418,7 +421,8 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
 
 
 def _reasoning(fields: ObjectReader) -> str | None:
-    """Reads the reasoning from either of two fields, because some servers send the same text in both."""
+    """Returns the reasoning from `reasoning_content` or `reasoning`. Some servers send the same text in both fields. If
+    the texts differ, `reasoning` stays among the fields that haven't been read."""
     first, second = fields.text("reasoning_content"), fields.any("reasoning")
     if isinstance(second, str) and (first is None or first == second):
         return second

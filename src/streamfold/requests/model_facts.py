@@ -21,15 +21,16 @@ Support: TypeAlias = Literal["yes", "no", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The features that a model supports at an endpoint.
+    """The features that a model supports at an endpoint. Each attribute is "yes", "no" or "unknown".
 
     Attributes:
         tools: whether the model can call tools.
-        forced_choice: whether a request can force the model to call a tool. If not, "auto" is sent, with a warning.
+        forced_choice: whether a request can force the model to call a tool. If not, streamfold sends "auto" instead,
+            with a warning.
         images: whether the model accepts images in messages.
         structured_output: whether the endpoint makes the model follow a JSON schema. If not, the quirk
-            `response_format` can select another way, with a warning.
-        reasoning: whether the model reasons before its answer, so that `reasoning_effort` has an effect.
+            `response_format` can select another way to request JSON, with a warning.
+        reasoning: whether the model reasons before it answers. If not, `reasoning_effort` has no effect.
         parallel_calls: whether the model can make several tool calls in one turn.
         files: whether the model accepts files in messages.
         audio: whether the model accepts audio in messages.
@@ -45,7 +46,7 @@ class Capabilities:
     audio: Support = "unknown"
 
     def of(self, name: str) -> Support:
-        """Returns the value of the capability with this name."""
+        """Returns the support ("yes", "no" or "unknown") for the capability with this name."""
         value: Support = getattr(self, name)
         return value
 
@@ -68,7 +69,7 @@ EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 
 
 def bare_name(model: str) -> str:
-    """Returns a model's name without the vendor, region and path, to be compared with the prefixes of families.
+    """Returns a model's name without vendor, region and path. The result can be compared with `Family.prefix`.
 
     >>> bare_name("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), bare_name("anthropic/claude-opus-4.6")
     ('claude-sonnet-4-5-20250929-v1:0', 'claude-opus-4-6')
@@ -83,39 +84,43 @@ def bare_name(model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """Facts about a model. An attribute is None if the fact is unknown.
+    """Facts about a model. An attribute is None if the fact isn't known.
 
     Attributes:
-        thinking: when the model thinks, which is "never", "asked" (only if the request enables thinking), "default"
-            (unless the request disables thinking) or "always".
-        efforts: the supported effort levels, from the lowest to the highest. An empty tuple means that thinking can
-            only be turned on or off.
+        thinking: when the model thinks: "never", "asked" (only if the request enables thinking), "default" (unless the
+            request disables thinking) or "always".
+        efforts: the reasoning effort levels that the model supports, from the lowest to the highest. An empty tuple
+            means that requests can only turn thinking on or off.
         efforts_on_chat: the effort levels on Chat Completions, if they differ from `efforts`.
         default_effort: the effort level that the model uses if a request has no `reasoning_effort`.
         budget: the minimum and maximum number of thinking tokens, for models with a budget instead of effort levels.
-        none_as: how the effort "none" is sent if the model can't stop thinking. With "between_tools", the model thinks
-            only between tool calls.
-        sampling: whether the model accepts `temperature` and `top_p`. With "default" the model accepts only the value
-            1, with "one_of" only one of the two options, and with "ignored" the options have no effect.
+        none_as: the fallback for `reasoning_effort="none"` if thinking can't be turned off completely. With
+            "between_tools", the model then thinks only between tool calls.
+        sampling: whether the model accepts `temperature` and `top_p`. With "default", the model accepts only the value
+            1. With "one_of", a request may contain only one of the two options. With "ignored", the options have no
+            effect.
         samples_while_thinking: whether `temperature` and `top_p` have an effect while the model thinks.
         temperature_max: the maximum temperature.
         stop: whether the model accepts stop texts.
-        apis: the APIs that serve the model, if the maker has other APIs too.
-        tools_on_chat: whether the model accepts tools on Chat Completions ("effort_none" if only without thinking).
+        apis: the names of the APIs that serve the model, if not all APIs of the model's maker do.
+        tools_on_chat: whether the model accepts tools on Chat Completions. With "effort_none", it accepts them only if
+            the request turns thinking off.
         background_tools: whether the model can continue while a tool runs; see `Tool.background`.
-        reasoning_back: the earlier reasoning that a request must contain, which is the reasoning of the current tool
-            loop ("loop"), of all turns ("all"), or a reasoning field in every turn, even if it is empty ("required").
-        keep: fields of the body (their names may have dots) that make the server use the reasoning of earlier turns.
-        binds_thinking: whether the provider refuses thinking if an earlier message has changed ("always", or
-            "new_accounts" for newer accounts only).
-        tool_references: whether the model understands `$ref` in a tool's schema. If not, each reference is replaced by
-            its target.
-        history: more rules for conversations with this model. The keys are attributes of `HistoryRules`.
+        reasoning_back: the reasoning of earlier turns that a request must send back. With "loop", it is the reasoning
+            since the last user message. With "all", it is the reasoning of all turns. With "required", every turn must
+            have a reasoning field, which may be empty.
+        keep: fields of the request body that make the server use the reasoning of earlier turns. A dot in a name
+            separates nested fields.
+        binds_thinking: whether the provider refuses a request that contains thinking if an earlier message has changed.
+            With "new_accounts", it does so only for newer accounts.
+        tool_references: whether the model understands `$ref` in a tool's schema. If not, streamfold replaces each
+            reference with its target.
+        history: additional rules for conversations with this model. The keys are attributes of `HistoryRules`.
         max_output_tokens: the maximum number of output tokens.
-        whole_output_tokens: the maximum number of output tokens without streaming, if it is lower than with streaming.
-        context_tokens: the size of the context window, which is the maximum number of tokens in conversation and
-            answer.
-        retires: the date on which the model's maker retires the model on its own platforms.
+        whole_output_tokens: the maximum number of output tokens in a response that isn't streamed, if it is lower than
+            for streamed responses.
+        context_tokens: the size of the context window, in tokens. The conversation and the answer together must fit.
+        retires: the date on which the model's maker switches the model off on its own platforms.
         retires_earliest: True if `retires` is only the earliest possible retirement date.
         tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.
     """
@@ -169,17 +174,17 @@ _OTHER_VERSION = re.compile(r"[-.]?\d{1,2}(?!\d)")
 
 @dataclass(frozen=True)
 class Family(ModelFacts):
-    """Facts about all models whose names have a common prefix.
+    """Facts about all models whose names begin with one of the prefixes.
 
     Attributes:
         prefix: the prefixes of the models' names. If several families match a name, the longest prefix wins.
         vendor: the company that made the models.
-        open_weights: True if other providers may serve the models. Facts that depend on the server are then unknown at
-            these providers.
-        examples: some models of the family, which error messages suggest as alternatives.
-        quirks: adapter quirks that differ for these models, by adapter name.
+        open_weights: True if the models' weights are available, so that other providers serve the models too. Facts
+            that depend on the server are then unknown for these providers.
+        examples: some models of the family. Error messages suggest them as alternatives.
+        quirks: settings of adapters that differ for these models, by adapter name.
         checked: the date on which a person last checked the facts.
-        sources: keys of the table `sources`, which has the URLs from which the facts come.
+        sources: keys of the table `sources`, which contains the URLs of the pages that state the facts.
         place: the file and the line from which the family was loaded.
     """
 
@@ -200,7 +205,8 @@ class Family(ModelFacts):
 
     @property
     def closed_vendor(self) -> str | None:
-        """The maker, if the models' weights are closed. The maker's rules for requests then apply at every provider."""
+        """The models' maker, if no other company has the models' weights. The maker's rules for requests then apply to
+        every provider that sells the models."""
         return None if self.open_weights else self.vendor
 
     @property
@@ -231,7 +237,7 @@ class Family(ModelFacts):
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
     def elsewhere(self) -> Family:
-        """Returns the facts that also apply at endpoints other than the maker's."""
+        """Returns a copy of the family without the facts that apply only at the maker's endpoints."""
         names = (*_OF_THE_MAKER, *(_OF_THE_SERVER if self.open_weights else ()))
         unknown: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **unknown)
@@ -246,7 +252,8 @@ def today() -> date:
 
 
 def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTICE) -> str | None:
-    """Returns a notice if a model will be retired within this number of days, or was already retired."""
+    """Returns a notice if the model's retirement date has passed, or is at most `days` days away. Returns None
+    otherwise."""
     if facts.retires is None or (left := (facts.retires - today()).days) > days:
         return None
     day = facts.retires.isoformat()
@@ -266,8 +273,8 @@ class ModelTable(ModelFacts):
         pattern: a pattern for model names, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash must match
             the entire name. A pattern without a slash must match the part after the last slash, without a region and
             vendor such as Amazon Bedrock's `us.anthropic.`.
-        examples: some models that match, which error messages suggest as alternatives.
-        quirks: adapter quirks that differ for these models.
+        examples: some models that match. Error messages suggest them as alternatives.
+        quirks: settings of the adapter that differ for these models.
         prices: the models' prices; see `Prices`.
     """
 
@@ -289,7 +296,8 @@ class ModelTable(ModelFacts):
 
 
 def merge_facts(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Merges the facts of all tables that match a model. If several tables have the same key, the last table wins.
+    """Merges the facts of all tables that match a model. If several tables have the same key, the value in the last
+    table is used.
 
     >>> tables = [ModelTable("*", context_tokens=8192), ModelTable("big*", context_tokens=262144)]
     >>> merge_facts(tables, "big-1")

@@ -1,4 +1,5 @@
-"""Reads the fields of a JSON object that isn't trusted. Error messages contain the path of the field."""
+"""Reads and checks the fields of a JSON object from an untrusted source. Error messages contain the path of the
+field."""
 
 from __future__ import annotations
 
@@ -27,15 +28,12 @@ class ObjectReader:
         self._where = where
 
     def at(self, name: str) -> str:
-        """Returns the path of a field."""
         return f"{self._where}.{name}" if self._where else name
 
     def text(self, name: str) -> str | None:
-        """Reads an optional string."""
         return self.take(name, str)
 
     def string(self, name: str) -> str:
-        """Reads a required string."""
         value = self._values.get(name)
         if not isinstance(value, str):
             problem = "is missing" if value is None else f"is {kind_of(value)}"
@@ -44,49 +42,42 @@ class ObjectReader:
         return value
 
     def must(self, name: str, kind: type[T]) -> T:
-        """Reads a required value of a type."""
         value = self.take(name, kind)
         if value is None:
             raise ConfigError(f"{self.at(name)} is missing: it must be {_A[kind]}")
         return value
 
     def need(self, name: str) -> str:
-        """Reads a required string that isn't empty."""
+        """Reads a required string. The string may not be empty."""
         value = self.text(name)
         if not value:
             raise ConfigError(f"{self.at(name)} is {'missing' if value is None else 'empty'}: it must be a string")
         return value
 
     def number(self, name: str) -> float | None:
-        """Reads an optional number."""
         return self.take(name, float)
 
     def count(self, name: str) -> int | None:
-        """Reads an optional whole number."""
         return self.take(name, int)
 
     def limit(self, name: str) -> int | None:
-        """Reads an optional whole number, which must be greater than 0."""
+        """Reads an optional integer that must be greater than 0."""
         value = self.count(name)
         if value is not None and value < 1:
             raise ConfigError(f"{self.at(name)} must be a whole number greater than 0, not {value}")
         return value
 
     def flag(self, name: str) -> bool | None:
-        """Reads an optional boolean."""
         return self.take(name, bool)
 
     def items(self, name: str) -> list[Any] | None:
-        """Reads an optional list."""
         return self.take(name, list)
 
     def object(self, name: str) -> ObjectReader | None:
-        """Reads an optional object."""
         value = self.take(name, dict)
         return None if value is None else ObjectReader(value, self.at(name))
 
     def inner(self, name: str) -> ObjectReader:
-        """Reads a required object."""
         value = self._values.pop(name, None)
         if not isinstance(value, Mapping):
             problem = "is missing" if value is None else f"is {kind_of(value)}"
@@ -94,32 +85,30 @@ class ObjectReader:
         return ObjectReader(value, self.at(name))
 
     def mapping(self, name: str) -> dict[str, Any] | None:
-        """Reads an optional object without changing it, including its nulls."""
+        """Reads an optional object and returns it as a dict. The dict keeps fields that are null."""
         return self.take(name, dict)
 
     def any(self, name: str) -> Any:
-        """Reads a value of any type."""
         return self._values.pop(name, None)
 
     def put(self, name: str, value: Any) -> None:
-        """Adds a field to the fields that haven't been read."""
+        """Puts a field back among the fields that haven't been read."""
         self._values[name] = value
 
     def absorb_rest(self, inner: ObjectReader) -> None:
-        """Adds the fields of an inner object that haven't been read to those of this object."""
+        """Adds an inner object's unread fields to this object's unread fields."""
         self._values.update(inner.rest())
 
     def rest(self) -> dict[str, Any]:
-        """Returns the fields that haven't been read, without nulls."""
+        """Returns the fields that no method has read yet, except fields that are null."""
         return {name: value for name, value in self._values.items() if value is not None}
 
     def refuse_rest(self, known: str) -> None:
-        """Raises ConfigError if a field hasn't been read. `known` lists the allowed fields."""
+        """Raises ConfigError if a field hasn't been read. The error message lists the allowed fields in `known`."""
         for name in self.rest():
             raise ConfigError(f"{self.at(name)} is unknown here: {known}")
 
     def take(self, name: str, kind: type[T]) -> T | None:
-        """Reads an optional value of the given type."""
         value: Any = self._values.pop(name, None)
         if value is None:
             return None
@@ -130,7 +119,8 @@ class ObjectReader:
 
 
 def kind_of(value: Any) -> str:
-    """Returns the name of a value's JSON type for an error message, or the name of its Python type."""
+    """Returns the name of a value's JSON type, for error messages. For a value that isn't JSON data, returns the name
+    of its Python type."""
     match value:
         case None:
             return "null"

@@ -1,8 +1,7 @@
-"""Adapts options that a model, its endpoint or its API doesn't support.
-
-streamfold clamps, emulates or leaves out an unsupported option, with a warning. If this would change the meaning of the
-request, streamfold raises an error. With `unsupported_options = "strict"`, each change raises an error. The file
-docs/guides/options.md has the table of options.
+"""Adapts request options that a model, its endpoint or its API doesn't support. streamfold clamps an unsupported
+option's value, emulates the option, or leaves it out. Each of these changes produces a warning. If this would change
+the meaning of the request, streamfold raises an error. With `unsupported_options = "strict"`, each change raises an
+error. The table in docs/guides/options.md shows what happens to each option.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:
-    """The options that an endpoint accepts, regardless of the model.
+    """The options that an endpoint accepts, whatever the model supports.
 
     Attributes:
-        chat: True for Chat Completions, where some models accept fewer options than on the Responses API.
+        chat: True for Chat Completions. Some models accept fewer options there than on the Responses API.
         sampling: True if `temperature` and `top_p` are accepted.
         seed: True if a seed is accepted.
-        stops: the maximum number of stop texts, or None if there is no maximum.
+        stops: the maximum number of stop texts in a request, or None if there is no maximum.
         stop_bytes: the maximum length of each stop text in bytes.
-        blank_stops: True if a stop text may consist of white space only.
-        parallel_calls: True if parallel tool calls can be turned off.
+        blank_stops: True if the endpoint accepts a stop text that contains only white space.
+        parallel_calls: True if a request can turn parallel tool calls off.
         efforts: True if a request can contain an effort level. With False, requests can only turn thinking on or off.
         switch: True if a request can turn thinking on and off.
         budgets: True if a request can contain a maximum number of thinking tokens.
@@ -72,19 +71,20 @@ class _FitContext:
 def fit_options(
     options: Options, family: Family, rules: OptionRules, *, model: str = "", tools: bool = False
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts options to a model at an endpoint. Returns the new options and a warning for each change.
+    """Adapts options to a model at an endpoint. Returns the adapted options, and a warning for each change.
 
-    `temperature` and `top_p` aren't changed here: see `fit_sampling`.
+    `fit_sampling` adapts `temperature` and `top_p`.
 
     Args:
-        family: the facts about the model. An option is also sent if it is unknown whether the model supports it.
+        family: the facts about the model. If the facts don't say whether the model supports an option, streamfold sends
+            the option.
         rules: the options that the endpoint accepts.
         model: the model's name, for warnings and error messages.
         tools: True if the request has tools.
 
     Raises:
-        ConfigError: the model doesn't support an option that can't be left out, or an option would be changed although
-            `unsupported_options` is "strict".
+        ConfigError: leaving out an unsupported option would change the meaning of the request. Also raised for every
+            change if `unsupported_options` is "strict".
     """
     if options is NO_OPTIONS and not tools:
         return options, []
@@ -98,7 +98,8 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`. Call this function last, because an adapter may first turn thinking off."""
+    """Adapts `temperature` and `top_p`. Call this function last, because whether the model accepts these options may
+    depend on thinking, which the adapter may have turned off."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)
@@ -114,7 +115,7 @@ def report_unsent_options(request: Request, sends: Collection[str], adapter: str
         sends: the options that the adapter supports; see `Adapter.sends`.
 
     Raises:
-        ConfigError: leaving out the option would change the meaning of the request, or `unsupported_options` is
+        ConfigError: leaving out an option would change the meaning of the request, or `unsupported_options` is
             "strict".
     """
     warnings = []
@@ -151,7 +152,8 @@ def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
 
 
 def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
-    """Returns the requested effort level if it is supported, else the next higher level, else the highest level.
+    """Returns the requested effort level if the model supports it. Otherwise, returns the next higher supported level,
+    or the highest supported level if there is no higher one.
 
     >>> nearest_effort("medium", ("none", "low", "high")), nearest_effort("max", ("low", "high"))
     ('high', 'high')
@@ -301,7 +303,8 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
 
 
 def _stop(options: Options, fitting: _FitContext) -> Options:
-    """Emulates unsupported stop texts, by a decoder that ends the answer at these texts."""
+    """Moves stop texts that the request can't contain to `cut_at`, so that streamfold ends the answer at these texts
+    itself."""
     if options.stop is None:
         return options
     rules = fitting.rules
@@ -365,7 +368,8 @@ def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
 
 
 def _explicit_setting(body: Mapping[str, Any]) -> bool | None:
-    """Returns the setting for thinking that the caller's `extra_body` contains, in the format of any API."""
+    """Returns True if the caller's `extra_body` enables thinking, False if it disables thinking, or None if it does
+    neither. Recognizes the fields of all APIs."""
     for name, off in (("reasoning_effort", "none"), ("enable_thinking", False)):
         if name in body:
             return bool(body[name] != off)

@@ -1,4 +1,4 @@
-"""The options of a request, under the same names for every API, and the headers of a request."""
+"""The options of a request, which have the same names for every API, and the checks of its HTTP headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAMING = {
 
 
 def header_name_problem(name: Any) -> str | None:
-    """Returns the reason why callers can't set a header with this name, or None."""
+    """Returns the reason why callers may not set a header with this name, or None if they may."""
     if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         return f"{name!r} can't be the name of a header"
     if name.lower() in _FRAMING:
@@ -33,7 +33,8 @@ def header_name_problem(name: Any) -> str | None:
 
 
 def header_problem(value: Any) -> str | None:
-    """Returns the reason why a header can't have this value, or None. The reason doesn't quote the value."""
+    """Returns the reason why a header can't have this value, or None if it can. The reason doesn't quote the value,
+    which may be a secret."""
     if not isinstance(value, str):
         return f"must be a string, not {type(value).__name__}"
     return (
@@ -44,7 +45,8 @@ def header_problem(value: Any) -> str | None:
 
 
 def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Validates headers. Raises ConfigError, which contains the name of the invalid header but never its value."""
+    """Validates headers. Raises ConfigError for an invalid header. The error message contains the header's name but
+    never its value."""
     if headers is not None and not isinstance(headers, Mapping):
         raise ConfigError(f"extra_headers must be a mapping of names to strings, not {type(headers).__name__}")
     given: Mapping[Any, Any] = headers or {}
@@ -60,7 +62,7 @@ ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high",
 
 
 class TimeoutOptions(TypedDict, total=False):
-    """The fields of `Timeouts` as a dict, in seconds. If a key is missing, the configured timeout applies."""
+    """A dict with the fields of `Timeouts`, in seconds. For a missing key, the configured timeout applies."""
 
     connect: float | None
     first_event: float | None
@@ -72,9 +74,9 @@ class TimeoutOptions(TypedDict, total=False):
 class ChatOptions(TypedDict, total=False):
     """The keyword arguments of `chat`, `chat_stream` and `run_tools`.
 
-    An option that is None counts as missing, so the request doesn't contain it, and the server decides. If the model or
-    its API doesn't support an option, streamfold adapts or drops the option, with a warning. If dropping an option
-    would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
+    An option that is None counts as missing. The request then doesn't contain the option, and the server uses its
+    default. If the model or its API doesn't support an option, streamfold adapts or drops the option, with a warning.
+    If dropping an option would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
     """
 
     model: str | None
@@ -84,31 +86,32 @@ class ChatOptions(TypedDict, total=False):
     """The sampling temperature."""
 
     top_p: float | None
-    """The probability mass for nucleus sampling. The model samples from the most likely tokens up to this
-    probability.
+    """The probability for nucleus sampling. The model samples only from the most likely tokens whose probabilities add
+    up to this value.
     """
 
     max_output_tokens: int | None
     """The maximum number of tokens in the answer, including reasoning tokens if the provider counts these as output."""
 
     stop: str | list[str] | None
-    """One or several texts at which the answer ends when the model writes one of them."""
+    """One or several stop texts. The answer ends when the model writes one of them."""
 
     seed: int | None
-    """The seed for sampling. Some providers then return reproducible answers."""
+    """The seed for sampling. With the same seed, some providers return the same answer to the same request."""
 
     parallel_tool_calls: bool | None
     """True if the model may make several tool calls per answer, False if it may make only one."""
 
     reasoning_effort: ReasoningEffort | None
     """How much the model reasons before it answers, from "none", "minimal", "low", "medium" and "high" to "xhigh" and
-    "max". If the model doesn't support a level, the next higher level is sent, or else the highest level.
+    "max". If the model doesn't support the level, streamfold sends the next higher level, or the highest level if there
+    is no higher one.
     """
 
     compact_threshold: int | None
     """The number of input tokens above which the provider compacts the conversation before it answers. Anthropic (at
-    least 50,000 tokens) and OpenAI's Responses API support this. `Reply.hosted` contains the compaction, and
-    `Reply.message` contains it for the next request. See also `Provider.compact`.
+    least 50,000 tokens) and OpenAI's Responses API support this. The compaction is in `Reply.hosted`. `Reply.message`
+    contains it too, so that the next request sends it back. See also `Provider.compact`.
     """
 
     response_format: type[object] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
@@ -130,7 +133,8 @@ class ChatOptions(TypedDict, total=False):
     """
 
     extra_body: Mapping[str, Any] | None
-    """Additional fields for the JSON body, such as `{"top_k": 40}`. A field replaces the body's field of the same name.
+    """Additional fields for the JSON body, such as `{"top_k": 40}`. A field here replaces the field of the same name in
+    the body that streamfold builds.
     """
 
     extra_headers: Mapping[str, str] | None
@@ -141,33 +145,34 @@ class ChatOptions(TypedDict, total=False):
 
     repair_history: bool
     """True to repair a conversation that the provider would refuse, with a warning for each change. Examples are a tool
-    result without its tool call, a tool call without a result, an empty message and a repeated id. By default, such a
-    conversation raises ConfigError.
+    result without its tool call, a tool call without a result, an empty message and a repeated id. By default,
+    streamfold raises ConfigError for such a conversation.
     """
 
     partial_tool_calls: bool
-    """True to also yield a chunk for each fragment of a tool call, so that `stream.partial_tool_calls` grows while the
-    model writes a tool call. Chunks for fragments have no text. The last chunk still has the complete tool calls.
+    """True to also yield a chunk for each fragment of a tool call. `stream.partial_tool_calls` then grows while the
+    model writes the tool call. Chunks for fragments have no text. The last chunk still has the complete tool calls.
     """
 
     coalesce: bool | None
-    """True to join all text that arrives in one network read into one chunk. A slow reader then gets fewer chunks,
-    without delay. With False, each SSE event becomes one chunk. By default, the provider's setting applies, which is
-    True unless you change it.
+    """True to join all text that arrives in one network read into one chunk. A program that reads slowly then gets
+    fewer chunks, without any delay. With False, each SSE event becomes one chunk. By default, the provider's setting
+    applies, which is True unless you change it.
     """
 
     conversation: str | Conversation | None
     """A conversation that the provider stores, so that requests send only new messages: see `Conversation`. With a
     `Conversation`, pass all messages. With the id of a stored response or conversation, pass only the messages that
-    follow it. If the API doesn't store conversations, all messages are sent, with the warning `option_dropped`.
+    follow it. If the API doesn't store conversations, streamfold sends all messages and adds the warning
+    `option_dropped`.
     """
 
     max_continuations: int | None
-    """The maximum number of additional requests for one answer. Gemini 4 and Claude may end a response before the
-    answer is finished. streamfold then sends another request, and joins the responses to one stream and one reply (see
-    `Usage.steps`). By default, the provider's setting applies, which is 8 unless you change it. An answer that needs
-    more requests raises `IncompleteStreamError`. With 0, streamfold sends no additional request, the finish reason is
-    "unknown", and `Reply.paused` is true.
+    """The maximum number of additional requests that continue one answer. Gemini 4 and Claude may end a response before
+    the answer is finished. streamfold then sends another request, and joins the responses to one stream and one reply
+    (see `Usage.steps`). By default, the provider's setting applies, which is 8 unless you change it. If the answer
+    needs more requests, streamfold raises `IncompleteStreamError`. With 0, streamfold sends no additional request, the
+    finish reason is "unknown", and `Reply.paused` is true.
     """
 
 
@@ -179,12 +184,12 @@ def check_max_continuations(value: object) -> None:
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options that a request's body contains. If an option is None, the body doesn't contain it, and the server
-    decides.
+    uses its default.
 
     Each option is documented at `ChatOptions`.
 
     Attributes:
-        cut_at: texts at which streamfold ends the answer itself, because the model doesn't accept them as `stop`.
+        cut_at: texts at which streamfold itself ends the answer, because the request can't contain them as `stop`.
             Callers never set this.
     """
 
@@ -228,12 +233,12 @@ class Options:
 
     @property
     def stop_texts(self) -> list[str]:
-        """The stop texts in `stop`, as a list."""
+        """The stop texts in `stop` as a list, also if `stop` is a single string."""
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     def over(self, defaults: Options) -> Options:
-        """Returns a copy in which defaults replace the options that are None. Merges the two `extra_body` field by
-        field.
+        """Returns a copy in which each option that is None has the value from `defaults`. The two `extra_body` dicts
+        are merged field by field.
         """
         if defaults is NO_OPTIONS:
             return self
@@ -403,10 +408,10 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
 
 
 def read_format(fields: ObjectReader) -> ResponseFormat | None:
-    """Parses a response format of Chat Completions or of the Responses API. Returns None for the format `text`.
-
-    Chat Completions has the schema in `json_schema`, the Responses API has it beside `type`. llama.cpp, Fireworks and
-    Together also accept a schema with `json_object`. See https://platform.openai.com/docs/guides/structured-outputs and
+    """Parses a response format of Chat Completions or of the Responses API. Returns None for the format `text`. In Chat
+    Completions, the schema is inside the field `json_schema`. In the Responses API, the schema is next to `type`.
+    llama.cpp, Fireworks and Together also accept a schema with the type `json_object`. See
+    https://platform.openai.com/docs/guides/structured-outputs and
     https://github.com/ggml-org/llama.cpp/tree/master/tools/server
 
     Raises:

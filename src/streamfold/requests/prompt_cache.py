@@ -1,7 +1,7 @@
-"""Detects prompt cache misses, by comparing the text before the cache mark with the previous request.
-
-A provider's prompt cache requires an unchanged beginning of the prompt. A date in the system message, tools in another
-order or a changed message cause a cache miss, which no provider reports.
+"""Detects prompt cache misses. A provider's prompt cache is used only if the prompt begins with exactly the same text
+as an earlier prompt. streamfold therefore compares the prompt up to the cache mark with the previous request. A
+changing date in the system message, a different order of the tools or an edited message cause a cache miss. No provider
+reports cache misses.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class _Piece:
     """A tool, a message or a message part, with its position and its digest.
 
     Attributes:
-        own: True if the piece belongs only to this conversation, unlike tools and instructions, which conversations
-            share.
+        own: True if the piece belongs only to this conversation. Tools and instructions may be the same in several
+            conversations.
     """
 
     where: str
@@ -34,7 +34,7 @@ class _Piece:
 
 
 class PromptCacheMonitor:
-    """Remembers, for each model, the hashes of the last request with a cache mark."""
+    """Stores, for each model, the digests of the last request that had a cache mark."""
 
     def __init__(self) -> None:
         self._last: dict[str, list[_Piece]] = {}
@@ -47,10 +47,11 @@ class PromptCacheMonitor:
                 del self._last[next(iter(self._last))]
 
     def changed(self, request: Request) -> list[ReplyWarning]:
-        """Returns a warning if this request doesn't begin with the marked beginning of the previous request.
+        """Returns a warning if this request doesn't begin with the text that the previous request marked for the prompt
+        cache.
 
-        No warning is returned for another conversation with the same tools and instructions, because each conversation
-        has its own prompt cache.
+        A different conversation with the same tools and instructions gives no warning, because only its tools and
+        instructions can be in the prompt cache.
         """
         last, now = self._last.get(request.model), _prefix(request)
         if not last or not now:

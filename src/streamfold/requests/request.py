@@ -1,4 +1,4 @@
-"""`Request`, the parsed request in a form that doesn't depend on the provider's API."""
+"""`Request`, the parsed request, which is the same for every provider's API."""
 
 from __future__ import annotations
 
@@ -31,18 +31,22 @@ class Request:
     Attributes:
         model: the model's name, or "" for the model in the provider's configuration.
         origin: the value that `Message.origin` has for messages from this endpoint, or None if unknown.
-        names: maps the tool names in the request to the caller's tool names, which delivered tool calls have.
-        answer_tool: the name of the tool whose arguments become the text of the reply, or None.
+        names: maps each tool name in the request to the caller's tool name. The tool calls that streamfold delivers
+            have the caller's names.
+        answer_tool: the name of the tool whose arguments streamfold delivers as the reply's text, or None. This
+            emulates structured output.
         refused_schemas: the digests of schemas that the endpoint has refused (see `schema_digest`).
         compact: True to request a compaction of the conversation instead of an answer.
-        drop_bound_thinking: True if the provider must drop thinking that it can't verify, because earlier messages have
-            changed.
-        renames: maps names of body fields to the names that this model requires, or to None to leave the field out.
+        drop_bound_thinking: True if earlier messages have changed, so that the provider must drop thinking that it
+            can't verify.
+        renames: maps names of fields in the request body to the names that this model requires. None stands for a field
+            to leave out.
         capabilities: the model's capabilities at this endpoint.
         family: the other facts about the model at this endpoint.
-        stream: True to request a stream. With False, a complete JSON response is requested, if the API supports this.
-        positions: the index of each message in the caller's list, for errors and warnings, or None if the indexes are
-            unchanged.
+        stream: True to request a stream. With False, streamfold requests a complete JSON response, if the API supports
+            this.
+        positions: the index of each message in the caller's list, for errors and warnings, or None if they have the
+            same indexes there.
         conversation: the part of the conversation that the provider has stored, or None if the provider stores nothing.
     """
 
@@ -70,7 +74,7 @@ class Request:
         return enumerate(self.messages) if self.positions is None else zip(self.positions, self.messages, strict=True)
 
     def unstored(self, instructions: int) -> list[tuple[int, Message]]:
-        """Returns the messages that the provider hasn't stored, each with its index in the caller's list.
+        """Returns the messages that the provider hasn't stored yet, each with its index in the caller's list.
 
         Args:
             instructions: the number of messages at the beginning that providers never store. They are left out.
@@ -80,7 +84,7 @@ class Request:
 
     @property
     def follows_stored(self) -> bool:
-        """True if the beginning of the conversation is known only to the provider."""
+        """True if only the provider has the beginning of the conversation."""
         return self.conversation is not None and self.conversation.base is not None
 
     def came_from_here(self, message: Message) -> bool:
@@ -124,7 +128,7 @@ class Request:
 
 
 def with_endpoint_defaults(request: Request, model: str, defaults: Options, origin: str, family: Family) -> Request:
-    """Adds the model, the default options and the facts about the model to a request."""
+    """Returns a copy of the request with a model, default options, and the facts about the model."""
     return Request(
         model,
         request.messages,

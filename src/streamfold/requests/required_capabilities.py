@@ -1,7 +1,6 @@
-"""The capabilities that a request requires, and the error message if the model lacks one.
-
-Capabilities are checked before the request is sent. Adapters emulate some missing capabilities: they drop a forced tool
-choice, and turn a schema into an instruction. Other missing capabilities raise an error.
+"""The capabilities that a request requires, and the error message if the model lacks one. streamfold checks them before
+it sends the request. Adapters emulate some missing capabilities. For example, they replace a response format with an
+instruction. For other missing capabilities, streamfold raises an error.
 """
 
 from __future__ import annotations
@@ -53,12 +52,13 @@ _MOST_MODELS = 4
 
 
 def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """Returns the capabilities that a request requires, with positions such as `tools` or `messages[2].content[1]`."""
+    """Returns the capabilities that a request requires. Each comes with the path of the field that requires it, such as
+    `tools` or `messages[2].content[1]`."""
     return tuple(_needs(request))
 
 
 def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities that the model certainly lacks."""
+    """Returns the required capabilities that the model is known to lack."""
     if "no" not in _SAID(capabilities):
         return ()
     return tuple(need for need in requirements_of(request) if getattr(capabilities, need.capability) == "no")
@@ -72,7 +72,8 @@ def is_forced(request: Request) -> bool:
 
 
 def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[str, Iterable[str]]) -> str:
-    """Returns an error message that names the missing capability, the position in the request, and a solution.
+    """Returns an error message that names the missing capability, the field of the request that requires it, and a
+    solution.
 
     Args:
         others: maps a capability to some models of the same provider that have it.

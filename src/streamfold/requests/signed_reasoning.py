@@ -1,6 +1,5 @@
-"""Recognizes messages with signed reasoning, and removes their reasoning.
-
-The provider verifies the signature, and refuses it if another model wrote it or the conversation has changed.
+"""Finds messages whose reasoning the provider has signed, and removes the reasoning. The provider verifies the
+signature in each request. It refuses reasoning that another model wrote, or that follows a changed conversation.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def is_signed_block(block: Any) -> bool:
 
 
 def digest_of(value: Any) -> str:
-    """Returns a digest of JSON data. The order of an object's keys doesn't affect it."""
+    """Returns a digest of JSON data. The order of object keys doesn't affect the digest."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 

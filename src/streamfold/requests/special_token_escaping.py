@@ -1,7 +1,7 @@
 """Escapes special tokens in messages, so that the model's tokenizer treats them as plain text.
 
-Only the request is changed, never the caller's messages. An invisible word joiner (U+2060) is inserted after the first
-character of each special token.
+streamfold changes only the request, never the caller's messages. An invisible word joiner (U+2060) is inserted after
+the first character of each special token.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _WORD_JOINER = "\u2060"
 def escape_special_tokens(
     request: Request, text: re.Pattern[str], history: re.Pattern[str] | None
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Escapes special tokens in a request. Returns the new request, and warnings that list the changed messages.
+    """Escapes special tokens in a request. Returns the new request, and the warnings, which list the changed messages.
 
     Args:
-        text: a pattern of the special tokens to escape in texts, names and text files of users and tools.
-        history: a pattern of the tokens to escape in earlier answers, where the chat template would cut or refuse them.
+        text: a pattern for the special tokens to escape in texts, names and text files that come from users or tools.
+        history: a pattern for the special tokens to escape in the model's earlier answers. The chat template would cut
+            or refuse an answer that contains them.
     """
     patterns = {"user": text, "tool": text, "function": text, "assistant": history}
     messages = list(request.messages)

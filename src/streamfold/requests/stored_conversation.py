@@ -1,9 +1,8 @@
-"""Finds the part of a conversation that the provider has stored, so that requests send only new messages.
+"""Finds the part of a conversation that the provider has stored. Requests then contain only the messages after it.
+streamfold identifies a stored answer by a digest of the conversation up to and including the answer. If the caller
+changes a message, the digests of later answers no longer match, so the model always sees the caller's version.
 
-A stored answer is identified by a digest of the conversation up to and including the answer. If the caller changes a
-message, the digests of later answers no longer match, so the model always sees the caller's version.
-
-Instructions that an API expects in each request aren't stored, and the digests don't include them.
+Some APIs don't store instructions, but expect them in each request. The digests don't include these instructions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class StoredConversation:
         restarted: the reason why the request can't continue a stored answer, or "".
         id: the id that the request continues. With None, the request sends the complete conversation.
         messages: the number of messages, after the instructions, that are stored under `id`.
-        digest: the digest of the complete conversation.
+        digest: the digest of all messages of the request.
     """
 
     account: str
@@ -48,9 +47,9 @@ def continue_stored(
     """Finds the stored answer that a request can continue.
 
     Args:
-        messages: all messages of the request without instructions, in the form in which the API gets them.
+        messages: all messages of the request except instructions, as they are sent to the API.
         names: maps the tool names in the request to the caller's tool names.
-        grows: True if the provider appends every answer to the conversation `base`.
+        grows: True if the provider itself appends every answer to the conversation `base`.
 
     Raises:
         ConfigError: the messages don't begin with the messages that the provider has appended to `base`.

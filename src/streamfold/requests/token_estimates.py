@@ -27,9 +27,8 @@ def estimated_tokens(request: Request) -> int:
 
 
 def least_text_tokens(request: Request) -> int:
-    """Returns a low estimate of the tokens in the messages' texts, without tools, media and reasoning.
-
-    Tools, media and reasoning are left out because some providers don't count them.
+    """Returns a low estimate of the number of tokens in the messages' texts. Tools, media and reasoning aren't counted,
+    because some providers don't count them.
     """
     texts = [part for message in request.messages for part in _texts(message)]
     plain = sum(len(text.encode("ascii", "ignore")) for text in texts)

@@ -1,7 +1,6 @@
-"""Rewrites a schema so that it uses only the keywords that an endpoint accepts.
-
-The new schema accepts at least the same values as before. If the endpoint doesn't accept a constraint, the constraint
-is expressed with other keywords, moved into the description, or reported as a problem.
+"""Rewrites a JSON schema so that it uses only the keywords that an endpoint accepts. The new schema accepts at least
+the values that the original schema accepts. A constraint that the endpoint doesn't accept is expressed with other
+keywords, moved into the description, or reported as a problem.
 """
 
 from __future__ import annotations
@@ -65,12 +64,12 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Fitted:
-    """A schema that uses only keywords that the endpoint accepts. Don't modify the schema, because it is cached.
+    """A schema that uses only keywords that the endpoint accepts. Don't modify `schema`, because streamfold caches it.
 
     Attributes:
-        changes: a description of each change, which begins with the path.
-        routine: changes that every pydantic model's schema needs and that don't affect the result. For example,
-            `read_as` later replaces nulls by defaults.
+        changes: a description of each change. It begins with the path inside the schema.
+        routine: descriptions of changes that the schema of every pydantic model needs. They don't affect the parsed
+            value, because `read_as` later reverses them. For example, it replaces nulls with defaults.
         problems: the reasons why the endpoint would still refuse the schema, or why the schema has another meaning.
     """
 
@@ -81,7 +80,8 @@ class Fitted:
 
 
 def fit_schema(schema: Mapping[str, Any], subset: Subset, *, at: str = "parameters") -> Fitted:
-    """Rewrites a schema for a subset. The result contains all changes and the remaining problems.
+    """Rewrites a JSON schema for an endpoint that accepts only a subset of JSON Schema. The result lists all changes
+    and the remaining problems.
 
     Raises:
         ConfigError: the value isn't a JSON schema. The message begins with the path of the invalid value.
@@ -235,7 +235,8 @@ class _Fitter:
         return both(first, second, self._root)
 
     def _conjunction(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Merges `allOf` into one schema, if the subset lacks `allOf` or requires that each object is closed."""
+        """Merges the schemas in `allOf` into one schema, if the endpoint doesn't accept `allOf`, or requires
+        `"additionalProperties": false` for each object."""
         parts = node.get("allOf")
         if not isinstance(parts, list) or (self._takes("allOf", path) and not self._subset.closed):
             return node
@@ -291,7 +292,7 @@ class _Fitter:
         return node
 
     def _distributed(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Moves keywords next to `anyOf` into its alternatives, if the subset doesn't allow them next to `anyOf`."""
+        """Moves keywords next to `anyOf` into its alternatives, if the endpoint doesn't accept them next to `anyOf`."""
         allowed = self._subset.beside_any_of
         if allowed is None and self._subset.closed:  # an object is closed with its properties or not at all
             allowed = tuple(ANNOTATIONS)
@@ -316,7 +317,7 @@ class _Fitter:
         return {keyword: value for keyword, value in node.items() if keyword not in base} | {"anyOf": made}
 
     def _values(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces `enum` or `const` by schemas, if the subset doesn't accept its values."""
+        """Replaces `enum` or `const` with types or alternatives, if the endpoint doesn't accept the values in it."""
         keyword = "enum" if isinstance(node.get("enum"), list) else "const" if "const" in node else None
         if keyword is None or self._subset.values == "any":
             return node
@@ -345,7 +346,8 @@ class _Fitter:
         return node
 
     def _arrays(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Replaces `prefixItems` by `items`, if the subset has no separate schemas for the positions of an array."""
+        """Replaces `prefixItems` with `items`, if the endpoint doesn't accept a different schema for each position of
+        an array."""
         subset, items = self._subset, node.get("items")
         tuples = not subset.takes("prefixItems")
         if isinstance(items, list) and (tuples or subset.needs_items or subset.typed is not None):  # as before 2020
@@ -364,7 +366,8 @@ class _Fitter:
             self._changed(path, "items added")
 
     def _names(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> None:
-        """Removes properties whose names the endpoint refuses. The object then allows additional properties."""
+        """Removes properties whose names the endpoint refuses. The rewritten schema then allows additional
+        properties."""
         subset = self._subset
         more: list[Any] = []
         patterns = node.get("patternProperties")
@@ -550,7 +553,7 @@ def _fit_pattern(pattern: str, whole: bool) -> str | None:
 
 
 def _in_words(moved: Mapping[str, Any]) -> str:
-    """Describes the constraints that the schema can't express, in sentences for the model."""
+    """Returns sentences for the model that describe the constraints in `moved`, which the schema can't express."""
     short = [_WORDS[keyword].format(value) for keyword, value in moved.items() if keyword in _WORDS]
     if moved.get("uniqueItems") is True:
         short.append("without repetitions")
@@ -641,7 +644,8 @@ def _all_refs(node: Any) -> Iterator[str]:
 
 
 def count_uses(schema: Mapping[str, Any]) -> Counter[str]:
-    """Counts properties, depth and everything else that an endpoint limits. The keys are attributes of `Subset`."""
+    """Counts the parts of a schema that an endpoint may limit, such as properties and levels of nesting. The keys of
+    the result are names of attributes of `Subset`."""
     found = Counter[str]()
 
     def visit(node: Any, depth: int) -> None:

@@ -1,4 +1,5 @@
-"""Walks through a JSON schema to check types, replace references and remove keywords."""
+"""Functions that visit every schema inside a JSON schema: they check keywords, replace references and remove
+keywords."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
 
 def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields each schema inside a schema, with its path. Schemas inside conditions (`if`, `not`) are optional."""
+    """Yields each schema inside a schema, with its path. Schemas inside conditions such as `if` and `not` are included
+    only with `conditions=True`."""
     for keyword, value in schema.items():
         at = f"{path}.{keyword}"
         if keyword in NAMED and isinstance(value, Mapping):
@@ -41,7 +43,8 @@ def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False
 
 
 def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
-    """Returns a copy in which `visit` has replaced each schema. Outer schemas are visited before inner schemas."""
+    """Returns a copy in which each schema is replaced with what `visit` returns for it. Outer schemas are visited
+    before inner schemas."""
     if not isinstance(schema, Mapping):
         return schema
     out = dict(visit(dict(schema), path))
@@ -63,8 +66,8 @@ def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = F
 
 
 def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: str = "parameters") -> Passed:
-    """Removes keywords from a schema. The provider then doesn't enforce these keywords, so the caller must validate the
-    answer.
+    """Removes keywords from a JSON schema. The provider then doesn't enforce the removed constraints, so streamfold
+    must validate the answer.
 
     >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
     ({'type': 'string'}, ["parameters: minLength removed (the provider doesn't support it)"])
@@ -100,7 +103,7 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_shapes(schema: Mapping[str, Any], at: str) -> None:
-    """Checks a schema that a person wrote.
+    """Checks that the keywords of a JSON schema have values of the right types.
 
     Raises:
         ConfigError: the value of a keyword has the wrong type. The message begins with the keyword's path.
@@ -129,12 +132,12 @@ def inline_refs(
 ) -> Passed:
     """Replaces each `$ref` by its target. Keywords next to the `$ref` override the target's keywords.
 
-    A reference that is recursive, external or dangling can't be replaced, so it is kept together with its definition,
-    and reported. Unused definitions are removed.
+    A reference that is recursive, external or dangling can't be replaced. It stays in the schema together with its
+    definition, and the result reports it. Unused definitions are removed.
 
     Args:
         wanted: a function that selects the references to replace. By default, all references are replaced.
-        why: the reason for the replacement, which each reported change contains.
+        why: the reason for the replacement. Each reported change contains it.
     """
     inliner = _Inliner(schema, wanted, f" ({why})" if why else "", at)
     out = inliner.expand(schema, at, frozenset(("#",)))
@@ -151,13 +154,6 @@ def inline_refs(
 
 
 class _Inliner:
-    """Replaces the references in one schema.
-
-    Attributes:
-        inlined: the number of references that have been replaced.
-        changes: a description of each change.
-    """
-
     def __init__(
         self, schema: Mapping[str, Any], wanted: Callable[[Mapping[str, Any], str], bool] | None, because: str, at: str
     ) -> None:
@@ -169,7 +165,8 @@ class _Inliner:
         self.changes: list[str] = []
 
     def expand(self, node: Any, path: str, inside: frozenset[str]) -> Any:
-        """Returns a copy without references. `inside` contains the references to the enclosing schemas."""
+        """Returns a copy without references. `inside` contains the references that are being replaced around `node`, to
+        detect recursion."""
         if not isinstance(node, Mapping):
             return node
         ref = node.get("$ref")
@@ -184,8 +181,8 @@ class _Inliner:
         return {keyword: self._value(keyword, value, f"{path}.{keyword}", inside) for keyword, value in node.items()}
 
     def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
-        """Returns the schema to which a reference points, or None if the reference must be kept. Reports either
-        case.
+        """Returns the schema to which a reference points, or None if the reference must stay in the schema. Reports
+        both cases in `changes`.
         """
         target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):

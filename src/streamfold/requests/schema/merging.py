@@ -1,4 +1,4 @@
-"""Combines two schemas to one that accepts their intersection or their union."""
+"""Combines JSON schemas into one schema that accepts the intersection or the union of the values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
         root: the schema to which references point.
 
     Returns:
-        The combined schema, False if no value matches both schemas, or None if the result can't be expressed without
+        The combined schema. False if no value matches both schemas. None if the combination can't be expressed without
         `allOf`.
     """
     if first is True or second is False:
@@ -92,8 +92,8 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Replaces a reference at the top of a schema. Returns None if the keywords next to it don't fit into the
-    target.
+    """Replaces a `$ref` at the top of a schema with its target. Returns None if the target can't be combined with the
+    keywords next to the `$ref`.
     """
     seen: set[str] = set()
     while isinstance(ref := node.get("$ref"), str):
@@ -111,7 +111,6 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
 
 
 def _can_add(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns True if `node` allows the properties of `other`, or already validates them."""
     more, names = node.get("additionalProperties", True), other.get("properties")
     if more is True or not isinstance(names, Mapping):
         return True
@@ -124,10 +123,10 @@ def _common_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
-    """Combines the alternatives of `anyOf` to one schema that accepts at least the same values.
+    """Combines the alternatives of an `anyOf` into one schema that accepts at least the same values.
 
     Returns:
-        The combined schema, and True if it accepts no other values. If the alternatives can't be combined, None.
+        The combined schema, and True if it accepts exactly the same values. None if the alternatives can't be combined.
     """
     found = [_resolved(each, root) if isinstance(each, Mapping) else None for each in alternatives]
     known = [

@@ -1,7 +1,8 @@
-"""Converts JSON Schema to the OpenAPI 3.0 subset of older Gemini endpoints: https://ai.google.dev/api/caching#Schema.
+"""Converts JSON Schema to the subset of OpenAPI 3.0 that older Gemini endpoints accept:
+https://ai.google.dev/api/caching#Schema.
 
-Older Gemini endpoints refuse unknown keywords, and one invalid schema makes the entire request fail. streamfold
-therefore sends only known keywords.
+Older Gemini endpoints refuse unknown keywords. One invalid schema makes the entire request fail. streamfold therefore
+sends only the keywords that these endpoints accept.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def _guessed(node: Mapping[str, Any]) -> str:
 
 
 def from_openapi(schema: Any) -> dict[str, Any]:
-    """Converts a schema from the OpenAPI subset to JSON Schema. Types become lower case, and `nullable` becomes the
-    type `null`.
+    """Converts a schema from the OpenAPI subset to JSON Schema. Names of types are converted to lower case. `nullable`
+    is converted to an additional type `null`.
 
     >>> from_openapi({"type": "STRING", "nullable": True, "format": "enum", "enum": ["a"]})
     {'type': ['string', 'null'], 'enum': ['a', None]}

@@ -15,38 +15,41 @@ from ...errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subset:
-    """The keywords and values that an endpoint accepts in a schema. The default values accept every schema.
+    """The keywords and values that an endpoint accepts in a schema. A `Subset()` with the default values accepts every
+    schema.
 
     Attributes:
         source, checked: the URL of the endpoint's documentation, and the date on which a person read it.
         root_object: True if the root must have `"type": "object"`.
-        root_refused: keywords that the endpoint refuses at the root.
+        root_refused: keywords that the endpoint refuses at the root of a schema.
         root_properties: True if the root must have `properties`.
         refused: keywords that the endpoint refuses everywhere.
-        accepted: the keywords that the endpoint accepts, if it refuses all others.
+        accepted: the keywords that the endpoint accepts, if it refuses all other keywords. Otherwise None.
         formats: the values of `format` that the endpoint accepts.
-        patterns: the regular expressions that the endpoint accepts, either only "plain" ones (without lookaround, back
-            references and word boundaries) or only "whole" ones (anchored with ^ and $).
+        patterns: the regular expressions that the endpoint accepts. With "plain", they may not contain lookaround, back
+            references or word boundaries. With "whole", they must be anchored with ^ and $.
         min_items: the highest value of `minItems` that the endpoint accepts.
         closed: True if every object must have `"additionalProperties": false`.
         all_required: True if every property must be required.
         listed_required: True if `required` may contain only names that are in `properties`.
-        typed: a list of keywords, or None. With a list, every schema must have a type or one of the keywords.
+        typed: a list of keywords, or None. With a list, every schema must contain `type` or one of these keywords.
         needs_items: True if an array must have `items`.
         needs_properties: True if an object must have `properties`.
         booleans: True if the endpoint accepts `true` and `false` as schemas.
         beside_ref, beside_any_of, beside_types: the keywords that the endpoint accepts next to `$ref`, next to `anyOf`,
             and next to a list of types.
-        references: the targets that a `$ref` may have, which are "local" (in the same schema), "$defs" (definitions and
-            the root), "recursive" (only enclosing schemas, which can't be inlined) or "none".
+        references: the targets that a `$ref` may have: "local" (anywhere in the same schema), "$defs" (definitions and
+            the root), "recursive" (only an enclosing schema, because other references are inlined) or "none".
         recursion: True if a schema may contain itself.
-        values: the values that `enum` may contain, which are "scalars", or "one_type" (all values have the same type).
+        values: the values that `enum` may contain. With "scalars", they may not be objects or lists. With "one_type",
+            they must all have the same type.
         property_names: the pattern that property names must match.
         reserved_names: property names that the endpoint refuses.
-        depth, properties, enum_values, characters: the maximum counts in one complete schema.
+        depth, properties, enum_values, characters: the maximum numbers of nested levels, properties, enum values and
+            characters in one complete schema.
         choices: the maximum number of alternatives in one `anyOf`.
         optional, unions, tools: the maximum number of optional properties, of properties with several types, and of
-            tools. The counts include all strict tools of a request.
+            tools. These limits apply to all strict tools of a request together.
     """
 
     source: str = ""
@@ -97,7 +100,7 @@ def without_references(subset: Subset) -> Subset:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRules:
-    """The subsets of JSON Schema that an endpoint accepts, by how the request uses the schema.
+    """The subsets of JSON Schema that an endpoint accepts: one for each use of a schema in a request.
 
     Attributes:
         tool: the subset for the arguments of every tool.
@@ -144,9 +147,9 @@ def schema_rules(name: str | None, vendor: str | None, default: str) -> SchemaRu
     """Returns the subsets of JSON Schema that an endpoint accepts.
 
     Args:
-        name: the name of the rules in the endpoint's configuration.
-        vendor: the company that made the model, whose rules apply if the endpoint's configuration has no name.
-        default: the name of the rules for the API.
+        name: the name of the rules that the endpoint's configuration selects, or None.
+        vendor: the company that made the model. Its rules apply if `name` is None.
+        default: the name of the API's rules, which apply in all other cases.
 
     Raises:
         ConfigError: there are no rules with this name.
