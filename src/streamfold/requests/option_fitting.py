@@ -153,7 +153,7 @@ def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
 
 def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
     """Returns the requested effort level if the model supports it. Otherwise, returns the next higher supported level,
-    or the highest supported level if there is no higher one.
+    or else the highest supported level.
 
     >>> nearest_effort("medium", ("none", "low", "high")), nearest_effort("max", ("low", "high"))
     ('high', 'high')

@@ -104,8 +104,7 @@ class ChatOptions(TypedDict, total=False):
 
     reasoning_effort: ReasoningEffort | None
     """How much the model reasons before it answers, from "none", "minimal", "low", "medium" and "high" to "xhigh" and
-    "max". If the model doesn't support the level, streamfold sends the next higher level, or the highest level if there
-    is no higher one.
+    "max". If the model doesn't support the level, streamfold sends the next higher level, or else the highest level.
     """
 
     compact_threshold: int | None
