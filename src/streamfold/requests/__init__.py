@@ -1,16 +1,23 @@
 """Validates requests and adapts them to an endpoint, with a warning for each change.
 
-request `Request`, the parsed request, independent of the API options the options of a request, and its headers
-option_fitting adapts options to a model, an endpoint and an API; whether a model thinks about a request endpoint_rules
-adapts tool names, schemas and response formats schema rewrites JSON schemas for providers that support a subset of the
-standard hosted_tools checks which hosted tools an endpoint supports required_capabilities the capabilities that a
-request needs, and the error if the model lacks one model_facts the data types for facts about models; `config` finds a
-model's facts message_parsing converts messages in every accepted format to `Message` object_reader reads an untrusted
-JSON object, with the path of the field in errors history adapts a conversation to an endpoint, also one that another
-provider has compacted added_tools handles tools that messages add inside a conversation signed_reasoning finds turns
-with signed reasoning, and removes their reasoning special_token_escaping escapes special tokens in messages
-stored_conversation finds the part of a conversation that the provider has stored message_digests digests that identify
-messages when they are sent again prompt_cache detects prompt cache misses token_estimates estimates tokens
+request                 `Request`, the parsed request, independent of the API
+options                 the options of a request, and its headers
+option_fitting          adapts options to a model, an endpoint and an API; whether a model thinks about a request
+endpoint_rules          adapts tool names, schemas and response formats
+schema                  rewrites JSON schemas for providers that support a subset of the standard
+hosted_tools            checks which hosted tools an endpoint supports
+required_capabilities   the capabilities that a request needs, and the error if the model lacks one
+model_facts             the data types for facts about models; `config` finds a model's facts
+message_parsing         converts messages in every accepted format to `Message`
+object_reader           reads an untrusted JSON object, with the path of the field in errors
+history                 adapts a conversation to an endpoint, also one that another provider has compacted
+added_tools             handles tools that messages add inside a conversation
+signed_reasoning        finds turns with signed reasoning, and removes their reasoning
+special_token_escaping  escapes special tokens in messages
+stored_conversation     finds the part of a conversation that the provider has stored
+message_digests         digests that identify messages when they are sent again
+prompt_cache            detects prompt cache misses
+token_estimates         estimates tokens
 """
 
 from ..public_names import set_public_module
