@@ -1,4 +1,5 @@
-"""Output items of the Responses API: joins their deltas, sorts them, and finds tool calls that the client must run."""
+"""Assembles the output items of the Responses API from their deltas, sorts them, and finds the tool calls that the
+client must run."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ GROWING = {"custom_tool_call": "input", "mcp_call": "arguments", "code_interpret
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """An item that has begun.
+    """An output item that has begun.
 
     Attributes:
-        begun: the item as it was first sent.
-        pieces, whole: its streamed input, and its complete input.
-        done: true if its complete input or the final item has arrived.
+        begun: the item as the server first sent it.
+        pieces: the streamed pieces of the item's input.
+        whole: the item's complete input.
+        done: true if the complete input or the finished item has arrived.
     """
 
     place: int | None
@@ -52,11 +54,11 @@ class _Item:
 
     @property
     def member(self) -> str:
-        """The name of the field that arrives in pieces; `""` if there is none."""
+        """The name of the field that arrives in pieces; `""` if the item has no such field."""
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:
-        """Adds a piece of the input, or sets the complete input. An empty complete input is ignored."""
+        """Appends a piece to the item's input, or sets the complete input. An empty complete input is ignored."""
         self.done = self.done or whole
         if not whole:
             self.pieces.append(text)
@@ -68,7 +70,7 @@ class _Item:
         return whole_characters(self.whole or "".join(self.pieces))
 
     def completed(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Returns the item. If it has no input, the received input is added."""
+        """Returns the item. If `item` lacks the input, the result contains the input that has arrived."""
         text = self.whole or "".join(self.pieces)
         return {**item, self.member: text} if text and not item.get(self.member) else item
 
@@ -81,7 +83,7 @@ class OutputItemAssembler:
         self._listed = False
 
     def observe(self, extra: ExtraPart) -> bool:
-        """Records a part of the response. Returns whether the part is only a piece of an item."""
+        """Records an output item or a piece of one. Returns whether `extra` is only a piece."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:
             self._listed = True
@@ -106,10 +108,11 @@ class OutputItemAssembler:
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
-        """Returns the items of a finished response in their order. Missing inputs are added.
+        """Returns the output items of a finished response in their order. If an item lacks its input, the streamed
+        input is used.
 
         Args:
-            items: the items that arrived as finished, or the items of the server's final list.
+            items: the items that the server sent as finished, or the items of the server's final list.
             finished: true if the server reports the response as complete.
         """
         if not self._begun and (self._listed or not items):
@@ -140,7 +143,7 @@ class OutputItemAssembler:
         return next((self._known[key] for key in _keys(item_id, place).values() if key in self._known), None)
 
     def _note_done(self, item: Any, place: int | None) -> None:
-        """Records the input of a finished item, because the final list may omit it."""
+        """The server's final list may omit a finished item's input."""
         if not isinstance(item, dict) or (item.get("type") in PLAIN_ITEMS):
             return
         begun = self._find(item.get("id"), place)
@@ -154,16 +157,15 @@ _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 
 
 def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
-    """Returns the keys by which an item can be found, the most reliable key first. A server may omit ids, repeat them,
-    or use a new id in each event.
-    """
+    """Returns the keys by which an item can be found, the most reliable key first. A server may omit item ids, repeat
+    them, or use a new id in each SSE event."""
     named = item_id if isinstance(item_id, str) and item_id else None
     known = {"both": (named, place), "id": (named,), "call": (str_or_none(call_id),), "place": (place,)}
     return {how: (how, *said) for how, said in known.items() if None not in said}
 
 
 def _matches(begun: list[_Item], found: list[_Placed]) -> dict[int, int]:
-    """Returns where each item of `begun` is in `found`. The keys of the result are the `id()`s of the items."""
+    """Maps the `id()` of each item in `begun` to the item's index in `found`."""
     matches, taken = dict[int, int](), set[int]()
 
     def key(how: str, item: dict[str, Any], place: int | None) -> _Key:
@@ -190,7 +192,7 @@ def _is_clients(item: dict[str, Any]) -> bool:
 def _with_streamed_input(
     begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]
 ) -> dict[str, Any]:
-    """Returns a finished item. If it has no input, the streamed input is added."""
+    """Returns a finished item. If the item lacks its input, the streamed input is used."""
     completed, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
         return completed
@@ -205,11 +207,11 @@ def _with_streamed_input(
 
 
 class HostedToolTracker:
-    """Tracks the tools of one response that aren't functions.
+    """Tracks the tool calls of one response whose tools aren't functions.
 
     Args:
         declared: the names of the declared tools. The client doesn't run calls of other custom tools, because xAI sends
-            the calls of its own tools in the same form.
+            the calls of its hosted tools as custom tool calls.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
@@ -222,7 +224,7 @@ class HostedToolTracker:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The unfinished calls of custom tools that the client will run."""
+        """The incomplete calls of custom tools that the client will run."""
         return tuple(
             one
             for one in self._items.partial_tool_calls
@@ -230,7 +232,7 @@ class HostedToolTracker:
         )
 
     def record_if_new(self, part: HostedPart) -> bool:
-        """Records a part. Returns false for a repetition."""
+        """Records a step of a hosted tool. Returns false if the server has sent the same step before."""
         key = (part.part, part.id, part.call_id)
         new = self._shown.get(key) != part or key[1:] == (None, None)
         self._shown[key], self.used = part, True
@@ -239,9 +241,8 @@ class HostedToolTracker:
     def calls(
         self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
     ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. Adds missing
-        inputs to the items in `extras`.
-        """
+        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. If items in
+        `extras` lack their inputs, adds the streamed inputs to them."""
         finished = finish is not None and finish.reason != "unknown"
         if items := self._items.complete(extras.get("output") or [], warn, finished=finished):
             extras["output"] = items
@@ -254,7 +255,7 @@ class HostedToolTracker:
         return part.kind != "custom" or not self._declared or part.name in self._declared
 
     def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
-        """Returns the usage with the number of requests that each hosted tool made."""
+        """Returns a copy of the usage with the number of requests to each hosted tool."""
         if usage is None:
             return usage
         said = {kind: number for kind, number in self.requests.items() if number}
@@ -278,8 +279,8 @@ def _call(part: HostedPart) -> ToolCall:
 
 
 def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCall]:
-    """Sorts tool calls by the order of their ids in `order`. A tool call whose id isn't in `order` gets the next free
-    position."""
+    """Sorts tool calls by the position of their ids in `order`. A tool call whose id isn't in `order` gets the next
+    free position."""
     places = {call_id: at for at, call_id in reversed(list(enumerate(order))) if call_id is not None}
     ids = {call.id for call in calls}
     free = chain((at for at, call_id in enumerate(order) if call_id not in ids), repeat(len(order)))

@@ -1,4 +1,4 @@
-"""`Pipeline`: the steps between the adapter and the accumulator."""
+"""`Pipeline`, which runs the steps between the adapter and the accumulator."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
 class Pipeline:
-    """Passes an adapter's deltas to the accumulator. On the way, it removes repetitions, assembles content blocks, and
-    lets the dialect find tool calls in text.
+    """Passes an adapter's deltas to the accumulator. On the way, the pipeline removes repetitions, assembles content
+    blocks, and lets the dialect find tool calls in text.
 
     Args:
-        read: the names of the configured dialects. Tool calls that the text contains in the format of another dialect
-            cause a warning.
+        read: the names of the configured dialects. If the text contains tool calls in another dialect's format, there
+            is a warning.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class Pipeline:
         self._passes = dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
-        """Appends the chunks of one SSE event. `data` is the event's payload, by which repeated events are detected.
+        """Appends the chunks of one SSE event to `chunks`. `data` is the event's data, by which repeated events are
+        detected.
 
         Raises:
             StreamError: the event reports an error, or exceeds a limit.
@@ -148,7 +149,7 @@ class Pipeline:
                 chunks.append(chunk)
 
     def feed_cut(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Appends the chunks for the texts of a truncated event."""
+        """Appends the chunks for the texts of a truncated SSE event to `chunks`."""
         wholes: set[type[Delta]] = set()  # kinds of which all text of the answer came before that of its parts
         for delta in deltas:
             if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and delta.whole:
@@ -161,9 +162,9 @@ class Pipeline:
             self.feed([delta], "", chunks)
 
     def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
-        """Returns the deltas of the items in a final list that haven't arrived yet.
+        """Returns the deltas of the items in the server's final list that haven't arrived yet.
 
-        The result is empty if the items that have arrived aren't the first ones of the list.
+        The result is empty if the items that have arrived aren't the first items of the list.
         """
         came = {kind: self._parts.received(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
         calls = len(self._accumulator.calls)
@@ -193,7 +194,8 @@ class Pipeline:
         return []
 
     def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Appends chunks for texts that were held back. Each chunk contains the position of its text."""
+        """Appends chunks for texts that were held back to `chunks`. Each of these chunks names the content part that
+        its text belongs to."""
         for text in texts:
             shown: list[StreamChunk] = []
             self._filter(text, shown)
@@ -212,11 +214,11 @@ class Pipeline:
             self._show(block.value, chunks)
 
     def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
-        """Handles a delta of an API whose messages consist of blocks. Returns whether to skip the rest of the SSE
-        event.
+        """Processes a delta of an API whose messages consist of content blocks. Returns true if the rest of the SSE
+        event must be skipped.
 
         Raises:
-            ProtocolError: another message begins inside this one.
+            ProtocolError: another message begins inside this message.
         """
         if isinstance(delta, MessageStart):
             first, self._message = self._message is None, self._message or delta.id or ""
@@ -248,8 +250,8 @@ class Pipeline:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
-        """Ends the text. Appends chunks with text that was held back, and warns if the text contains tool calls that
-        weren't found."""
+        """Ends the response's text. Appends chunks with text that was held back to `chunks`. Warns if the text contains
+        tool calls that the dialect didn't find."""
         if self.numbers.unreliable:
             self._accumulator.calls.unmark_gap()
         if self._accumulator.blocks.take_repeated():
@@ -261,8 +263,7 @@ class Pipeline:
             self._accumulator.warn("leaked_markup", leak)
 
     def next_part(self, chunks: list[StreamChunk]) -> None:
-        """Prepares for the next part of a response that needs several HTTP requests. The dialect continues where it
-        was."""
+        """Prepares for the next part of a response that needs several HTTP requests. The dialect keeps its state."""
         self._show_texts(self._parts.release(), chunks)
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()
@@ -273,7 +274,8 @@ class Pipeline:
         self._passes = self._dialect is None
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
-        """Appends chunks with text that was held back, but no tool calls, because the response ends with an error."""
+        """Appends chunks with text that was held back to `chunks`. There are no chunks for tool calls, because the
+        response ends with an error."""
         self._show_texts(self._parts.release(), chunks)
         self._accumulate(self._accumulator.blocks.settle_texts(), chunks)
         self._accumulate((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
@@ -320,12 +322,12 @@ class Pipeline:
 
 
 def _is_counted(piece: BlockPiece) -> bool:
-    """Returns whether a delta is text or arguments, whose size is limited separately."""
+    """Other limits apply to text and arguments, so `limits.other_chars` doesn't include them."""
     return piece.how != "set" and (piece.how != "add" or type(piece.value) is str)
 
 
 def is_progress(deltas: list[Delta]) -> bool:
-    """Returns whether an SSE event contains a part of the answer. Timeouts then start again."""
+    """Returns whether an SSE event contains content of the response. If it does, the timeouts start again."""
     for delta in reversed(deltas):
         kind = type(delta)
         if kind in _TEXTS:

@@ -1,4 +1,4 @@
-"""Response bodies that aren't an event stream although a stream was requested: JSON, a web page, or text."""
+"""Response bodies that aren't an event stream although streamfold requested a stream: JSON, a web page, or text."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class NonStreamBody:
-    """Collects a body that isn't an event stream. A body of the kind "json" may be a complete response. A body of the
-    kind "markup" is a web page.
-    """
+    """Collects a response body that isn't an event stream. A body of the kind "json" may be a complete response. A body
+    of the kind "markup" is a web page."""
 
     def __init__(self, kind: str, limits: Limits) -> None:
         self.kind = kind
@@ -53,7 +52,7 @@ class NonStreamBody:
         return self.raw.startswith(self.text.encode())
 
     def feed(self, data: bytes) -> None:
-        """Adds bytes. Raises ProtocolError if the body is a web page or too large."""
+        """Appends bytes to the body. Raises ProtocolError if the body is a web page or too large."""
         self._pieces.append(data)
         self._size += len(data)
         if self.kind == "markup":
@@ -63,8 +62,8 @@ class NonStreamBody:
             raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
 
     def finish(self, interrupted: str | None) -> Any:
-        """Returns the JSON value. Raises IncompleteStreamError if the JSON is truncated, and ProtocolError if it is
-        invalid."""
+        """Returns the body's JSON value. Raises IncompleteStreamError if the JSON is truncated, and ProtocolError if it
+        is invalid."""
         if self.kind == "markup":
             raise not_a_stream(self.raw, "a web page")
         text = self.text
@@ -79,9 +78,8 @@ class NonStreamBody:
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns the deltas, and the error of a truncated body or None. Raises ProtocolError if the adapter can't
-        decode the body.
-        """
+        """Returns the body's deltas. If the body is truncated, the second value is its error, otherwise None. Raises
+        ProtocolError if the adapter can't decode the body."""
         try:
             body = self.finish(interrupted)
         except IncompleteStreamError as cut:
@@ -99,7 +97,7 @@ class NonStreamBody:
 
 
 def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
-    """Returns the deltas of a truncated event that contain text. `kind_follows_text`: see `Adapter`."""
+    """Returns the deltas of a truncated SSE event that contain text. `kind_follows_text` is explained in `Adapter`."""
     if kind_follows_text:
         said = _without_open_text(said, payload)
     return [
@@ -111,8 +109,7 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
 
 
 def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
-    """Drops the last text if its JSON object is truncated, because the object may still say that the text is
-    reasoning."""
+    """If a text's JSON object is truncated, the missing end may say that the text is reasoning."""
     open_objects: list[int] = []
     for found in _BRACES.finditer(payload):
         if found[1] == "{":
@@ -129,9 +126,9 @@ def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
 
 def error_body(text: str) -> Any:
     """Parses the body of an error response. Returns its JSON value, the title of a web page, or the first 500
-    characters.
+    characters of any other text.
 
-    LiteLLM 1.106 (2026) sends an SSE event where a JSON error is expected.
+    LiteLLM 1.106 (2026) sends an SSE event where a client expects a JSON error.
     """
     if text.startswith("<"):  # a proxy's page: its title says what a person would read
         title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Server-sent events: `SSEDecoder`, and the positions of events in bytes (`event_ranges`, `EventScanner`)."""
+"""Parses server-sent events (`SSEDecoder`), and finds where events are in bytes (`event_ranges`, `EventScanner`)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ENOUGH = len(_BOM + b"data:")  # bytes of a line that are enough to know whethe
 
 
 class EventRange(NamedTuple):
-    """The byte range of one event in a body.
+    """The byte range of one SSE event in a response body.
 
     Attributes:
-        start, end: the range of the event's lines, including the blank lines after it.
-        payloads: the start and end of each `data` value. A comment has none.
+        start, end: the byte range of the event's lines, including the blank lines after the event.
+        payloads: the start and end of each `data` value. For a comment, the list is empty.
         ended: true if a blank line ends the event.
     """
 
@@ -41,7 +41,7 @@ class EventRange(NamedTuple):
 
 
 def event_ranges(body: bytes) -> Iterator[EventRange]:
-    """Splits a body into events at its blank lines. Together the ranges cover all bytes of the body.
+    """Splits a response body into SSE events at its blank lines. Together, the ranges contain all bytes of the body.
 
     >>> [body[r.start : r.end] for body in [b": hi\\n\\ndata: a\\n\\n"] for r in event_ranges(body)]
     [b': hi\\n\\n', b'data: a\\n\\n']
@@ -63,7 +63,7 @@ def event_ranges(body: bytes) -> Iterator[EventRange]:
 
 
 class EventScanner:
-    """Finds where events end in bytes that arrive in pieces. Comments don't count as events."""
+    """Finds where SSE events end in bytes that arrive in pieces. Comments don't count as events."""
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of the line that is arriving
@@ -75,7 +75,7 @@ class EventScanner:
         return self._has_data or bool(_data_value(self._line))
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yields the bytes in non-empty pieces, each with a flag that is true at the end of an event."""
+        """Yields `data` in non-empty pieces. Each piece has a flag that is true if an SSE event ends with the piece."""
         start, at = 0, int(self._after_cr and data[:1] == b"\n")
         for end in _LINE_END.finditer(data, at):
             line = self._line + data[at : end.start()]
@@ -93,7 +93,7 @@ class EventScanner:
 
 
 def _data_value(line: bytes) -> int:
-    """Returns the position of the value in a `data` line; 0 for other lines."""
+    """Returns the position of the value in a line with the SSE field `data`, or 0 for other lines."""
     name = len(_BOM) if line.startswith(_BOM) else 0
     if line.startswith(b"data:", name):
         return name + (6 if line.startswith(b" ", name + 5) else 5)
@@ -114,8 +114,8 @@ _LONGEST_BARE = 1 << 16  # bytes of an error that is no event
 
 @cache
 def event_type() -> type[ServerSentEvent]:
-    """Returns a subclass of httpx-sse's event type. Its fields are attributes, which are faster than httpx-sse's
-    properties."""
+    """Returns a subclass of httpx-sse's event type. Its fields are attributes, because attributes are faster than
+    httpx-sse's properties."""
     # httpx_sse imports httpx; importing this module alone must not.
     from httpx_sse import ServerSentEvent as Shared
 
@@ -132,11 +132,11 @@ def event_type() -> type[ServerSentEvent]:
 
 
 class SSEDecoder:
-    """Parses a body of server-sent events.
+    """Parses a response body into server-sent events.
 
     Attributes:
         invalid_utf8: the number of events with bytes that aren't valid UTF-8. U+FFFD replaces these bytes.
-        foreign: the beginning of the first line that isn't an SSE field; "" if there is none.
+        foreign: the beginning of the first line that isn't an SSE field; "" if there is no such line.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -155,7 +155,7 @@ class SSEDecoder:
         self.foreign = ""
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that end in `data`. Exhaust the iterable before the next call.
+        """Returns the events that end in `data`. Exhaust the iterable before you call `feed` again.
 
         Raises:
             ProtocolError: an event is larger than `limits.event_bytes`.
@@ -272,12 +272,12 @@ class SSEDecoder:
 
 
 def decode_cut(data: bytes) -> str:
-    """Decodes UTF-8 and leaves out an incomplete character at the end. Other invalid bytes become U+FFFD."""
+    """Decodes UTF-8 and leaves out an incomplete character at the end of `data`. Other invalid bytes become U+FFFD."""
     return data[: len(data) - _bytes_of_half_character(data)].decode("utf-8", "replace")
 
 
 def _bytes_of_half_character(data: bytes) -> int:
-    """Returns the number of bytes at the end that belong to an incomplete character."""
+    """Returns how many bytes at the end of `data` belong to an incomplete character."""
     decoder = getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return len(decoder.getstate()[0])
@@ -290,10 +290,10 @@ def strip_bom_and_space(head: bytes) -> bytes:
 
 
 def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
-    """Detects the kind of a response body from its first bytes, because content types are often wrong. Returns None if
-    more bytes are needed.
+    """Detects the kind of a response body from its first bytes, because servers often send a wrong content type.
+    Returns None if more bytes are needed.
 
-    The result "events" may be wrong. `SSEDecoder.foreign` then has the first line that isn't an SSE field.
+    The result "events" may be wrong. `SSEDecoder.foreign` then contains the first line that isn't an SSE field.
     """
     head = strip_bom_and_space(head)
     if _BOM.startswith(head):

@@ -1,4 +1,4 @@
-"""Assigns deltas to tool calls: the matching rules and the state of a tool call."""
+"""Assigns tool call deltas to tool calls. Contains the rules of this assignment and the state of a tool call."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would ta
 
 
 class ToolNames:
-    """Joins a tool's name that arrives in pieces. The names of the declared tools help."""
+    """Joins a tool's name that arrives in pieces, with the help of the declared tools' names."""
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = frozenset(declared) if declared else _NO_NAMES
 
     def is_piece(self, current: str, piece: str) -> bool:
-        """Returns whether `piece` may continue the name `current`. Two declared names are two tools, unless a declared
-        name begins with both.
-        """
+        """Returns whether `piece` may continue the name `current`. If both are names of declared tools, they belong to
+        two tool calls, unless a declared name begins with the joined text."""
         two_tools = current in self._declared and piece in self._declared
         return not two_tools or self._begins_any(current + piece)
 
     def is_declared_in_pieces(self, current: str, piece: str) -> bool:
-        """Returns whether `current` isn't a declared tool, but a declared name begins with both texts."""
+        """Returns whether `current` isn't a declared tool's name, but a declared name begins with `current` and `piece`
+        joined."""
         return current not in self._declared and self._begins_any(current + piece)
 
     def joined(self, current: str, piece: str) -> str:
-        """Returns the name after another piece, which may repeat the name (llama.cpp), contain it, or continue it."""
+        """Returns the name after another piece. The piece may repeat the name (llama.cpp), contain the name, or
+        continue it."""
         if piece == current:
             return current + piece if self.is_declared_in_pieces(current, piece) else current
         if piece.startswith(current):
@@ -51,26 +52,29 @@ _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
 class IncomingCall:
-    """The state of a tool call that is arriving. Attributes that few calls need have their default on the class.
+    """The state of a tool call while it arrives. Attributes that few tool calls need have their default value on the
+    class.
 
     Attributes:
-        number: the position of the tool call by when tool calls began: 0, 1, 2.
-        index: the server's index; None if it sends no usable index.
-        other_id: a second id that the server sent for the tool call. `id` is the first id, which is used.
+        number: the tool call's position in the order in which tool calls began: 0, 1, 2.
+        index: the index that the server sent; None if the server sends no usable index.
+        other_id: a second id that the server sent for the tool call. streamfold uses the first id, which is in `id`.
         wholes: the last three different texts that the server sent as the complete arguments.
         size: the number of characters in `pieces`.
         markup: true if the model wrote the tool call into its text.
-        items: on the Responses API, the ids that the server used for the tool call's item.
-        came_whole: true if complete arguments arrived, even empty ones.
-        had_empty_repetition: true if the server sent empty complete arguments after other arguments. They are ignored.
+        items: the item ids that the server used for the tool call (Responses API).
+        came_whole: true if complete arguments arrived, even empty arguments.
+        had_empty_repetition: true if the server sent empty complete arguments after other arguments. The empty
+            arguments are ignored.
         done: true if the server marked the tool call as ended.
         broken_off: true if the server marked the tool call as incomplete.
-        late: true if a piece arrived after the last finish reason.
-        gap_at: the value of `size` at which SSE events were missing, unless complete arguments had arrived.
-        has_gap: true if pieces of the arguments followed after `gap_at`.
-        guessed: true if a piece was assigned to this tool call only because of its order.
-        is_ambiguous: true if arguments without a name may belong to the tool call.
-        listed: the position in the server's final list of tool calls.
+        late: true if a fragment arrived after the last finish reason.
+        gap_at: the value of `size` when SSE events were missing; None if none were, or if complete arguments had
+            arrived before.
+        has_gap: true if fragments of the arguments followed after `gap_at`.
+        guessed: true if a fragment was assigned to this tool call only because of its order.
+        is_ambiguous: true if arguments that arrived without a name may belong to this tool call.
+        listed: the tool call's position in the server's final list of tool calls.
         ran_on_server: true if the server ran the tool call itself.
     """
 
@@ -122,8 +126,8 @@ class IncomingCall:
 
     @property
     def waits(self) -> bool:
-        """Returns whether arguments are still expected. `{}` may be a placeholder, with which Bedrock starts a tool
-        call."""
+        """Returns whether arguments are still expected. `{}` may be a placeholder, because Bedrock starts each tool
+        call with it."""
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
@@ -132,7 +136,7 @@ class IncomingCall:
 
     @property
     def lost_pieces(self) -> bool:
-        """Returns whether a part of the arguments may be missing and the server sent no complete arguments."""
+        """Returns whether fragments of the arguments may be missing although the server sent no complete arguments."""
         if self.is_ambiguous and not self.came_whole:
             return True
         if self.gap_at is None:
@@ -145,7 +149,8 @@ class IncomingCall:
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Adds complete arguments. Returns False if they are ignored, because they are known or empty."""
+        """Stores complete arguments. Returns False if they are ignored, because the same arguments arrived before or
+        because they are empty."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False
@@ -158,7 +163,7 @@ class IncomingCall:
         return True
 
     def is_complete(self) -> bool:
-        """Returns whether the brackets in the arguments show that they are one complete object."""
+        """Returns whether the arguments are one JSON object whose brackets are all closed."""
         if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
             return False
         self._brackets = self._brackets or BracketTracker()
@@ -172,9 +177,9 @@ class IncomingCall:
         return self._closed is True
 
     def is_followed_by(self, arguments: str) -> bool:
-        """Returns whether `arguments` begin another object, because another call of the same tool begins.
+        """Returns whether `arguments` begin a second JSON object, which belongs to another call of the same tool.
 
-        An object after an empty one, or the same object again, is a repetition (`jsontext/tool_arguments.py`).
+        An object after an empty object, or the same object again, is a repetition (`jsontext/tool_arguments.py`).
         """
         if not arguments.lstrip().startswith("{") or not self.is_complete():
             return False
@@ -210,12 +215,12 @@ MatchRule: TypeAlias = Literal[
 
 @dataclass(slots=True)
 class CallMatch:
-    """The tool call that a piece was assigned to, and the rule that decided this.
+    """The tool call that a fragment was assigned to, and the rule that decided this.
 
     Attributes:
-        rule: the rule that decided.
-        opened: true if the piece began the tool call.
-        rival: another tool call with the index or id of the piece, or None.
+        rule: the name of the rule.
+        opened: true if the fragment began the tool call.
+        rival: another tool call that has the fragment's index or id, or None.
     """
 
     call: IncomingCall
@@ -226,7 +231,7 @@ class CallMatch:
 
 
 Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | None]], None]
-"""Called with every placement of a fragment, and with every warning and the call that it is about."""
+"""Called with each `CallMatch`, and with each warning and the tool call that the warning is about."""
 
 
 # Does a fragment continue a call, or begin another one? Used where an index or an id alone doesn't decide. Every rule
@@ -235,12 +240,12 @@ Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | N
 
 
 def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
-    """Returns whether a piece with the index of `call` begins another tool call.
+    """Returns whether a fragment with the index of `call` begins another tool call.
 
-    Another id alone isn't enough: Poolside changes the id inside a tool call (poolsideai/pool#9).
+    Another id alone isn't enough, because Poolside changes the id inside a tool call (poolsideai/pool#9).
 
     Args:
-        known: true if an earlier piece of this tool call had the same id and a name.
+        known: true if an earlier fragment of this tool call had the same id and a name.
     """
     if part.whole:
         return False
@@ -261,13 +266,14 @@ def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, 
 
 
 def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether the piece continues the incomplete JSON object in the arguments of `call`."""
+    """Returns whether the fragment continues the incomplete JSON object in the arguments of `call`."""
     first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
     return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
 
 
 def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Returns whether a piece continues `call`, if it has the same id but no known index."""
+    """Returns whether a fragment continues `call`. The fragment has the id of `call`, but no index or an unknown
+    one."""
     if part.whole or not part.name or not call.name:
         return True
     if part.name != call.name:
@@ -276,7 +282,7 @@ def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) ->
 
 
 def belongs_to_last(last: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Returns whether a piece without an index continues the tool call that began last."""
+    """Returns whether a fragment without an index continues the tool call that began last."""
     if part.id:
         return not last.id and (not part.name or (part.name == last.name and not last.pieces))
     if not part.name or not last.name:
@@ -295,10 +301,11 @@ def _begins_object(part: ToolCallDelta) -> bool:
 
 
 def is_another_item(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether a piece with the output index of `call` belongs to another item. Some servers use one output
+    """Returns whether a fragment with the output index of `call` belongs to another item. Some servers use one output
     index for all items.
 
-    Item ids alone aren't enough: GitHub's Copilot uses a new id in each event (fixtures/responses/id_and_call_id).
+    A new item id alone isn't enough, because GitHub's Copilot uses a new id in each SSE event
+    (fixtures/responses/id_and_call_id).
     """
     other_id = are_different_calls(call.id, part.id)
     other_item = bool(part.item and call.items) and part.item not in call.items
@@ -353,10 +360,10 @@ _GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"
 
 
 class ToolCallAssembler:
-    """Assigns the pieces of a response's tool calls to the tool calls.
+    """Assigns each tool call fragment of a response to a tool call.
 
     Args:
-        tool_names: the names of the declared tools. They show whether a second name continues the first one.
+        tool_names: the names of the declared tools. They show whether a second name continues the first name.
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -373,10 +380,10 @@ class ToolCallAssembler:
         return len(self._opened)
 
     def feed(self, part: ToolCallDelta) -> CallMatch | None:
-        """Adds a piece to its tool call. Returns None for an empty piece.
+        """Adds a fragment to its tool call. Returns None if the fragment is empty.
 
         Raises:
-            ProtocolError: a limit is exceeded.
+            ProtocolError: the response exceeds a limit.
         """
         if part.is_empty and not self._tells(part):
             return None
@@ -384,10 +391,10 @@ class ToolCallAssembler:
         return self._place(part, call, rule)
 
     def reconcile(self, listed: Iterable[ToolCallDelta]) -> list[CallMatch]:
-        """Compares the tool calls with the server's final list.
+        """Compares the tool calls that arrived with the server's final list of tool calls.
 
-        Each listed tool call is compared by item, then by id. If both are unknown, it is compared by name and
-        arguments, then by name and index, then by name in order. Listed tool calls that aren't found are added.
+        Each tool call in the list is matched by its item, then by its id. Without a match, it is matched by name and
+        arguments, then by name and index, then by name in order. A tool call in the list that has no match is added.
         """
         left, parts, placed = self.finish(), dict(enumerate(listed)), dict[int, CallMatch]()
         ids = Counter(call.id for call in left)
@@ -414,26 +421,26 @@ class ToolCallAssembler:
         return list(placed.values())
 
     def confirm(self) -> None:
-        """Records a finish reason: the tool calls so far aren't late."""
+        """Records that a finish reason arrived. The tool calls so far are therefore not late."""
         for call in self._opened:
             call.late = False
 
     def mark_gap(self) -> None:
-        """Records that SSE events are missing here, so that unfinished tool calls may lack arguments."""
+        """Records that SSE events are missing here, so that incomplete tool calls may lack arguments."""
         for call in self._opened:
             if not call.wholes and not call.done:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
 
     def unmark_gap(self) -> None:
-        """Undoes `mark_gap`, because the server's event numbers mean nothing."""
+        """Undoes `mark_gap`. Called if the server's event numbers turn out to be unreliable."""
         for call in self._opened:
             call.gap_at = None
 
     def mark_strays(self) -> None:
         """Marks tool calls that may lack arguments, because arguments without a name arrived.
 
-        Such arguments may belong to a tool call with the same id. Without an id, they may belong to any tool call
-        without arguments. They are never added to a tool call.
+        Such arguments may belong to a tool call with the same id. Without an id, they may belong to any tool call that
+        has no arguments. They are never added to a tool call.
         """
         named = [call for call in self._opened if call.name]
         for call in [call for call in self._opened if not call.name and not call.markup]:
@@ -450,7 +457,7 @@ class ToolCallAssembler:
             head.is_ambiguous = True
 
     def _forget(self, call: IncomingCall) -> None:
-        """Removes a tool call that consists only of an id. The id becomes a second id of another tool call with the
+        """Removes a tool call that consists only of an id. This id becomes the second id of another tool call with the
         same index."""
         others = [each for each in self._opened if each.index == call.index and each is not call]
         if others and call.index is not None:
@@ -458,14 +465,14 @@ class ToolCallAssembler:
             self._opened.remove(call)
 
     def take_from_client(self, index: int) -> None:
-        """Records that the server has run the tool call with this index itself."""
+        """Records that the server has run the tool call with this index itself, so that the client doesn't run it."""
         if (call := self._by_index.get(index)) is not None:
             call.ran_on_server = True
 
     def finish(self) -> list[IncomingCall]:
-        """Returns all tool calls. They are sorted by index if each has one (Z.ai's -1 doesn't count), otherwise by the
-        final list, otherwise by when they began.
-        """
+        """Returns all tool calls. If each tool call has its own index, they are sorted by index (Z.ai's index -1
+        doesn't count). Otherwise they are in the order of the server's final list. Without that list, they are in the
+        order in which they began."""
         if not (calls := [call for call in self._opened if not call.ran_on_server]):
             return []
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}
@@ -507,11 +514,11 @@ class ToolCallAssembler:
         return (self._opened[-1], "last") if belongs_to_last(self._opened[-1], part, self._names) else (None, "another")
 
     def _whose_turn(self, index: int) -> IncomingCall | None:
-        """Returns the tool call that waits for the arguments with an unknown index, if two tool calls began with one
-        index.
+        """Returns the tool call that the arguments with an unknown index belong to, if two tool calls began with the
+        same index.
 
-        DeepSeek V4 sends all names with the index of the first tool call, but the arguments with the right index
-        (agno-agi/agno#8879, fixtures/calls/tail_under_another_index).
+        DeepSeek V4 sends the names of all tool calls with the first tool call's index, but the arguments with the right
+        index (agno-agi/agno#8879, fixtures/calls/tail_under_another_index).
         """
         call = self._at_turn(index)
         behind = call is not None and call.index is not None and call.index < index
@@ -553,18 +560,18 @@ class ToolCallAssembler:
         return (last, "last") if not last.name and not last.done else (None, "another")
 
     def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
-        """Returns the tool call with the item of a piece, unless the tool call has another index."""
+        """Returns the tool call that has the fragment's item id, unless it has another index than the fragment."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
     def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
-        """Returns whether a piece with the index of `call` belongs to another item."""
+        """Returns whether a fragment with the output index of `call` belongs to another item."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
         return is_another_item(call, part)
 
     def _tells(self, part: ToolCallDelta) -> bool:
-        """Returns whether a piece without content matters, because it begins an item or ends a tool call."""
+        """Returns whether an empty fragment matters, because it begins an item or ends a tool call."""
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
@@ -603,7 +610,6 @@ class ToolCallAssembler:
         return call
 
     def _describe(self, call: IncomingCall, part: ToolCallDelta, *, opened: bool) -> None:
-        """Updates id, name, items and extra of a tool call."""
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
             known = self._by_item.get(part.item, call)
             self._by_item[part.item] = call if known is call else None
@@ -656,7 +662,7 @@ def _too_long(what: str, limit: int) -> ProtocolError:
 
 
 def _is_guess(call: IncomingCall, part: ToolCallDelta, rule: MatchRule) -> bool:
-    """Returns whether a piece was assigned only because of its order."""
+    """Returns whether a fragment was assigned to a tool call only because of its order."""
     if rule == "listed_name":
         return not call.has_text(part.arguments)
     return rule == "turn" or (rule == "index_taken" and not part.id and part.item is None)

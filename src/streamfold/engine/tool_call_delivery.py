@@ -1,6 +1,6 @@
 """Decides which tool calls are delivered at the end of a response.
 
-    the finish reason                              the tool calls
+    the finish reason                              the delivered tool calls
     ---------------------------------------------  ---------------------------------------
     `stop`, `tool_calls`                           all of them
     `length`, `content_filter`                     none: they may be truncated
@@ -8,9 +8,10 @@
     one after which another request continues      none yet: see `Finish.continues`
     any, after a request with `tool_choice="none"` none
 
-If the connection breaks while a tool call arrives after the finish reason, the response has failed
+If the connection breaks inside a tool call that began after the finish reason, the response has failed
 (`is_cut_inside_call`). A tool call without a name, or one that the server marks as incomplete, is dropped with a
-warning. A tool call whose arguments aren't a JSON object, or may be incomplete, is delivered with `error` set.
+warning. If a tool call's arguments aren't a JSON object, or may be incomplete, the tool call is delivered with `error`
+set.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class ToolNameMap(NamedTuple):
     """Maps the tool names in the request to the names that the program declared.
 
     Attributes:
-        answer: the tool whose arguments are the response, if structured output is requested as a tool call.
-        tools: the tools that the program declared, if the request contains them in another form.
+        answer: the tool whose arguments are the response, if the request asks for structured output as a tool call.
+        tools: the tools as the program declared them, if the request contains them in a changed form.
     """
 
     own: Mapping[str, str] = {}
@@ -51,12 +52,12 @@ class ToolNameMap(NamedTuple):
 
 
 class DeliveredCalls(NamedTuple):
-    """The tool calls to deliver, and the finish reason.
+    """The tool calls to deliver, and the finish reason of the reply.
 
     Attributes:
-        opened: for each of `calls`, the `IncomingCall` that it was made from.
+        opened: for each tool call in `calls`, the `IncomingCall` from which it was created.
         others: tool calls of other kinds than "function" that the client must run.
-        answer: the text of `ToolNameMap.answer`.
+        answer: the arguments of the tool `ToolNameMap.answer`.
     """
 
     calls: list[ToolCall]
@@ -68,13 +69,13 @@ class DeliveredCalls(NamedTuple):
 
 @dataclass(slots=True)
 class CallDelivery:
-    """Decides which tool calls are delivered.
+    """Decides which tool calls of a response are delivered.
 
     Args:
         warn: called with a warning, and the tool call that the warning is about.
         tools: the tools of the request.
-        finish: None if the stream ended without a finish reason.
-        meta: the id, model and time of the response, from which missing ids are generated.
+        finish: the finish reason; None if the stream ended without one.
+        meta: the id, model and creation time of the response. Missing tool call ids are generated from them.
     """
 
     warn: Callable[[WarningCode, str, IncomingCall | None], None]
@@ -87,7 +88,7 @@ class CallDelivery:
     _taken: set[str] = field(default_factory=set, init=False)
 
     def decide(self, opened: list[IncomingCall], others: list[ToolCall]) -> DeliveredCalls:
-        """Decides which of the tool calls are delivered, and with which finish reason."""
+        """Decides which of the tool calls are delivered, and which finish reason the reply has."""
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
             return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
@@ -123,7 +124,7 @@ class CallDelivery:
                 self.warn("tool_choice_unmet", "the request required a tool call, but the response has none", None)
 
     def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
-        """Separates the tool calls that contain the structured answer from the others."""
+        """Separates the tool calls that contain the structured answer from all other tool calls."""
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
             return opened, None
@@ -139,7 +140,7 @@ class CallDelivery:
     def _deliverable(
         self, opened: list[IncomingCall], reason: FinishReason
     ) -> list[tuple[IncomingCall, ParsedArguments]]:
-        """Applies the table above."""
+        """Applies the rules in the module's table to the tool calls."""
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
             nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
@@ -157,7 +158,7 @@ class CallDelivery:
         return read
 
     def _cut(self, reason: FinishReason) -> str | None:
-        """Returns the reason why no tool call is delivered, or None."""
+        """Returns the reason why no tool call is delivered, or None if tool calls may be delivered."""
         if self.tool_choice == "none":
             return "the request forbade tool calls"
         if self.finish is not None and self.finish.continues:
@@ -196,7 +197,8 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, call.kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
-        """Returns the arguments. Where the tool's schema requires an object or a list, JSON text is converted."""
+        """Returns the arguments. Where the tool's schema requires an object or a list, a string with JSON is replaced
+        by its JSON value."""
         tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
         if tool is None:
             return arguments
@@ -210,7 +212,7 @@ class CallDelivery:
         return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
-        """Returns a unique id: the given id if possible, otherwise a generated id, with a warning."""
+        """Returns `call_id` if it is set and unique, otherwise a generated id, with a warning."""
         if call_id and call_id not in self._ids:  # as nearly every one
             self._ids.add(call_id)
             return call_id
@@ -239,8 +241,7 @@ class CallDelivery:
 
 
 def is_cut_inside_call(opened: Iterable[IncomingCall]) -> bool:
-    """Returns whether a stream that broke after its finish reason contains an incomplete tool call that arrived after
-    it."""
+    """Returns whether the stream broke inside a tool call that arrived after the finish reason."""
     return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
@@ -255,8 +256,8 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Returns whether the arguments are complete. The text of a custom tool call doesn't show this, only the server
-    does."""
+    """Returns whether the arguments are complete. A custom tool call's text doesn't show whether it is complete, so the
+    server's events decide."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

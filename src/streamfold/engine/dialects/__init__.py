@@ -1,8 +1,10 @@
-"""Dialects find tool calls and reasoning in a model's text. Each dialect converts deltas to other deltas.
+"""Dialects find tool calls and reasoning in a model's text. Each dialect replaces text deltas by tool call and
+reasoning deltas.
 
-The configuration names the dialect of an endpoint whose server doesn't parse tool calls. A dialect is never guessed,
-because several dialects share their markers. `+` joins several dialects. Other packages add dialects with the entry
-point group `streamfold.dialects`. All built-in dialects share one reader (`reader.py`) and one scanner (`scanner.py`).
+The configuration names the dialect of an endpoint whose server doesn't parse tool calls. streamfold never guesses a
+dialect, because several dialects share their markers. `+` in the name joins several dialects. Other packages add
+dialects with the entry point group `streamfold.dialects`. All built-in dialects share one reader (`reader.py`) and one
+scanner (`scanner.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ _CALLS_FOUND = ("unfinished_markup", "markup_dropped")
 
 
 def find_dialect(name: str, context: DialectContext) -> Dialect:
-    """Returns a new dialect by name, or several joined by `+`. Raises ConfigError for an unknown name."""
+    """Returns a new instance of the dialect with this name, or of several dialects joined by `+`. Raises ConfigError
+    for an unknown name."""
     families: list[str] = []
     others: list[Dialect] = []
     for part in dict.fromkeys(part.strip() for part in name.split("+")):
@@ -62,12 +65,13 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
 
 
 def leak_warning(text: str, read: Collection[str], context: DialectContext) -> str | None:
-    """Returns a warning if a text contains tool calls or reasoning that no dialect has read, otherwise None.
+    """Returns a warning's text if `text` contains tool calls or reasoning that no configured dialect has parsed,
+    otherwise None.
 
-    The warning names a dialect only if tools were declared and the dialect finds tool calls in this text.
+    The warning recommends a dialect only if tools were declared and that dialect finds tool calls in this text.
 
     Args:
-        read: the dialects that have read the text.
+        read: the names of the dialects that have parsed the text.
     """
     form = leaked_markup(text, read)
     reader = form and reader_of(form)
@@ -86,9 +90,8 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
 
 
 def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
-    """Returns whether a dialect finds tool calls in a text. With `declared`, only complete calls of declared tools
-    count.
-    """
+    """Returns whether a dialect finds tool calls in a text. With `declared`, only complete tool calls with a declared
+    tool count."""
     dialect = find_dialect(name, context)
     found = [*dialect.feed(TextDelta(text)), *dialect.finish()]
     names = {tool.name for tool in context.tools}
@@ -127,7 +130,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
 
 
 class DialectChain:
-    """Several dialects in a row, each of which reads the output of the previous one."""
+    """Runs several dialects after one another. Each dialect parses the deltas that the previous dialect returned."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects

@@ -1,4 +1,4 @@
-"""Cohere's Command models: an array of tool calls between two markers. Reasoning and text have markers as well."""
+"""Cohere's Command models: an array of tool calls between two markers. Reasoning and text also have markers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
 
 
 class Cohere(MarkupFormat):
-    """Command R7B and Command A. Their ids only count the tool calls, so each tool call gets a generated id."""
+    """Command R7B and Command A. The ids in their tool calls are only running numbers, so each tool call gets a
+    generated id."""
 
     openers = (_BEGIN,)
     frames = (

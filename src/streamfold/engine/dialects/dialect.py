@@ -1,4 +1,4 @@
-"""The interface of dialects, and the information about the request that they receive."""
+"""The interface of dialects, and the information about the request that a dialect receives."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from ...types import AllowedTools, NamedTool, ReadToolChoice, Tool
 
 @dataclass(frozen=True, slots=True)
 class DialectContext:
-    """The parts of a request that a dialect needs.
+    """The information about a request that a dialect needs.
 
     Attributes:
         tools: the declared tools. Without tools, the dialect finds no tool calls.
         tool_choice: the tool choice of the request. With "none", the dialect finds only reasoning.
         start_in_reasoning: true if the model's output begins with reasoning, because the chat template contains the
             opening marker.
-        draft: called while a tool call is incomplete, with its number, its name, and the next piece of its arguments.
+        draft: called while a tool call is incomplete, with the tool call's number, its name, and the next piece of its
+            arguments.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -41,12 +42,13 @@ class DialectContext:
 
 @runtime_checkable
 class Dialect(Protocol):
-    """Converts the deltas of one response."""
+    """Finds tool calls and reasoning in the deltas of one response."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that are certain. Text that may still become a tool call is held back."""
+        """Returns the deltas that later text can't change. Text that may still become a tool call is held back."""
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """Returns text that was held back, the tool calls, and warnings. Called once, at the end of the response."""
+        """Returns the text that was held back, tool calls and warnings. The engine calls this once, at the end of the
+        response."""
         ...

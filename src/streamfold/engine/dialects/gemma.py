@@ -1,6 +1,5 @@
-"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two markers, with values in Gemma's notation
-(`python_literals.py`).
-"""
+"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two markers. The values are in Gemma's notation
+(`python_literals.py`)."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class Gemma4(MarkupFormat):
 
 
 class FunctionGemma(Gemma4):
-    """FunctionGemma, without reasoning."""
+    """FunctionGemma, which has the tool calls of Gemma 4 but no reasoning."""
 
     begin, end, quote = "<start_function_call>", "<end_function_call>", "<escape>"
     openers = interrupts = boundaries = (begin,)

@@ -1,4 +1,5 @@
-"""Patterns for streamed text. Unlike a regular expression, a pattern can also tell whether a text may become a match.
+"""Patterns for streamed text. Unlike a regular expression, a pattern can also tell whether a text may become a match
+when more text arrives.
 
 >>> invoke = TokenPattern(SPACES, literal('<invoke name="'), repeat('[^"]', "name", least=1), literal('">'))
 >>> invoke.match(' <invoke name="search">')["name"]
@@ -15,12 +16,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PatternPart:
-    """A part of a pattern.
+    """One element of a pattern.
 
     Attributes:
-        whole: the regular expression of the part.
-        begun: the regular expression of its prefixes, including the empty text. For a repetition, both expressions are
-            the same.
+        whole: the regular expression that matches the element.
+        begun: the regular expression that matches the element's prefixes, including the empty text. For a repetition,
+            both expressions are the same.
     """
 
     whole: str
@@ -28,26 +29,27 @@ class PatternPart:
 
 
 def literal(*words: str, name: str = "") -> PatternPart:
-    """Matches one of these words. No word may be a prefix of another word."""
+    """Creates an element that matches one of these words. No word may be a prefix of another word."""
     group = f"?P<{name}>" if name else "?:"
     begun = "|".join(_beginnings(word) for word in words)
     return PatternPart(f"({group}{'|'.join(map(re.escape, words))})", f"(?:{begun})")
 
 
 def repeat(chars: str, name: str = "", *, least: int = 0) -> PatternPart:
-    """Matches several characters of a set, and captures them under the name."""
+    """Creates an element that matches a run of characters of the set `chars`. If `name` is given, the match has a group
+    with this name."""
     pattern = f"(?:{chars}){'+' if least else '*'}"
     return PatternPart(f"(?P<{name}>{pattern})" if name else pattern, f"(?:{chars})*")
 
 
 def optional(*parts: PatternPart) -> PatternPart:
-    """Matches these parts in sequence, or nothing."""
+    """Creates an element that matches these elements one after the other, or nothing."""
     row = _row(parts)
     return PatternPart(f"(?:{row.whole})?", row.begun)
 
 
 def one_of(*rows: tuple[PatternPart, ...]) -> PatternPart:
-    """Matches one of these sequences."""
+    """Creates an element that matches one of these sequences of elements."""
     found = [_row(row) for row in rows]
     return PatternPart(f"(?:{'|'.join(row.whole for row in found)})", f"(?:{'|'.join(row.begun for row in found)})")
 
@@ -56,14 +58,15 @@ SPACES = repeat(r"\s")
 
 
 class TokenPattern:
-    """A sequence of parts. The last part must be a literal, so that a match can't grow.
+    """A pattern that consists of a sequence of elements. The last element must be a literal, so that more text can't
+    make a match longer.
 
     Args:
-        longest: the maximum length of a match.
+        longest: the maximum length of a match, in characters.
 
     Attributes:
         match: matches the complete sequence.
-        begins: matches a text that may become a match.
+        begins: matches a text that may become a match when more text arrives.
     """
 
     def __init__(self, *parts: PatternPart, longest: int = 1000) -> None:
@@ -74,7 +77,8 @@ class TokenPattern:
 
 
 def _row(parts: tuple[PatternPart, ...]) -> PatternPart:
-    """Joins parts to a sequence. A prefix of the sequence consists of its first parts and a prefix of the next part."""
+    """Joins elements to one element. A prefix of the sequence consists of its first elements and a prefix of the next
+    element."""
     begun = "|".join("".join(part.whole for part in parts[:at]) + part.begun for at, part in enumerate(parts))
     begun = re.sub(r"\?P<\w+>", "?:", begun)  # a name may stand in a pattern only once
     return PatternPart("".join(part.whole for part in parts), f"(?:{begun})")

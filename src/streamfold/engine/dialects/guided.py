@@ -1,7 +1,7 @@
-"""Output of guided decoding when a tool call is forced (`required`, or one tool): an array of tool calls, or only the
-arguments.
+"""Output of guided decoding when the request forces a tool call (`required`, or a named tool). The output is an array
+of tool calls, or only the arguments of the named tool.
 
-The output has no markup, so it counts only at the start of the message, and is held back until it is complete.
+The output has no markup. So it is recognized only at the start of the message, and is held back until it is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GuidedOutput(MarkupFormat):
 
 
 def _unwrapped(text: str, name: str) -> str:
-    """Unwraps `{"name": NAME, "parameters": {...}}`, which some servers write for a named tool too."""
+    """Some servers send `{"name": NAME, "parameters": {...}}` even if the request named the tool."""
     try:
         value = parse_object(text)
         entry = read_entry(text, _KEYS)

@@ -1,11 +1,11 @@
-"""Harmony, the format of gpt-oss: every message has a header with its recipient and its channel.
+"""Harmony, the format of gpt-oss. Every message has a header with its recipient and its channel.
 
     header    <|start|> role, recipient, <|channel|> channel, type, <|message|>; the first header, and a header after
               the end of a message, may omit <|start|> and role
     body      up to <|end|>, <|return|> or <|call|>, or the next header: a tool call if the header names a recipient,
               reasoning on the channel `analysis`, otherwise text; messages with other roles are dropped
 
-Headers are read even if tool calls aren't allowed. A text without headers is text.
+Headers are parsed even if the request allows no tool calls. Output without any header is text.
 """
 
 from __future__ import annotations

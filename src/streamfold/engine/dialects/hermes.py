@@ -1,6 +1,7 @@
 """Hermes, Qwen2.5, Qwen3 and many fine-tunes: a JSON object between `<tool_call>` and `</tool_call>`.
 
-Models quote these tags, so a tag counts only in front of an object, and never inside reasoning.
+Models quote these tags in their text. So a tag begins a tool call only in front of a JSON object, and never inside
+reasoning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tool calls in the form of JSON objects: a name, optionally an id, and the arguments in the model's spelling."""
+"""Tool calls that the model wrote as JSON objects with a name, optionally an id, and the arguments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from .scanner import Reading, is_json, markers
 
 
 class Entry(NamedTuple):
-    """A tool call. `arguments` is the model's text; None without arguments. Text that was encoded twice is decoded
-    once.
-    """
+    """A tool call. `arguments` is the JSON text that the model wrote, or None without arguments. Arguments that the
+    model encoded twice as JSON are decoded once."""
 
     name: str
     id: str | None
@@ -26,8 +25,8 @@ class Entry(NamedTuple):
 def read_entry(
     text: str, keys: tuple[str, ...] = ("arguments", "parameters"), names: tuple[str, ...] = ("name",)
 ) -> Entry | None:
-    """Returns the tool call in a JSON object; None if it has no name. The first existing key of `keys` has the
-    arguments.
+    """Returns the tool call in a JSON object, or None if the object has no name. The first existing key of `keys`
+    contains the arguments.
 
     Raises:
         ValueError: the text is not a JSON object.
@@ -46,7 +45,8 @@ def read_entry(
 
 
 class EntryDraft:
-    """Shows the arguments of an unfinished tool call, if its name comes first."""
+    """Reports the arguments of a tool call while it is incomplete. This works only if the name precedes the
+    arguments."""
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
@@ -71,7 +71,7 @@ class EntryDraft:
 
 
 def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> Reading[ReadResult]:
-    """Reads an array of tool calls, or a single one. In a truncated array, only complete tool calls count."""
+    """Parses an array of tool calls, or a single tool call. In a truncated array, only complete tool calls count."""
     value, closed = yield from text.value(begun)
     try:
         nothing = closed and _value(value) == []
@@ -90,9 +90,9 @@ def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> 
 def read_calls(
     text: MarkupReader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
 ) -> Reading[tuple[ReadResult | None, str]]:
-    """Reads an array of tool calls, or a single one, optionally followed by `end`.
+    """Parses an array of tool calls, or a single tool call, optionally followed by the marker `end`.
 
-    Returns the result and the text; the result is None if `end` came before the text was valid JSON.
+    Returns the result and the text that was parsed. The result is None if `end` came before the text was valid JSON.
     """
     body, mark = yield from text.body(markers(end), closes=True)
     whole = is_json(body)
@@ -111,7 +111,7 @@ def read_calls(
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yields the complete objects of a JSON array, each as text."""
+    """Yields the complete objects of a JSON array, each as JSON text."""
     at = 1
     while True:
         at = _between(text, at)
@@ -125,7 +125,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _member(text: str, wanted: str) -> str:
-    """Returns the text of a field's value. If the key is repeated, the last value counts."""
+    """If the key occurs several times, the last value counts."""
     found, at = "", _between(text, 1)
     while text[at] != "}":
         key, at = _decode(text, at)
@@ -146,7 +146,7 @@ def _value(text: str) -> Any:
 
 
 def _between(text: str, at: int) -> int:
-    """Returns the position of the next value."""
+    """Returns the position after white space and separators."""
     found = _SEPARATORS.match(text, at)
     return found.end() if found else at
 

@@ -1,4 +1,4 @@
-"""Detects unread markup, because neither the server nor the configuration has a parser for it."""
+"""Detects tool calls and reasoning markup in text that neither the server nor a configured dialect has parsed."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ _READERS = {"llama4": "llama3", "mistral-think": "mistral"} | dict.fromkeys(_UNR
 
 
 def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
-    """Returns the dialect whose markup a text contains, except the dialects in `read`.
+    """Returns the name of the dialect whose markup a text contains, except the dialects in `read`.
 
-    The result isn't proof, because the text may be about tool calls.
+    The markup doesn't prove that the model called a tool, because the text may be about tool calls.
 
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
@@ -81,7 +81,8 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
 
 
 def bare_forms(text: str) -> list[str]:
-    """Returns the dialects for tool calls without a marker: JSON or Python at the start of the text."""
+    """Returns the names of the dialects that parse tool calls without a marker, if a text may begin with such a tool
+    call in JSON or Python."""
     return [name for name, form in _BARE.items() if form in text] + [
         name for name, form in _BARE_HEADS.items() if re.match(form, text)
     ]

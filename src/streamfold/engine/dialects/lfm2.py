@@ -1,4 +1,4 @@
-"""LFM2 and LFM2.5: Python calls (`python_literals.py`) or JSON between two markers."""
+"""LFM2 and LFM2.5: Python function calls (`python_literals.py`) or JSON between two markers."""
 
 from __future__ import annotations
 

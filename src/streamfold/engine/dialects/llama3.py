@@ -1,7 +1,7 @@
-"""Llama 3: the whole message is a JSON object with `name` and `parameters`, or a list of Python calls.
+"""Llama 3: the complete message is a JSON object with `name` and `parameters`, or a list of Python function calls.
 
-An object is held back only while it can be a tool call, because a response may be JSON too. Python code is never
-evaluated.
+A JSON object is held back only as long as it can be a tool call, because a response may be JSON too. streamfold never
+evaluates Python code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _PYTHON_END = "<|python_end|>"
 
 
 class Llama3(MarkupFormat):
-    """Both forms, at the start of the message or after a tag. Several objects may follow each other."""
+    """Parses JSON objects and Python function calls, at the start of the message or after a tag. Several objects may
+    follow each other."""
 
     openers = _TAGS
     heads = ("{", "[")

@@ -1,4 +1,4 @@
-"""`MarkupDialect`: a dialect that separates text into text, reasoning and tool calls."""
+"""`MarkupDialect`, a dialect that separates the model's output into text, reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .scanner import is_object
 
 
 class MarkupDialect:
-    """The dialect of one or several formats.
+    """A dialect for one or several tool call formats.
 
-    If markers consist of ordinary characters, reasoning may quote a tool call. But some models call a tool without
-    closing their reasoning. So a tool call in unclosed reasoning is delivered at the end, if it is complete and its
-    tool is declared.
+    If markers consist of ordinary characters, a model may quote a tool call in its reasoning. But some models call a
+    tool without closing their reasoning. So at the end of the response, a tool call in unclosed reasoning is delivered
+    if it is complete and its tool is declared.
     """
 
     def __init__(self, families: Sequence[MarkupFormat], context: DialectContext) -> None:
@@ -47,7 +47,7 @@ class MarkupDialect:
         return (delta,)
 
     def _draft_in_text(self, number: int, name: str, piece: str) -> None:
-        """Numbers unfinished tool calls in text after those in reasoning."""
+        """Incomplete tool calls in text are numbered after the tool calls in reasoning."""
         if self._draft and not self._structured:
             self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 
@@ -68,7 +68,7 @@ class MarkupDialect:
         return [*out, *(replace(call, index=number, markup=True) for number, call in enumerate(calls))]
 
     def _late(self) -> list[ToolCallDelta]:
-        """Returns the tool calls in unclosed reasoning."""
+        """Returns the tool calls in unclosed reasoning. See the class docstring for the reason."""
         if self._structured or not self._text.unclosed or not self._text.thought:
             return []
         reader = MarkupReader(self._quiet, calls=True)

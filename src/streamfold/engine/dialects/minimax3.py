@@ -1,4 +1,4 @@
-"""MiniMax M3: arguments as nested elements whose tags begin with a special token.
+"""MiniMax M3: arguments are nested elements whose tags begin with a special token.
 
 An element is a list if all its children are called `item`, unless the declared schema has another type.
 """
@@ -23,7 +23,7 @@ _DEEPEST = 64  # elements in elements
 
 @dataclass(slots=True)
 class _Element:
-    """An open element with its text and its children as JSON."""
+    """An open element with its text and its children. The children are JSON text."""
 
     name: str
     schema: Any
@@ -31,7 +31,7 @@ class _Element:
     children: list[tuple[str, str]] = field(default_factory=list)
 
     def closed_by(self, name: str) -> bool:
-        """Returns whether a closing tag with this name closes the element. Text next to children is ignored."""
+        """Text beside child elements is ignored, except in the outermost element."""
         blank = self.name == "invoke" or not self.children or not "".join(self.text).strip()
         return name == self.name and blank
 
@@ -53,7 +53,7 @@ class _Element:
         return self.object()
 
     def object(self) -> str:
-        """Returns the children as an object. Children with the same name become a list."""
+        """Returns the children as a JSON object. Children with the same name become a list."""
         found: dict[str, list[str]] = {}
         for name, value in self.children:
             found.setdefault(name, []).append(value)
@@ -61,7 +61,7 @@ class _Element:
 
 
 class MiniMax3(Sections):
-    """Tool calls in a section; white space may follow each marker."""
+    """Tool calls in a section. White space may follow each marker."""
 
     call_begins = (_INVOKE,)
     section_ends = (_SECTION_END,)
@@ -94,7 +94,8 @@ class MiniMax3(Sections):
 
 
 def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
-    """Returns the arguments as JSON, or unchanged if they are invalid, and the tag that ended them."""
+    """Returns the arguments, and the tag that ended them. The arguments are JSON text, or the model's text if they are
+    invalid."""
     raw: list[str] = []
     stack = [_Element("invoke", root)]
 
@@ -126,7 +127,7 @@ def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str
 
 
 def _skip(text: MarkupReader, raw: list[str]) -> Reading[tuple[str, str]]:
-    """Reads to the end of an invalid tool call. Returns its text and the closing tag."""
+    """Consumes text to the end of an invalid tool call. Returns the consumed text and the closing tag."""
     while (yield from text.until(_MARK, raw.append)):
         if end := (yield from text.match(_END)):
             return "".join(raw), end["tag"]

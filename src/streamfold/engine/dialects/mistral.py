@@ -1,4 +1,5 @@
-"""Mistral: `[TOOL_CALLS]`, then an array of tool calls (older models) or a name and an object (since 2025)."""
+"""Mistral: `[TOOL_CALLS]`, then an array of tool calls (older models), or a name and a JSON object (models since
+2025)."""
 
 from __future__ import annotations
 

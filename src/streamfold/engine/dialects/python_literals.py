@@ -1,4 +1,5 @@
-"""Parses streamed Python literals and Gemma's notation, and returns them as JSON. Code is never evaluated."""
+"""Parses streamed Python literals and Gemma's notation, and returns them as JSON text. streamfold never evaluates
+code."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ _DEEPEST = 64  # brackets in brackets
 
 
 class InvalidLiteral(Exception):
-    """The text is not a value."""
+    """Raised if the text is not a literal."""
 
 
 class IncompleteLiteral(Exception):
-    """The input has ended inside a value."""
+    """Raised if the input has ended inside a literal."""
 
 
 def _fail(text: Scanner) -> Exception:
@@ -27,13 +28,13 @@ def _fail(text: Scanner) -> Exception:
 
 
 def _next(text: Scanner, wanted: Markers) -> Reading[str]:
-    """Returns the marker after white space, or ""."""
+    """Skips white space and returns the marker after it, or "" if another text follows."""
     yield from text.span(NOT_SPACE, drop)
     return (yield from text.expect(wanted))
 
 
 def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Reading[None]:
-    """Reads comma-separated items up to the closing bracket. A trailing comma is allowed."""
+    """Parses comma-separated items up to the closing bracket. A trailing comma is allowed."""
     while not (yield from _next(text, markers(closer))):
         yield from item()
         mark = yield from _next(text, markers(",", closer))
@@ -44,10 +45,11 @@ def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Readi
 
 
 class GemmaNotation:
-    """Gemma's objects: strings between special markers or JSON's quotes, unquoted keys and simple values.
+    """Parses Gemma's notation for objects: strings between special markers or JSON's quotes, unquoted keys, and numbers
+    and words without quotes.
 
     Args:
-        quote: the marker around a string without escapes.
+        quote: the marker before and after a string without escape sequences.
         root: the schema of the arguments.
     """
 
@@ -58,7 +60,7 @@ class GemmaNotation:
         self._begins = markers(quote, '"', "{", "[")
 
     def value(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
-        """Reads a value and returns it as JSON. Raises InvalidLiteral or IncompleteLiteral."""
+        """Parses a value and returns it as JSON text. Raises InvalidLiteral or IncompleteLiteral."""
         mark = yield from _next(text, self._begins)
         if mark == "{":
             return (yield from self.object(text, schema, depth + 1))
@@ -76,7 +78,7 @@ class GemmaNotation:
         return unquoted_json(word, schema, self._root)
 
     def object(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
-        """Reads an object after its opening bracket."""
+        """Parses the rest of an object after its opening bracket, and returns the object as JSON text."""
         members: dict[str, str] = {}
 
         def read() -> Reading[None]:
@@ -124,15 +126,16 @@ class GemmaNotation:
 
 
 class Python:
-    """Python literals in the spelling of models: `true`, `false` and `null` count too, and quotes in strings may be
-    unescaped.
+    """Parses Python literals as models write them. `true`, `false` and `null` are accepted, and quotes inside strings
+    may be unescaped.
 
     A quote closes a string only if `,`, `)`, `]`, `}` or `:` may follow.
     """
 
     @classmethod
     def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
-        """Reads calls up to the closing bracket of their list, and appends name and arguments of each complete call."""
+        """Parses function calls up to the closing bracket of their list. Appends the name and arguments of each
+        complete call to `found`."""
 
         def item() -> Reading[None]:
             found.append((yield from cls.call(text)))
@@ -141,7 +144,8 @@ class Python:
 
     @classmethod
     def call(cls, text: Scanner) -> Reading[tuple[str, str]]:
-        """Reads a call with keyword arguments. Returns the name, and the arguments as JSON."""
+        """Parses a function call with keyword arguments. Returns the function's name, and the arguments as JSON
+        text."""
         arguments: dict[str, str] = {}
 
         def read() -> Reading[None]:
@@ -159,7 +163,7 @@ class Python:
 
     @classmethod
     def value(cls, text: Scanner, depth: int = 0) -> Reading[str]:
-        """Reads a value and returns it as JSON. Raises InvalidLiteral or IncompleteLiteral."""
+        """Parses a value and returns it as JSON text. Raises InvalidLiteral or IncompleteLiteral."""
         mark = yield from _next(text, _PYTHON)
         if depth > _DEEPEST:
             raise InvalidLiteral
@@ -202,7 +206,7 @@ class _Literal(Scanner):
 
 
 def python_literal(text: str) -> str:
-    """Returns a Python literal as JSON; "" for any other text."""
+    """Returns a Python literal as JSON text, or "" if the text isn't a literal."""
     reader = _Literal()
     reader.push(text + ",")
     reader.end()
@@ -244,7 +248,8 @@ def _string(text: Scanner, quote: str) -> Reading[str]:
 
 
 def _escaped(text: Scanner) -> Reading[str]:
-    """Returns the character of an escape sequence. Unknown sequences are unchanged, as in Python."""
+    """Returns the character that an escape sequence stands for. Unknown escape sequences stay as they are, as in
+    Python's string literals."""
     char = yield from text.take(1)
     size = _SIZES.get(char)
     if size is None:

@@ -1,4 +1,4 @@
-"""The reader that all dialects share.
+"""The reader that all built-in dialects share. It separates text, reasoning and tool calls.
 
     in text        <think> at the head               -> in reasoning
                    </think> (see below)              removed
@@ -7,14 +7,15 @@
     in reasoning   its own </think>                  -> in text
                    an interrupt of a format          -> in text, and read there
 
-White space after a structure, or at the start of the message, belongs to the following text; without text it is
-dropped. A message of only white space is text. Everything else is unchanged.
+White space after a structure, or at the start of the message, belongs to the text that follows. If no text follows,
+this white space is dropped. A message that contains only white space is text. All other text stays as it is.
 
 Reasoning starts only at the head of the message, or in the prompt (`start_in_reasoning`). The first closing tag of the
-same kind ends it. A closing tag in text is removed directly after a structure, and if no tag has ended reasoning yet.
+same kind ends reasoning. A closing tag in text is removed directly after a structure, and if no tag has ended reasoning
+yet.
 
-A special token ends reasoning too, if the following text can be a tool call (`full`). If markers consist of ordinary
-characters, reasoning never ends at a marker: see `MarkupDialect`.
+A special token ends reasoning too, if the text after it can be a tool call (`full`). If a format's markers consist of
+ordinary characters, its markers never end reasoning: see `MarkupDialect`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 
 
 class ReadResult(Enum):
-    """The result of reading a tool call or another structure."""
+    """Says what a format did with the text after one of its markers."""
 
     CONSUMED = auto()  # it was structure
     PLAIN_TEXT = auto()  # it looked like a call, and is text, all of it
@@ -49,17 +50,17 @@ class MarkupFormat:
     Attributes:
         heads: markers that may begin a structure only at the head of the message.
         openers: markers that may begin a structure anywhere in text.
-        followers: markers that count only directly after a tool call or a marker of `frames`.
+        followers: markers that are recognized only directly after a tool call or after a marker of `frames`.
         strays: markers that are removed from text.
-        frames: markers that are never text, even if tool calls aren't read.
+        frames: markers that are never text, even if tool calls aren't parsed.
         interrupts: the markers of `openers` and `frames` that also end reasoning.
-        boundaries: the markers of `interrupts` that end reasoning even if tool calls aren't read.
+        boundaries: the markers of `interrupts` that end reasoning even if tool calls aren't parsed.
         full: the text that must follow an interrupt, if the marker alone isn't enough.
-        think: the markers that open reasoning at the head, with their closing markers.
+        think: the markers that open reasoning at the head of the message, with their closing markers.
         closers: the markers that close reasoning if the prompt has opened it. By default these are the closing markers
             in `think`.
         prompted: additional opening markers that the model may repeat after the prompt has opened reasoning.
-        framing: true if the format applies even if tool calls aren't read.
+        framing: true if the format applies even if tool calls aren't parsed.
         tools: the schemas of the declared tools, by name.
     """
 
@@ -80,30 +81,32 @@ class MarkupFormat:
         self.tools = {tool.name: tool.parameters for tool in context.tools}
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
-        """Reads a structure after one of the markers above."""
+        """Parses a structure that begins with one of the format's markers."""
         yield from ()
         return ReadResult.NOT_MINE
 
 
 class ThinkTags(MarkupFormat):
-    """Reasoning without a tool call format, also in Amazon Bedrock's form for gpt-oss (fixtures/bedrock)."""
+    """Parses only reasoning and no tool calls. It also accepts the tags that Amazon Bedrock uses for gpt-oss
+    (fixtures/bedrock)."""
 
     think: ClassVar[Mapping[str, str]] = {**THINK, "<reasoning>": "</reasoning>"}
 
 
 class MarkupReader(Scanner):
-    """Reads the markup in the text or in the reasoning of a response.
+    """Parses the markup in a response's text or in its reasoning.
 
     Args:
-        kind: the class of the input's deltas, and of deltas with text that isn't markup.
-        calls, reasoning: whether tool calls and reasoning markup are read.
+        kind: the class of the input's deltas. Text that isn't markup is output as deltas of the same class.
+        calls: true to parse tool calls.
+        reasoning: true to parse reasoning markup.
         inside: true if the input begins inside reasoning.
         draft: see `DialectContext`.
 
     Attributes:
-        warnings: the warnings about tool calls that could not be read.
+        warnings: the warnings about tool calls that could not be parsed.
         behind: the last marker of `frames`, or "". A format may set it.
-        thought: the reasoning so far, if it has to be read again at the end.
+        thought: the reasoning so far, if it has to be parsed again at the end of the response.
     """
 
     def __init__(
@@ -160,7 +163,6 @@ class MarkupReader(Scanner):
         return self._shown()
 
     def call(self, name: str, arguments: str, call_id: str | None = None) -> ReadResult:
-        """Adds a tool call."""
         if self._drafted <= len(self.calls):
             self.draft(name, arguments)
         made_id = join_surrogates(call_id) if call_id else None
@@ -170,13 +172,13 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def draft(self, name: str, piece: str) -> None:
-        """Shows the next piece of a tool call's arguments. The tool call may still turn out to be text."""
+        """Reports the next piece of a tool call's arguments. The tool call may still turn out to be text."""
         self._drafted = len(self.calls) + 1
         if self._on_draft:
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def event(self) -> None:
-        """Records that a structure has begun. Its characters are then not output as text."""
+        """Records that a structure has begun, so that its characters aren't output as text."""
         self._structured = self._fresh = True
         self._space.clear()
         self._tape = None
@@ -189,22 +191,22 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def think(self, *closers: str) -> ReadResult:
-        """Begins reasoning, which ends at one of these markers."""
+        """Begins reasoning, which ends at one of the markers `closers`."""
         self._opened = self._inside = True
         self._closers = closers
         self.event()
         return ReadResult.CONSUMED
 
     def say_all(self) -> None:
-        """Outputs everything from the marker on as text."""
+        """Outputs the current marker and all text after it as text."""
         self._say("".join(self._tape or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
-        """Reads an invalid tool call again from its first marker.
+        """Parses an invalid tool call again from its first marker.
 
         Args:
-            name: the name in the tool call. If this tool is declared, the tool call is delivered with an error.
-                Otherwise all of it is text.
+            name: the tool's name, if the tool is declared. The tool call is then delivered with an error. With "", the
+                complete tool call becomes text.
             header: the text between the marker and the arguments.
         """
         pieces = [self.again(marker)]
@@ -214,7 +216,7 @@ class MarkupReader(Scanner):
 
     @property
     def unclosed(self) -> bool:
-        """True if the text ended inside reasoning, or was empty."""
+        """True if the input ended inside reasoning, or was empty."""
         return self._inside or (self._head and not self._opened)
 
     def dropped(self, why: str) -> None:
@@ -228,7 +230,7 @@ class MarkupReader(Scanner):
                 yield from self._in_text(marker)
 
     def _speak(self) -> Reading[str]:
-        """Outputs text up to the next marker and returns the marker; "" at the end of the input."""
+        """Outputs text up to the next marker. Returns the marker, or "" at the end of the input."""
         if self._fresh:
             yield from self.span(NOT_SPACE, self._space.append)
             marker = yield from self.expect(self._wanted())
@@ -259,7 +261,7 @@ class MarkupReader(Scanner):
             yield from self._ask(marker)
 
     def _ask(self, marker: str) -> Reading[None]:
-        """Tries the formats in turn."""
+        """Lets each format in turn parse the structure that the marker may begin."""
         self._head = self._head and marker not in self._heads
         for family in self._families:
             if marker not in family.openers + family.heads + family.followers:
@@ -275,7 +277,7 @@ class MarkupReader(Scanner):
         self._say(marker)
 
     def _reason(self) -> Reading[str]:
-        """Outputs reasoning up to the marker that ends it and returns the marker; "" at the end of the input."""
+        """Outputs reasoning up to the marker that ends it. Returns the marker, or "" at the end of the input."""
         wanted = self._closers + self._interrupts
         if self._repeatable:
             yield from self.span(NOT_SPACE, self._think_aloud)
@@ -304,7 +306,6 @@ class MarkupReader(Scanner):
         self.behind = marker if marker in self._frames else ""
 
     def _begin(self) -> None:
-        """Begins text, with the white space before it."""
         self._head = self._fresh = False
         if self._space:
             self._show("".join(self._space))
@@ -324,7 +325,7 @@ class MarkupReader(Scanner):
             self.thought.append(piece)
 
     def _shown(self) -> list[Delta]:
-        """Returns the new deltas. Consecutive text, and consecutive reasoning, are joined."""
+        """Returns the new deltas, with consecutive text and consecutive reasoning joined."""
         out, self._out = self._out, []
         if len(out) < 2:
             return [*out]

@@ -1,8 +1,8 @@
-"""Lets readers treat streamed text as if it were complete.
+"""Lets parsers of streamed text work as if the text were complete.
 
-Readers are generators: they request "everything up to one of these markers", and are suspended when the text runs out.
-Only the longest suffix that may begin a marker is held back. The time is linear in the length of the text, however it
-is split.
+A parser is a generator. It requests, for example, the text up to one of several markers, and pauses when the text runs
+out. Only the longest suffix that may begin a marker is held back. The time is linear in the length of the text,
+wherever the text is split.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_SPACE = re.compile(r"\S")
 
 
 class Markers:
-    """Markers that are searched for together."""
+    """A set of markers, for which text is searched in one pass."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         ordered = sorted(set(words), key=len, reverse=True)
@@ -39,7 +39,8 @@ class Markers:
         self.longest = max(map(len, words), default=1)
 
     def hold(self, text: str, at: int) -> int:
-        """Returns the start of the longest suffix of `text` that may become a marker, or the length of the text."""
+        """Returns the start of the longest suffix of `text` that may become a marker, or the length of the text if
+        there is no such suffix."""
         at = max(at, len(text) - self.longest + 1)
         while found := self.starts(text, at):
             if text[found.start() :] in self.beginnings:
@@ -54,7 +55,7 @@ def markers(*words: str) -> Markers:
 
 
 class Scanner(ABC):
-    """Base class of readers. A reader is a generator that pauses when the text runs out.
+    """Base class of parsers. The parser is the generator `read`, which pauses when the text runs out.
 
     Attributes:
         cut: true if the input ended inside a possible marker.
@@ -75,10 +76,10 @@ class Scanner(ABC):
 
     @abstractmethod
     def read(self) -> Reading[None]:
-        """Reads all of the text."""
+        """Parses the complete input."""
 
     def push(self, text: str) -> None:
-        """Adds text, and reads as far as possible."""
+        """Appends text to the input, and parses as much as possible."""
         if self._idle and not self._idle[0].starts(text):
             self._position += len(text)
             if self._tape is not None:
@@ -99,7 +100,7 @@ class Scanner(ABC):
         return self._ended and self._at >= len(self._window)
 
     def broke_off(self) -> bool:
-        """Returns whether the input ended here, or inside a possible marker."""
+        """Returns whether the input ended at this position, or inside a possible marker."""
         return self.cut or self.at_end()
 
     def until(self, wanted: Markers, sink: _Sink) -> Reading[str]:
@@ -124,7 +125,7 @@ class Scanner(ABC):
                 return ""
 
     def expect(self, wanted: Markers) -> Reading[str]:
-        """Returns the marker at this position; "" if there is none."""
+        """Consumes and returns the marker at this position, or returns "" if there is none."""
         while True:
             may_grow = self._may_grow(wanted, self._at)
             if self._ended or not may_grow:
@@ -134,8 +135,8 @@ class Scanner(ABC):
             yield
 
     def match(self, shape: TokenPattern, *, take: bool = True) -> Reading[re.Match[str] | None]:
-        """Matches a pattern at this position, and consumes the match if `take` is set. Returns None if the pattern
-        doesn't match."""
+        """Matches a pattern at this position. Returns None if the pattern doesn't match. The match is consumed if
+        `take` is set."""
         while True:
             stop = self._at + shape.longest
             found = shape.match(self._window, self._at, stop)
@@ -148,14 +149,14 @@ class Scanner(ABC):
             yield
 
     def take(self, size: int) -> Reading[str]:
-        """Returns up to `size` characters."""
+        """Consumes and returns `size` characters, or fewer at the end of the input."""
         while len(self._window) - self._at < size and not self._ended:
             yield
         return self._take(min(self._at + size, len(self._window)))
 
     def span(self, stop: re.Pattern[str], sink: _Sink) -> Reading[str]:
-        """Passes the text before a character to `sink`. Returns the character without consuming it, or "" at the
-        end."""
+        """Passes the text before the next character that `stop` matches to `sink`. Returns this character without
+        consuming it, or "" at the end of the input."""
         while True:
             found = stop.search(self._window, self._at)
             end = found.start() if found else len(self._window)
@@ -168,7 +169,8 @@ class Scanner(ABC):
             yield
 
     def value(self, begun: str = "", quotes: str = '"') -> Reading[tuple[str, bool]]:
-        """Returns the text up to the bracket that closes the first bracket, and whether there is such a bracket."""
+        """Returns the text up to the bracket that closes the first bracket. The second value is false if the input
+        ended before that bracket."""
         brackets = BracketTracker(quotes)
         brackets.skip(begun)
         pieces = [begun]
@@ -181,17 +183,18 @@ class Scanner(ABC):
             yield
 
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
-        """Returns the text of arguments and the marker that ends them, or "" at the end of the input.
+        """Returns the text of a tool call's arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` receives the text as it is read, which may be more than the arguments. With `closes`, the closing bracket
-        of JSON arguments ends them too, with the marker "".
+        `show` receives the text while it is parsed. This may be more than the arguments. With `closes`, the closing
+        bracket of JSON arguments ends them too. The returned marker is then "".
 
-        A marker inside a JSON string is data, unless the string never ends. In that case, if the text before the first
-        marker outside isn't JSON, the first marker inside the string is the end, and the text after it is read again.
-        So a quoted marker is harmless, and an unclosed string can't swallow the next tool call.
+        A marker inside a JSON string is part of the string, unless the string never ends. If it never ends, and the
+        text before the first marker outside of strings isn't JSON, the arguments end at the first marker inside the
+        string. The text after that marker is parsed again. So a quoted marker does no harm, and an unclosed string
+        can't hide the next tool call.
 
         `_settled` is the position where the first search stopped. A search that begins earlier is inside the same
-        string, so it continues there, and the time stays linear.
+        string. It continues at `_settled`, so that the time stays linear.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
@@ -233,12 +236,13 @@ class Scanner(ABC):
         return "".join(pieces[:number]).strip(), end
 
     def stop(self, rest: str) -> None:
-        """Ends the `span` or `until` whose sink calls this method. `rest` is put back."""
+        """Ends the `span` or `until` whose sink calls this method. `rest` returns to the input."""
         self._answered = True
         self.unread(rest)
 
     def again(self, marker: str) -> str:
-        """Puts back the text after the current marker, or returns it if the time would become quadratic."""
+        """Returns the text after the current marker to the input. If parsing it again could take quadratic time, the
+        method returns the text to the caller instead."""
         read = "".join(self._tape or ())[len(marker) :]
         self._read_again += len(read)
         if self._read_again > 4 * self._position + 10_000:
@@ -247,7 +251,7 @@ class Scanner(ABC):
         return ""
 
     def unread(self, text: str) -> None:
-        """Puts back text."""
+        """Returns text to the input, so that it is parsed next."""
         self._position -= len(text)
         if self._tape is not None:
             tape = "".join(self._tape)
@@ -271,7 +275,8 @@ class Scanner(ABC):
         return answered
 
     def _may_be_json(self, begun: str, ahead: int) -> bool:
-        """Returns whether `begun` could be JSON up to the marker `ahead` characters away, if there is one."""
+        """Returns whether the text `begun`, followed by the input up to the marker `ahead` characters away, could be
+        JSON."""
         if self._at + ahead == len(self._window):
             return False
         size = 100
@@ -285,7 +290,7 @@ class Scanner(ABC):
         return True
 
     def _may_grow(self, wanted: Markers, at: int) -> bool:
-        """Returns whether the whole text from `at` on is the beginning of a longer marker."""
+        """Returns whether the text from `at` to its end is the beginning of a longer marker."""
         return self._window[at : at + wanted.longest] in wanted.beginnings
 
 
@@ -294,7 +299,7 @@ def drop(_: str) -> None:
 
 
 def is_json(text: str) -> bool:
-    """Returns whether the text is a JSON value, by the strict rules."""
+    """Returns whether `parse_object` accepts the text as JSON."""
     try:
         parse_object(text.strip())
     except ValueError:
@@ -303,5 +308,4 @@ def is_json(text: str) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Returns whether the text is a JSON object, by the strict rules."""
     return object_or_none(text.strip()) is not None

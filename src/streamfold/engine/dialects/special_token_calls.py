@@ -1,7 +1,7 @@
 """Kimi K2 and DeepSeek: tool calls between special tokens, in a section (`text_sections.py`).
 
-header    up to the token before the arguments: the name, for Kimi with a number after it
-arguments up to a token that ends them (`Scanner.body`)
+header    the text up to the special token before the arguments: the tool's name; in Kimi's format also a number
+arguments the text up to a special token that ends the arguments (`Scanner.body`)
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from .text_sections import Sections
 
 
 class _Tokens(Sections):
-    """A format with special tokens."""
-
     section_begin: ClassVar[tuple[str, ...]]
     call_end: ClassVar[str]
     arguments_begin: ClassVar[str]
@@ -26,7 +24,7 @@ class _Tokens(Sections):
 
     @abstractmethod
     def name(self, header: str) -> tuple[str, str | None]:
-        """Returns the name of the tool, "" if it is missing, and the id."""
+        """Returns the tool's name, or "" if it is missing, and the tool call's id."""
 
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str]:
         text.event()
@@ -54,7 +52,7 @@ class _Tokens(Sections):
 
 
 class Kimi(_Tokens):
-    """Kimi K2 to K2.7. The header `functions.NAME:NUMBER` is also the id of the tool call."""
+    """Kimi K2 to K2.7. The header `functions.NAME:NUMBER` is also the tool call's id."""
 
     # vLLM and some fine-tunes use the singular.
     section_begin = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
@@ -82,7 +80,8 @@ class Kimi(_Tokens):
 
 
 class DeepSeek(_Tokens):
-    """DeepSeek V3, R1 and V3.1. V3 and R1 write `function`, then the name, then the arguments in a Markdown fence."""
+    """DeepSeek V3, R1 and V3.1. V3 and R1 write `function`, then the tool's name, then the arguments in a Markdown
+    fence."""
 
     section_begin = ("<｜tool▁calls▁begin｜>",)
     section_ends = ("<｜tool▁calls▁end｜>",)
@@ -99,7 +98,8 @@ class DeepSeek(_Tokens):
 
 
 def _fenced_name(text: MarkupReader) -> Reading[str]:
-    """Returns the name before a Markdown fence; "" if there is none (V3.1, a tool "function")."""
+    """Returns the tool's name before a Markdown fence. Returns "" if there is no fence, as in V3.1's format if a tool
+    has the name "function"."""
     pieces: list[str] = []
     name: list[str] = []
     yield from text.span(NOT_SPACE, pieces.append)

@@ -1,7 +1,7 @@
-"""The special tokens of models, which tokenizers match anywhere in a prompt.
+"""The special tokens of models. Tokenizers recognize these tokens anywhere in a prompt.
 
-A special token in a tool result or in pasted text could end the turn or forge a tool call. Some chat templates also cut
-an earlier turn at a token, or reject the turn.
+A special token in a tool result or in pasted text could end the message or forge a tool call. Some chat templates also
+cut an earlier message at such a token, or reject it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """The special tokens to escape: in texts of users and tools (`text`), and in earlier turns of the model
-    (`history`)."""
+    """Patterns for the special tokens that must be escaped.
+
+    Attributes:
+        text: the special tokens to escape in texts of users and tools.
+        history: the special tokens to escape in the model's earlier messages.
+    """
 
     text: re.Pattern[str]
     history: re.Pattern[str] | None
@@ -22,8 +26,8 @@ class SpecialTokens:
 
 @dataclass(frozen=True, slots=True)
 class _Tokenizer:
-    """The special tokens of a family of tokenizers, as patterns. `models` are prefixes of the names of models with such
-    a tokenizer."""
+    """Patterns for the special tokens of one family of tokenizers. `models` contains prefixes of the model names that
+    use such a tokenizer."""
 
     text: str
     history: str = ""
@@ -143,10 +147,11 @@ _OF_DIALECTS = {"hermes": "chatml", "qwen3coder": "chatml", "dsml": "deepseek", 
 
 
 def special_tokens(dialect: str | None, model: str | None = None) -> SpecialTokens | None:
-    """Returns the special tokens of a model, and of a dialect or several joined by `+`; None if none are known.
+    """Returns patterns for the special tokens of a model and of its dialects; None if no special tokens are known.
 
     Args:
-        model: the model, if its server renders the chat template.
+        dialect: the name of a dialect, or several names joined by `+`.
+        model: the model, if the model's server renders the chat template.
 
     >>> tokens = special_tokens("kimi3")
     >>> bool(tokens and tokens.text.search("close with <|close|>"))
@@ -160,12 +165,11 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
 
 
 def any_special_token() -> re.Pattern[str]:
-    """Returns the special tokens of all known tokenizers, for a text that may be sent to any model."""
+    """Returns a pattern for the special tokens of all known tokenizers, for a text that may be sent to any model."""
     return _compiled(tuple(_TOKENIZERS)).text
 
 
 def _of_model(model: str) -> str | None:
-    """Returns the tokenizer with the longest matching prefix."""
     name = model.rpartition("/")[2].lower()
     found = [(len(start), key) for key, each in _TOKENIZERS.items() for start in each.models if name.startswith(start)]
     return max(found)[1] if found else None

@@ -1,6 +1,7 @@
 """Tool calls in a section, as Kimi, DeepSeek and MiniMax write them. Other text in a section is dropped.
 
-The section may be missing around a single tool call, and its end after a complete tool call.
+The model may omit the section's markers around a single tool call, and the section's end marker after a complete tool
+call.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from .scanner import Reading, drop, markers
 
 
 class Sections(MarkupFormat, ABC):
-    """A format with tool calls in sections.
+    """A tool call format in which tool calls are in sections.
 
     Attributes:
-        section_ends, call_begins: markers.
-        opening: the text that must follow a marker of a section, if the marker alone isn't enough.
-        divided: true if that text is part of the marker.
+        section_ends: the markers that end a section.
+        call_begins: the markers that begin a tool call.
+        opening: the text that must follow the marker that begins a section, if the marker alone isn't enough.
+        divided: true if `opening` is part of the marker itself.
     """
 
     section_ends: ClassVar[tuple[str, ...]] = ()
@@ -59,13 +61,13 @@ class Sections(MarkupFormat, ABC):
         return ReadResult.CONSUMED
 
     def mark(self, text: MarkupReader) -> Reading[str]:
-        """Returns the next marker of a section, "" at the end of the input."""
+        """Drops text up to the next marker of the section. Returns the marker, or "" at the end of the input."""
         return (yield from text.until(markers(*self.call_begins, *self.section_ends), drop))
 
     @abstractmethod
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
-        """Reads a tool call after its first marker.
+        """Parses a tool call after its first marker.
 
-        Returns the marker that ended it; "" if the input ended; None, with everything put back, if it isn't a tool
-        call.
+        Returns the marker that ended the tool call, or "" if the input ended. If the text isn't a tool call, returns
+        the text to the input, and None to the caller.
         """

@@ -1,4 +1,4 @@
-"""Converts plain-text values in markup to the type in the declared schema. Without a schema, "3" is text."""
+"""Converts plain-text values in markup to the type that the tool's schema declares. Without a schema, "3" is text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from .scanner import is_json
 
 
 def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns a value as JSON: the text itself if it is JSON of a declared type, otherwise a string.
+    """Returns a value as JSON text. If the value is JSON of a declared type, it stays as it is. Otherwise it becomes a
+    JSON string.
 
     Args:
         schema: the schema of the value; None if there is none.
-        root: the schema with the definitions.
+        root: the schema that contains the definitions.
     """
     types = declared_types(schema, root)
     return json_string(text) if "string" in types else _of(types, text)
 
 
 def unquoted_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns an unquoted value as JSON, like `typed_json`. Without a declared type, any JSON is accepted."""
+    """Returns an unquoted value as JSON text, like `typed_json`. If the schema declares no type, any JSON is
+    accepted."""
     types = declared_types(schema, root)
     return _of(types - {"string"}, text) if types else json_or_text(text)
 
@@ -40,7 +42,7 @@ def _of(types: set[str], text: str) -> str:
 
 
 def json_or_text(text: str) -> str:
-    """Returns the text itself if it is JSON, else a string."""
+    """Returns the text itself if it is JSON, otherwise a JSON string with the text."""
     return text.strip() if is_json(text) else json_string(text)
 
 
@@ -49,23 +51,23 @@ def json_string(text: str) -> str:
 
 
 def json_object(members: Iterable[tuple[str, str]]) -> str:
-    """Returns a JSON object from keys and JSON values."""
+    """Returns the JSON text of an object from its keys and the JSON texts of its values."""
     return "{" + ", ".join(f"{json_string(key)}: {value}" for key, value in members) + "}"
 
 
 def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
-    """Returns the schema of a field; None if there is none."""
+    """Returns the schema of a field; None if the object's schema doesn't contain the field."""
     properties = _plain(schema, root).get("properties")
     return properties.get(key) if isinstance(properties, Mapping) else None
 
 
 def items(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Returns the schema of the items; None if there is none."""
+    """Returns the schema of a list's items; None if the list's schema has none."""
     return _plain(schema, root).get("items")
 
 
 def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
-    """Resolves references and "or null"."""
+    """Resolves `$ref`. If a schema allows only null and one other type, returns the other type's schema."""
     if not isinstance(schema, Mapping) or depth > 8:
         return {}
     if isinstance(schema.get("$ref"), str):
@@ -75,7 +77,7 @@ def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str,
 
 
 def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """Returns the types that a schema allows; empty if unclear."""
+    """Returns the names of the JSON types that a schema allows; empty if the schema doesn't say."""
     if not isinstance(schema, Mapping) or depth > 8:
         return set()
     declared = schema.get("type")

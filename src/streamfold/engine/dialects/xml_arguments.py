@@ -1,4 +1,5 @@
-"""Qwen3-Coder, Seed and GLM: name and arguments between tags, unescaped, with types from the declared schema."""
+"""Qwen3-Coder, Seed and GLM: the tool's name and the arguments are unescaped text between tags. The declared schema has
+the arguments' types."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "
 
 class _Tagged(MarkupFormat):
     def arguments(self, name: str, values: Mapping[str, str], texts: Collection[str] = ()) -> str:
-        """Returns the arguments as a JSON object. `texts` are the keys whose values are always strings."""
+        """Returns the arguments as a JSON object. `texts` are the names of arguments whose values are always
+        strings."""
         schema = self.tools.get(name, {})
         return json_object(
             (key, json_string(text) if key in texts else self.value(text, member(schema, key, schema), schema))
@@ -35,7 +37,7 @@ class _Tagged(MarkupFormat):
 
 
 class Qwen3Coder(_Tagged):
-    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` inside; the outer tag may be missing."""
+    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` inside. The outer tag may be missing."""
 
     begin: ClassVar[str] = _BEGIN
     end: ClassVar[str] = _END
@@ -43,7 +45,7 @@ class Qwen3Coder(_Tagged):
     followers = (_END,)
 
     def unwrapped(self, text: str) -> str:
-        """Removes the line feeds that the template prints around a value."""
+        """Removes the line feeds that the chat template adds before and after a value."""
         return text.removeprefix("\n").removesuffix("\n")
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
@@ -81,10 +83,10 @@ class Qwen3Coder(_Tagged):
 
 
 class Seed(Qwen3Coder):
-    """Seed-OSS: Qwen3-Coder's tags inside Seed's tags. The template prints lists and objects in Python's syntax.
+    """Seed-OSS: Qwen3-Coder's tags inside Seed's tags. The chat template formats lists and objects in Python's syntax.
 
-    Some models put a line feed before and after a value, as Qwen's do: this pair is removed, a single line feed isn't.
-    Doubao Seed 2 writes attributes, `<function name="NAME"><parameter name="KEY" string="true">`
+    Some models put a line feed before and after a value, as Qwen's models do. This pair is removed, but a single line
+    feed stays. Doubao Seed 2 writes attributes, `<function name="NAME"><parameter name="KEY" string="true">`
     (https://github.com/sipeed/picoclaw/issues/3153).
     """
 
@@ -155,7 +157,7 @@ _BRACKET = re.compile(r"[<>\n]")
 
 
 def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
-    """Returns the name in a tag or "", and whether the tag declares that the value is a string."""
+    """Returns the name in a tag or "". The second value is true if the tag declares that the value is a string."""
     if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
         pieces: list[str] = []
         yield from text.span(_BRACKET, pieces.append)

@@ -1,7 +1,7 @@
 """DSML, Kimi3 and MiniMax: tool calls with a tag for each argument, in a section (`text_sections.py`).
 
-DSML      DeepSeek V3.2, V4     `string="true"` in the header marks text
-Kimi3     Kimi K3               `type="..."` in the header is the type
+DSML      DeepSeek V3.2, V4     `string="true"` in the tag marks a string
+Kimi3     Kimi K3               `type="..."` in the tag is the type
 MiniMax   MiniMax M2            the declared schema has the type
 """
 
@@ -20,14 +20,15 @@ from .typed_values import json_object, json_or_text, json_string, member, typed_
 
 
 class _Tags(Sections):
-    """The grammar of a format.
+    """The tags of one format.
 
     Attributes:
         header: the pattern after the first marker of a tool call.
-        keys: the markers of an argument, with their closing markers; `key` follows the opening marker.
+        keys: the markers that open an argument, with their closing markers. The pattern `key` follows the opening
+            marker.
         value_ends: additional markers that end an argument.
         wholes: keys whose value contains all arguments.
-        bodies: true if a JSON object may replace the arguments.
+        bodies: true if a JSON object may replace the arguments' tags.
         declared_alone: true if a tool call outside of a section counts only if its tool is declared.
     """
 
@@ -41,12 +42,11 @@ class _Tags(Sections):
     declared_alone: ClassVar[bool] = False
 
     def name(self, header: re.Match[str]) -> str:
-        """Returns the name of the tool, "" if it is missing."""
         return attribute(header)
 
     @abstractmethod
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
-        """Returns the name of an argument, None if it is missing, and its value as JSON."""
+        """Returns the name of an argument, or None if it is missing, and the argument's value as JSON text."""
 
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
         header = yield from text.match(self.header)
@@ -74,7 +74,8 @@ class _Tags(Sections):
         return end
 
     def _arguments(self, text: MarkupReader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
-        """Returns the arguments as JSON, None if an argument is invalid; and the marker that ended the tool call."""
+        """Returns the arguments as JSON text, or None if an argument is invalid, and the marker that ended the tool
+        call."""
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
         body, readable = "", True
@@ -119,7 +120,7 @@ _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "to
 
 
 def _dsml(*tags: str) -> tuple[str, ...]:
-    """DSML tags, with and without the space that V4.1 adds."""
+    """Returns the DSML tags, each with and without the space that DeepSeek V4.1 adds."""
     return tuple(tag.replace("@", _DSML_MARK + blank) for tag in tags for blank in ("", " "))
 
 
@@ -155,7 +156,7 @@ def _closed(tag: str) -> str:
 
 
 class Kimi3(_Tags):
-    """Kimi K3. Reasoning and text are in channels, whose markers are never text."""
+    """Kimi K3. Reasoning and text are in channels. The channels' markers are never text."""
 
     section_begins = (f"{_OPEN}tools{_SEP}",)
     section_ends = (_closed("tools"), _closed("message"))
@@ -183,7 +184,7 @@ class Kimi3(_Tags):
 
 
 def _attributes(header: re.Match[str]) -> dict[str, str]:
-    """Returns the attributes in a header, which has no other escapes."""
+    """`&quot;` and `&amp;` are the format's only escape sequences."""
     found = _ATTRIBUTE.findall(header["attributes"] or "")
     return {key: (long or short).replace("&quot;", '"').replace("&amp;", "&") for key, long, short in found}
 
@@ -194,7 +195,7 @@ _SECTION, _INVOKE, _PARAMETER, _INVOKE_END = "<minimax:tool_call>", "<invoke nam
 
 
 class MiniMax(_Tags):
-    """MiniMax M2. Its tags are ordinary characters, so a section must be followed by a tool call."""
+    """MiniMax M2. Its tags consist of ordinary characters. So a section tag counts only if a tool call follows it."""
 
     section_ends = ("</minimax:tool_call>",)
     call_begins = (_INVOKE,)
