@@ -1,8 +1,8 @@
 """Adapters, which encode requests for a provider's API and decode the events of its responses.
 
-An adapter has no state. Other packages can add adapters by an entry point in the group `streamfold.adapters`.
+An adapter has no state. Other packages can add adapters with an entry point in the group `streamfold.adapters`.
 
-Provisional: a minor version may change or remove a name without a deprecation.
+Provisional: a minor version of streamfold may change or remove a name of this package without a deprecation.
 """
 
 from ..deltas import (

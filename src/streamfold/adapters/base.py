@@ -1,7 +1,7 @@
-"""The base class of adapters, which prepare and encode requests and decode the events of responses.
+"""The base class of adapters, which encode requests and decode the events of responses.
 
-An adapter has no state. State belongs to the engine or to a dialect. Other packages can add adapters by an entry point
-in the group `streamfold.adapters`.
+An adapter has no state. The engine or a dialect keeps the state of a response. Other packages can add adapters with an
+entry point in the group `streamfold.adapters`.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _BUILT_IN = {
 
 
 class Framing(Protocol):
-    """Splits a response body into events. Only APIs without server-sent events need their own class.
+    """Splits a response body into events. An API needs a class of this kind only if it doesn't send server-sent events.
 
     Attributes:
         invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
-        foreign: the beginning of the first text that isn't in the format, or "" if there was none.
+        foreign: the beginning of the first text that isn't in the format, or "" if all text was.
 
-    A class for a binary format sets `is_binary = True`. If a body then begins like JSON or markup, it isn't split into
-    events.
+    A class for a binary format sets `is_binary = True`. A body that begins like JSON or markup is then not passed to
+    the class.
     """
 
     invalid_utf8: int
@@ -70,19 +70,20 @@ class Framing(Protocol):
     def __init__(self, limits: Limits) -> None: ...
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that `data` completes. Raises ProtocolError if an event is larger than the limit."""
+        """Returns the events that are complete with `data`. Raises ProtocolError if an event is larger than the
+        limit."""
         ...
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns the unfinished event at the end of the body, or None."""
+        """Returns the incomplete event at the end of the body, or None."""
         ...
 
 
 class EndpointInfo(HostedEndpoint, Protocol):
-    """Facts about a provider, for error messages. `Profile` implements this protocol."""
+    """Facts about a provider that error messages contain. `Profile` implements this protocol."""
 
     def models_with(self, capability: str) -> Collection[str]:
-        """Returns some of the provider's models that have this capability."""
+        """Returns the names of some of the provider's models that have this capability."""
         ...
 
 
@@ -99,14 +100,17 @@ class Adapter(ABC):
         maker: the vendor, if only the vendor's own API has this format. For another server with this format, set the
             quirk `hosted = false`.
         sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice". Any
-            other option is dropped with a warning, or raises ConfigError if the meaning would change.
-        counts_tokens: True if the endpoint counts the tokens of a prompt; see `encode_count` and `read_count`.
-        compacts: True if the API can compact a conversation on request (`Request.compact`); see `compacted`.
+            other option is dropped with a warning. If dropping it would change the request's meaning, ConfigError is
+            raised.
+        counts_tokens: True if the endpoint can count the tokens of a prompt. See `encode_count` and `read_count`.
+        compacts: True if the API can compact a conversation on request (`Request.compact`). See `compacted`.
         drops_bound_thinking: True if the API supports `Request.drop_bound_thinking`.
         keeps_conversations: True if `encode` supports `Request.conversation`, which continues a stored conversation.
-        conversation_members: the fields of the body that contain the id of the stored conversation to continue.
-        kind_follows_text: True if the events of this API say only after a text whether it is text or reasoning.
-        blocks_name: the key in `Reply.extras` for the original blocks of an answer, which later requests contain.
+        conversation_members: the request fields that contain the id of the stored conversation to continue.
+        kind_follows_text: True if this API's events contain a text before the field that says whether the text is
+            reasoning.
+        blocks_name: the key in `Reply.extras` under which the reply contains its original blocks. Later requests send
+            these blocks back.
     """
 
     name: str = ""
@@ -126,7 +130,7 @@ class Adapter(ABC):
 
     @cached_property
     def family(self) -> Family:
-        """Returns the facts that this endpoint assumes about an unknown model."""
+        """Returns the facts that streamfold assumes about an unknown model of this endpoint."""
         return self.known_family(NO_FAMILY)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ class Adapter(ABC):
     def prepare(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request for an answer, with a warning for each change.
+        """Returns the HTTP request for a response, with a warning for each change that it made to the caller's request.
 
         Args:
             request: the caller's request, which isn't modified. `PreparedRequest.request` is the adapted copy.
@@ -200,7 +204,8 @@ class Adapter(ABC):
         return ready, [*summaries, *moved, *fitted.warnings, *dropped, *changes, *sampling]
 
     def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Adds to the request the stored answer that it continues. Returns a warning if there is no such answer."""
+        """Adds the id of the stored conversation to the request. Returns a warning if the provider doesn't store
+        conversations or no longer stores this one."""
         stored, extra = request.conversation, request.options.extra_body
         if stored is None:
             return request, []
@@ -238,29 +243,32 @@ class Adapter(ABC):
         raise ConfigError(f'provider "{endpoint.name}": {problem}' if endpoint else problem)
 
     def rules(self, request: Request) -> Rules:
-        """Returns the endpoint's rules for tool names, schemas and response formats."""
+        """Returns the rules that tool names, schemas and response formats must follow so that the endpoint accepts
+        them."""
         return Rules()
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns the options that the endpoint supports. Other options are left out or emulated; see `fit_options`."""
+        """Returns which options the endpoint supports. `fit_options` drops or emulates all other options."""
         return OptionRules()
 
     def background_tools(self, request: Request) -> bool:
-        """Returns True if the model may continue while a tool runs; see `Tool.background`."""
+        """Returns True if the model may continue its response while a tool runs. See `Tool.background`."""
         return False
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model in which assumptions about this endpoint replace unknown facts."""
+        """Returns a copy of the facts about a model. Unknown facts are replaced by what streamfold assumes for this
+        endpoint."""
         return family
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules by which the endpoint accepts conversations. The rules are applied before `rewrite`."""
+        """Returns the rules that a conversation must follow so that the endpoint accepts it. streamfold applies them
+        before `rewrite`."""
         return HistoryRules()
 
     def emulated_capabilities(self, request: Request) -> Collection[str]:
-        """Returns the missing capabilities that `rewrite` can emulate, with a warning.
+        """Returns the capabilities that the model lacks but `rewrite` can emulate, with a warning.
 
-        If the model lacks any other required capability, ConfigError is raised.
+        If the request needs any other capability that the model lacks, streamfold raises ConfigError.
         """
         return emulatable_capabilities(request, self.rules(request))
 
@@ -280,31 +288,28 @@ class Adapter(ABC):
 
     @abstractmethod
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for an answer. The answer is a stream unless `request.stream` is false.
+        """Returns the JSON body of a request for a response. The response is a stream unless `request.stream` is false.
 
         Args:
             request: the request that `rewrite` returned.
-            report: an object that collects what is left out or changed. Each entry becomes a warning.
+            report: collects what `encode` leaves out or changes. Each entry becomes a warning.
 
         Raises:
-            ConfigError: the API doesn't support a part of the request.
+            ConfigError: the API doesn't support something in the request.
         """
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are sent as instructions, which stored conversations don't
-        contain.
-        """
+        """Returns how many messages at the beginning are sent as instructions. Stored conversations don't contain
+        instructions."""
         return 0
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns True if the provider appends each answer to the conversation with this id, and False if each answer
-        has a new id.
-
-        """
+        """Returns True if the provider appends each response to the conversation with this id, and False if each
+        response has a new id."""
         return False
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request below the base URL, which may have a query."""
+        """Returns the path of a request below the base URL. The path may contain a query."""
         return self.path
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
@@ -321,57 +326,61 @@ class Adapter(ABC):
         return self.request_path(request)
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers that the API requires. The configured headers and the API key override them."""
+        """Returns the headers that the API requires. Configured headers and the API key's header replace headers with
+        the same name."""
         accepted = "text/event-stream" if request.stream else "application/json"
         return {"Accept": accepted, "Content-Type": "application/json"}
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server can continue the text of an unfinished last message.
+        """Returns whether the server can continue the text of an incomplete last message.
 
         Returns:
-            The value "exactly" if the answer contains only the continuation, "with_echo" if the answer may first repeat
-            the text, or None if the server can't continue a text.
+            The value "exactly" if the response contains only the continuation, "with_echo" if the response may first
+                repeat the message's text, or None if the server can't continue a text.
         """
         return None
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path of a GET request for the rest of an interrupted answer, below the base URL.
+        """Returns the path, below the base URL, of a GET request for the rest of an interrupted response.
 
         Args:
-            answer_id: the server's id for the answer.
+            answer_id: the server's id for the response.
             after: the number or the id of the last event that arrived, or "" if no event had an id.
 
         Returns:
-            The path, or None if the server doesn't store this answer.
+            The path, or None if the server doesn't store this response.
         """
         return None
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path of a GET request for a complete stored answer, below the base URL, or None."""
+        """Returns the path, below the base URL, of a GET request for a complete stored response. None if the server
+        doesn't store this response."""
         return None
 
     def is_running(self, body: Any) -> bool:
-        """Returns True if the server is still generating the stored answer with this body."""
+        """Returns True if the server is still generating the stored response whose body this is."""
         return False
 
     def cancel_path(self, answer_id: str) -> str | None:
-        """Returns the path of a POST request that cancels an answer, below the base URL, or None."""
+        """Returns the path, below the base URL, of a POST request that cancels a response. None if the API can't cancel
+        responses."""
         return None
 
     def runs_on(self, request: Request) -> bool:
-        """Returns True if the server completes the answer in the background. A failed request is then never retried."""
+        """Returns True if the server completes the response even without a connection. streamfold then never retries a
+        failed request."""
         return False
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path and the headers of a GET request for a file that a hosted tool created.
+        """Returns the path and the headers of a GET request that downloads a file that a hosted tool created.
 
         Raises:
-            ConfigError: the API can't return files.
+            ConfigError: the API offers no downloads of files.
         """
         raise ConfigError(f"files can't be fetched with adapter {self.name!r}")
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns an object for the provider's batch API.
+        """Returns an object that creates and parses the requests of the provider's batch API.
 
         Args:
             settings: the endpoint's settings for batches.
@@ -382,11 +391,11 @@ class Adapter(ABC):
         raise ConfigError(f"provider batches are not supported with adapter {self.name!r}: send live requests instead")
 
     def handles_path(self, path: str) -> bool:
-        """Returns True if requests in this API's format are sent to URLs with this path."""
+        """Returns True if a URL with this path accepts requests in this API's format."""
         return bool(self.path) and path.endswith(self.path)
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
-        """Parses the error object of a response whose status isn't 2xx. The result always has a message."""
+        """Parses the error object in the body of a response whose status isn't 2xx. The result always has a message."""
         return error_info(body, status=status)
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -400,7 +409,7 @@ class Adapter(ABC):
         """
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Converts the last event to deltas after it was cut off and then completed to valid JSON.
+        """Converts the last event to deltas. The event was truncated, and then completed to valid JSON.
 
         Raises:
             ValueError: too little of the event has arrived.
@@ -408,23 +417,26 @@ class Adapter(ABC):
         return self.decode(event)
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        """Converts a complete JSON response to deltas, which some servers send although the request asked for a stream.
+        """Converts a complete JSON response to deltas. Some servers send one although the request asked for a stream.
 
         Raises:
-            ValueError: the body isn't an answer in the API's format. The message gives the reason.
+            ValueError: the body isn't a response in the API's format. The message gives the reason.
         """
         raise ValueError("this adapter supports only streamed answers")
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the messages that replace the conversation, from the response to a request with `Request.compact`.
+        """Returns the messages that replace the conversation after a compaction (`Request.compact`).
+
+        Args:
+            reply: the reply to the request for a compaction.
 
         Raises:
-            ValueError: the response has no compaction. The message gives the reason.
+            ValueError: the reply contains no compaction. The message gives the reason.
         """
         raise ValueError("this adapter doesn't support compactions")
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens from the response to a request that counts tokens.
+        """Returns the number of tokens in a response to a request that counts tokens.
 
         Raises:
             ValueError: the response has another format. The message gives the reason.
@@ -433,7 +445,8 @@ class Adapter(ABC):
 
 
 def find_adapter(name: str) -> type[Adapter]:
-    """Returns the adapter class with this name. Raises ConfigError for an unknown name, and lists the known names."""
+    """Returns the adapter class with this name. Raises ConfigError for an unknown name. The error lists the known
+    names."""
     if target := _BUILT_IN.get(name):
         module, _, attribute = target.partition(":")
         built_in: type[Adapter] = getattr(import_module(module), attribute)
@@ -452,6 +465,6 @@ def find_adapter(name: str) -> type[Adapter]:
 
 
 def adapter_by_path(path: str) -> str | None:
-    """Returns the name of the adapter whose requests have this path, or None if there is none."""
+    """Returns the name of the adapter whose API has this request path, or None if no adapter has it."""
     # Kimi has the path of Chat Completions, which stands before it.
     return next((name for name in _BUILT_IN if find_adapter(name)().handles_path(path)), None)

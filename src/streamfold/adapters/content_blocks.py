@@ -1,6 +1,5 @@
-"""Converts assistant messages for APIs whose answers are lists of blocks. Requests contain original blocks
-unchanged.
-"""
+"""Converts assistant messages for APIs whose responses are lists of content blocks. Requests contain original blocks
+unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
 
 
 def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original blocks of a message if this endpoint wrote them, or None."""
+    """Returns the original content blocks of a message if this endpoint wrote them, otherwise None."""
     blocks = message.extras.get("blocks")
     if not request.came_from_here(message) or not isinstance(blocks, list):
         return None
@@ -28,8 +27,8 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Returns the arguments of a tool call as an object. For invalid arguments, the object contains their text as
-    `_raw`.
+    """Returns a tool call's arguments as an object. If the arguments are invalid, the object contains their text under
+    the key `_raw`.
 
     >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
     {'_raw': '{'}
@@ -38,10 +37,10 @@ def arguments_object(call: ToolCall) -> dict[str, Any]:
 
 
 def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapping[str, Any]:
-    """Converts a content part in another API's format to a streamfold part, including its cache mark.
+    """Converts a content part in another API's format to a streamfold content part, including its cache mark.
 
     Raises:
-        ConfigError: the part has fields that streamfold doesn't support.
+        ConfigError: the content part has fields that streamfold doesn't support.
     """
     read: ContentPart | Mapping[str, Any] = part
     if "cache_control" in part and part.get("type") in ("text", *_FOREIGN):
@@ -56,7 +55,7 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
 
 
 def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
-    """Yields the parts of a message, each with its path. A text counts as one part."""
+    """Yields the content parts of a message, each with its path. Content that is a string counts as one part."""
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Collects what `encode` changes or leaves out in a request."""
+"""Collects what `encode` changes in a request or leaves out of it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EncodingReport:
-    """Collects the parts of a request that aren't sent unchanged.
+    """Collects the parts of a request that are sent in a changed form or not at all.
 
     Attributes:
         reasoning: the paths of messages whose reasoning isn't sent.
-        members: the paths of fields that aren't sent, in messages, tool calls, parts and tools.
+        members: the paths of fields that aren't sent, in messages, tool calls, content parts and tools.
         ids: maps tool call ids to the ids that are sent instead.
         changes: a warning for each other change.
-        prefix: the value for `Message.prefix` of the answer.
+        prefix: the value for `Message.prefix` of the response.
     """
 
     reasoning: list[str] = field(default_factory=list)
@@ -43,11 +43,11 @@ class EncodingReport:
     prefix: str | None = None
 
     def warn(self, code: WarningCode, detail: str) -> None:
-        """Adds a warning."""
         self.changes.append(ReplyWarning(code, detail))
 
     def warnings(self) -> list[ReplyWarning]:
-        """Returns a warning for each change, and one warning each for all reasoning, all fields and all ids."""
+        """Returns a warning for each entry of `changes`, and one warning each for all reasoning, all fields and all
+        ids."""
         found = []
         if self.reasoning:
             detail = (
@@ -67,7 +67,7 @@ class EncodingReport:
     def add_message(
         self, message: Message, where: str, request: Request, call_extras: Callable[[ToolCall], bool]
     ) -> None:
-        """Adds the parts of a message that get lost when the message is converted to new blocks.
+        """Records which parts of a message get lost when the message is converted to new content blocks.
 
         Args:
             call_extras: a function that returns True if the API supports the extras of a tool call.
@@ -83,7 +83,8 @@ class EncodingReport:
         self.add_extras(where, unread)
 
     def add_name_and_detail(self, message: Message, where: str) -> None:
-        """Adds the name of a message and the `detail` of its images, which APIs with content blocks don't support."""
+        """Records the name of a message and the `detail` of its images as not sent. APIs with content blocks support
+        neither."""
         if message.name and message.role != "tool":
             self.members.append(f"{where}.name")
         for part in message.content if isinstance(message.content, tuple) else ():
@@ -91,7 +92,7 @@ class EncodingReport:
                 self.members.append(f"{where}: detail of an image")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
-        """Adds extras of a message that aren't sent, with the kinds of hosted tools in them."""
+        """Records extras of a message as not sent, with the kinds of hosted tools in them."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
                 continue  # it says how a response ended, and nothing of the turn
@@ -100,7 +101,8 @@ class EncodingReport:
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
 
     def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
-        """Adds media types and file names of media that are sent as a URL or an id, which few APIs support.
+        """Records media types and file names as not sent, if the medium is sent as a URL or an id. Few APIs support
+        these fields.
 
         Args:
             names: True if the API doesn't support file names either.
@@ -114,9 +116,9 @@ class EncodingReport:
 
 
 def has_unmodelled_blocks(blocks: Any) -> bool:
-    """Returns True if the blocks of an answer contain more than text, reasoning and tool calls.
+    """Returns True if the content blocks contain more than text, reasoning and tool calls.
 
-    The blocks may be Anthropic's, which have a type, or Gemini's.
+    The blocks are in Anthropic's format, which has a field `type`, or in Gemini's format.
 
     >>> has_unmodelled_blocks([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
     False

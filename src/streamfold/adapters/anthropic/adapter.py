@@ -1,7 +1,7 @@
 """Anthropic's Messages API, and servers that are compatible with it: https://docs.anthropic.com/en/api/messages.
 
-`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate, a comment there names
-the server. `AnthropicQuirks` describes how requests differ between servers.
+`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate from Anthropic's, a
+comment in `decode.py` names the server. `AnthropicQuirks` describes how requests differ between servers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class AnthropicAdapter(AnthropicEventReader, Adapter):
-    """Encodes requests and decodes events of the Messages API."""
+    """Encodes requests to the Messages API and decodes its events."""
 
     name = "anthropic"
     path = "/messages"
@@ -123,7 +123,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. On Bedrock and Vertex AI, the path contains the model's name.
+        """Returns the path of a request. On Bedrock and Vertex AI, the path contains the name of the model.
 
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html,
         https://docs.anthropic.com/en/api/claude-on-vertex-ai
@@ -151,14 +151,16 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return encode_request(request, self.quirks, report)
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path and headers for a file: https://docs.anthropic.com/en/docs/build-with-claude/files."""
+        """Returns the path and headers of a request that downloads a file:
+        https://docs.anthropic.com/en/docs/build-with-claude/files."""
         if self.quirks.platform != "anthropic":
             return super().file_request(file)
         headers = {"anthropic-version": self.quirks.version, "anthropic-beta": FILES_BETA}
         return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the batch API. Bedrock and Vertex AI have none, because they read batches from their own storage."""
+        """Returns the batch API. Raises ConfigError on Bedrock and Vertex AI, which accept batches only from their own
+        cloud storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         from ..batches.anthropic import AnthropicBatchAPI

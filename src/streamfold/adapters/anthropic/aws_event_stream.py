@@ -1,8 +1,9 @@
 """The event streams of AWS, in which Bedrock sends responses: https://smithy.io/2.0/aws/amazon-eventstream.html.
 
-A message consists of a prelude, headers, a payload and a checksum. The prelude has the length of the message, the
-length of its headers, and a checksum. The payload of a `chunk` is a JSON object, whose field `bytes` contains an event
-of the Messages API in base64. An exception ends the stream, and is converted to an event with the name `error`.
+A message consists of a prelude, headers, a payload and a checksum. The prelude contains the message's length, the
+headers' length, and a checksum. The payload of a `chunk` message is a JSON object. Its field `bytes` contains an event
+of the Messages API, encoded as base64. An exception message ends the stream. It is converted to an event with the name
+`error`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ERRORS = {
 
 
 class AWSEventStream:
-    """Splits a response body into events. The network may split the body anywhere.
+    """Splits a response body into events. The network may split the body at any byte.
 
     Attributes:
         invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
@@ -53,7 +54,7 @@ class AWSEventStream:
         self.foreign = ""
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """Yields the events that `data` completes.
+        """Yields the events that are complete with `data`.
 
         Raises:
             ProtocolError: a message is damaged, or larger than the limit.
@@ -71,7 +72,7 @@ class AWSEventStream:
             yield from self._read(message, headers)
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns None, because a message that was cut off can't be parsed."""
+        """Returns None, because a truncated message can't be parsed."""
         return None
 
     def _read(self, message: bytes, headers_length: int) -> Iterator[ServerSentEvent]:
@@ -103,7 +104,7 @@ class AWSEventStream:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Returns the headers whose value is a string. Bedrock sends no others."""
+    """Returns the headers whose value is a string. Bedrock sends no other headers."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):

@@ -1,12 +1,13 @@
-"""Handles thinking that Claude accepts only after the same system prompt, tools and earlier messages (its prefix).
+"""Handles thinking that Claude accepts only after the same system prompt, tools and earlier messages. They are its
+prefix.
 
 Claude 5.1 and later refuse thinking if its prefix has changed. For this reason, `Message.prefix` contains a digest of
 the prefix. If the prefix has changed, streamfold leaves the thinking out of the request, with a warning that names the
 change.
 
 The prefix doesn't include the order of tools, tools that are loaded later, cache marks and thinking. In addition, each
-thinking block requires the thinking block before it, so that thinking blocks can be left out at the beginning or at the
-end of a conversation, but not in the middle.
+thinking block requires the thinking block before it. For this reason, thinking blocks can be left out at the beginning
+or at the end of a conversation, but not in the middle.
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 
@@ -27,10 +28,10 @@ _THINKS = ("adaptive", "enabled")  # the types of thinking that take `block_bind
 
 
 class Prefix(NamedTuple):
-    """Digests of the content before an answer.
+    """Digests of the content before an assistant message.
 
     Attributes:
-        after: the digest of the last thinking block that was sent, or "" if there was none.
+        after: the digest of the last thinking block in the request, or "" if there was none.
     """
 
     system: str
@@ -43,14 +44,15 @@ class Prefix(NamedTuple):
 
     @classmethod
     def read(cls, text: str | None) -> Prefix | None:
-        """Returns the prefix that a message contains. Returns None if there is none or its format is unknown."""
+        """Parses the prefix in a message. Returns None if the message has no prefix, or if the prefix has an unknown
+        format."""
         parts = (text or "").split(".")
         return cls(*parts) if len(parts) == len(cls._fields) else None
 
 
 @dataclass(slots=True)
 class SentTurn:
-    """An assistant message, and the blocks to which it was converted."""
+    """An assistant message, and the content blocks to which it was converted."""
 
     at: int
     message: Message
@@ -58,16 +60,17 @@ class SentTurn:
 
     @property
     def thinking(self) -> list[dict[str, Any]]:
-        """The thinking blocks of the message."""
+        """The message's thinking blocks that have a signature."""
         return [block for block in self.blocks if is_signed_block(block)]
 
 
 def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
-    """Computes the prefix of the next answer, and leaves out thinking that the API would refuse.
+    """Computes the prefix of the next assistant message, and removes thinking that the API would refuse from the
+    request.
 
     Args:
-        body: the request's body, which is changed.
-        turns: the assistant messages in the body. If a message has no prefix, its thinking is kept.
+        body: the request's body, which this function modifies.
+        turns: the assistant messages in the body. If a message has no prefix, its thinking stays in the body.
         checked: True if the API refuses thinking whose prefix has changed.
     """
     system, tools = digest_of(_unmarked(body.get("system"))), digest_of(_tools(body.get("tools")))
@@ -101,7 +104,8 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
 
 def drop_mismatched(body: dict[str, Any]) -> bool:
-    """Asks the API to leave out thinking whose prefix has changed. Returns False if the API doesn't support this."""
+    """Sets the request field that makes the API ignore thinking whose prefix has changed. Returns False if the API
+    doesn't support this field."""
     thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
     if not isinstance(thinking, Mapping) or thinking.get("type") not in _THINKS:
         return False
@@ -110,14 +114,14 @@ def drop_mismatched(body: dict[str, Any]) -> bool:
 
 
 def leave_out_thinking(body: dict[str, Any]) -> None:
-    """Leaves out all thinking in earlier messages."""
+    """Removes all thinking from the messages in the body."""
     _leave_out(
         body["messages"], {id(block) for turn in body["messages"] for block in _blocks(turn) if is_signed_block(block)}
     )
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
-    """Describes how the prefix has changed since an answer, or returns "" if the prefix is the same.
+    """Describes how the prefix has changed since an assistant message, or returns "" if the prefix is the same.
 
     Args:
         between: the positions of the messages that may have changed.
@@ -131,9 +135,8 @@ def _change(made: Prefix, now: Prefix, between: str) -> str:
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
-    """Returns a digest of the content before each block of the assistant, by the block's `id()`. The key None is for
-    the next answer.
-    """
+    """Returns a digest of the content before each assistant block, by the block's `id()`. The digest under the key None
+    is for the next assistant message."""
     found: dict[int | None, str] = {}
     running = blake2b(digest_size=9)
     for turn in messages:
@@ -152,7 +155,8 @@ def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _tools(tools: Any) -> Any:
-    """Returns the tools that belong to a prefix, sorted by name. Tools that are loaded later don't belong to it."""
+    """Returns the tools that belong to a prefix, sorted by name. Tools that are loaded later don't belong to the
+    prefix."""
     listed = [_unmarked(tool) for tool in tools or () if not (isinstance(tool, Mapping) and tool.get("defer_loading"))]
     return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
 
@@ -171,7 +175,7 @@ def _signature(block: Mapping[str, Any]) -> str:
 
 
 def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
-    """Removes the blocks with these ids, and then the messages that have become empty."""
+    """Removes the blocks with these `id()`s from the messages, and then the messages that have become empty."""
     made: list[dict[str, Any]] = []
     for turn in messages:
         if turn["role"] == "assistant":

@@ -1,8 +1,9 @@
 """Compaction of conversations by Claude, on request or automatically above a number of tokens.
 
-A compaction on request is a signed block that replaces all earlier messages. The API refuses a request that contains
-the block and earlier messages (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an
-automatic compaction, a request may still contain the earlier messages, which the API ignores
+A compaction on request returns a signed block that replaces all earlier messages. The API refuses a request that
+contains both this block and earlier messages
+(https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an automatic compaction, a request
+may still contain the earlier messages, but the API ignores them
 (https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). Both kinds of compaction need a beta
 header, also in later requests that contain the compaction.
 """
@@ -35,17 +36,19 @@ def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
 
 
 def asks_for_compaction(request: Request) -> bool:
-    """Returns True if a request asks for a compaction, by `Request.compact` or by the API's own field `compaction`."""
+    """Returns True if a request asks for a compaction, with `Request.compact` or with the API's field `compaction` in
+    `extra_body`."""
     return request.compact or bool(request.options.extra_body.get("compaction"))
 
 
 def is_signed_compaction(message: Message, request: Request) -> bool:
-    """Returns True if a message contains a signed compaction, which replaces all earlier messages."""
+    """Returns True if a message contains a signed compaction block, which replaces all earlier messages."""
     return any(block.get("signature") for block in _blocks(message, request))
 
 
 def compaction_betas(request: Request) -> list[str]:
-    """Returns the beta features that a request needs for its compactions, including those in its messages."""
+    """Returns the names of the beta features that a request needs for compactions: for a compaction that it requests,
+    and for compactions in its messages."""
     signed = {bool(block.get("signature")) for message in request.messages for block in _blocks(message, request)}
     managed = request.options.extra_body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, Mapping) else None
@@ -56,7 +59,7 @@ def compaction_betas(request: Request) -> list[str]:
 
 
 def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the fields that ask for an automatic compaction above a number of tokens."""
+    """Returns the request fields that turn on automatic compaction above a number of tokens."""
     threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
     if threshold is None or asks_for_compaction(request):
         return {}
@@ -76,7 +79,8 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
 
 
 def ask_for_compaction(body: dict[str, Any]) -> None:
-    """Changes the body of a request so that it asks for a compaction, without fields that the API then refuses."""
+    """Changes a request's body so that it requests a compaction. Removes fields that the API refuses in such a
+    request."""
     for name in ("context_management", "stop_sequences"):
         body.pop(name, None)
     if body.get("tool_choice", {}).get("type") in ("any", "tool"):

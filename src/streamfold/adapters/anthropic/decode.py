@@ -1,7 +1,7 @@
 """Converts events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
-The field `type` in the JSON tells the kind of event, because some servers leave out the event's name. Pings, unknown
-events and unknown fields are ignored. `engine/blocks.py` assembles the content blocks.
+The decoder takes an event's kind from the field `type` in the JSON, because some servers omit the event's name. Pings,
+unknown events and unknown fields are ignored. `engine/blocks.py` assembles the content blocks.
 """
 
 from __future__ import annotations
@@ -117,11 +117,8 @@ def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _message(message: dict[str, Any], out: list[Delta]) -> None:
-    """Converts a message to deltas, either a complete message or the message in `message_start`, which may have
-    content.
-
-    If the answer continues a programmatic tool call, `message_start` contains the entire content.
-    """
+    """Converts a complete message to deltas, or the message in `message_start`. If the response continues a
+    programmatic tool call, `message_start` contains the entire content."""
     out.append(Meta(message.get("id"), message.get("model")))
     for block in _list(message, "content"):
         out.append(_block(None, block))
@@ -135,7 +132,8 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
-    """Adds a warning for earlier thinking that the API has left out, which the API reports if the beta header was sent.
+    """Adds a warning to `out` for each earlier thinking block that the API has ignored. The API reports such blocks if
+    the request has the beta header.
 
     https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
     """
@@ -226,7 +224,7 @@ def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:
-    """Converts the stop reason, which is in `message_delta` or in a complete message."""
+    """Converts the stop reason in a `message_delta` event or in a complete message to deltas."""
     for name in ("stop_sequence", "stop_details", "container"):
         if said.get(name) is not None:
             out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
@@ -285,7 +283,8 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
 
 
 def _include_cache(deltas: list[Delta]) -> None:
-    """Marks usage as coming from a server whose `input_tokens` already includes the cached tokens."""
+    """Replaces the function that reads the usage, for servers whose `input_tokens` already includes the cached
+    tokens."""
     for number, delta in enumerate(deltas):
         if isinstance(delta, UsageUpdate):
             deltas[number] = replace(delta, read=_read_usage_with_cache)
@@ -296,7 +295,8 @@ def _read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
 
 
 def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usage:
-    """Adds the tokens of steps that the top-level usage omits: a compaction, an advisor, or a model that was replaced.
+    """Adds the tokens of steps that the top-level usage omits to the usage. Such steps are a compaction, an advisor, or
+    a model that was replaced.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
     """

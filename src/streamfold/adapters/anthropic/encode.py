@@ -1,4 +1,5 @@
-"""Encodes requests: the body, the tools, thinking, messages as alternating roles, content blocks, and tool call ids."""
+"""Encodes requests to the Messages API: the body, tools, thinking, messages with alternating roles, content blocks and
+tool call ids."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ _DEFAULT_LIMIT = 4096  # of an answer of an unknown model
 
 
 def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
-    """Returns the JSON body of a request. Raises ConfigError for content that the API doesn't support."""
+    """Returns the JSON body of a request. Raises ConfigError if the API doesn't support some content of the request."""
     options, numbered = request.options, list(request.numbered)
     talk = list(dropwhile(lambda entry: entry[1].role in INSTRUCTION_ROLES, numbered))
     max_tokens = output_limit(request, quirks)
@@ -101,7 +102,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
 
 
 def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
-    """Adds the fields that Bedrock and Vertex AI expect in the body instead of in the path or the headers."""
+    """Bedrock and Vertex AI expect some fields in the body that Anthropic's API expects in the headers, and others in
+    the path."""
     betas = requested_betas(request, quirks)
     version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
     left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
@@ -110,7 +112,8 @@ def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirk
 
 
 def requested_betas(request: Request, quirks: AnthropicQuirks) -> list[str]:
-    """Returns the beta features that the provider's settings, the request and the option `betas` ask for."""
+    """Returns the names of the beta features that the provider's settings, the request and the option `betas` turn
+    on."""
     asked = request.options.extra_body.get("betas")
     mcp = [MCP_BETA] if any(isinstance(tool.hosted, HostedMcpServer) for tool in request.tools) else []
     binding = [BINDING_BETA] if request.drop_bound_thinking else []
@@ -129,7 +132,8 @@ def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:
-    """Raises ConfigError if the last message is an assistant message and an option doesn't allow this."""
+    """Raises ConfigError if the last message is an assistant message and an option of the request doesn't allow
+    this."""
     thinking, output = body.get("thinking"), body.get("output_config")
     if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
         raise ConfigError("messages: a final assistant message can't be continued while thinking is on")
@@ -189,10 +193,11 @@ def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dic
 
 
 def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the caller's `extra_body`. If its `thinking` has no type, it is merged with the `thinking` of the body.
+    """Returns the caller's `extra_body`. If its `thinking` has no type, it is merged with the `thinking` field of the
+    body.
 
-    `display` is sent for every kind of thinking. `budget_tokens` is sent only for manual thinking, within the output
-    limit.
+    `display` is sent for every kind of thinking. `budget_tokens` is sent only for manual thinking, and only if it fits
+    the output limit.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
     if not isinstance(said, Mapping) or "type" in said:
@@ -210,7 +215,7 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
 
 
 def with_cache_control(mark: CacheMark) -> dict[str, Any]:
-    """Returns the field for a cache mark."""
+    """Returns the `cache_control` field for a cache mark, or no field if there is no mark."""
     if not mark:
         return {}
     lifetime = {"ttl": mark} if isinstance(mark, str) else {}
@@ -218,7 +223,7 @@ def with_cache_control(mark: CacheMark) -> dict[str, Any]:
 
 
 def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
-    """Adds a cache mark to the last block that may have one."""
+    """Adds a cache mark to the last content block that may have one."""
     at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
     if mark and at is not None:
         blocks[at] = {**blocks[at], **with_cache_control(mark)}
@@ -226,10 +231,10 @@ def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict
 
 
 def content_blocks(message: Message, where: str, request: Request, report: EncodingReport) -> list[dict[str, Any]]:
-    """Converts a system or user message to blocks. Leaves out empty texts, which the API refuses.
+    """Converts a system or user message to content blocks. Omits empty texts, because the API refuses them.
 
     Raises:
-        ConfigError: the API doesn't support a part of the message.
+        ConfigError: the API doesn't support a content part of the message.
     """
     _report(message, where, request, report)
     return cache_last_block(list(_blocks(message, where)), message.cache)
@@ -254,7 +259,8 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 
 def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
-    """Converts a tool result to a block. The API accepts images and documents in results, but only text in errors."""
+    """Converts a tool result to a content block. The API accepts images and documents in results, but only text in
+    results with `is_error`."""
     mark = with_cache_control(message.cache)
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
@@ -327,9 +333,9 @@ CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does
 
 
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
-    """Returns the positions of system messages that the API accepts inside the conversation.
+    """Returns the positions of the system messages that the API accepts inside the conversation.
 
-    Each must be a single system message after a user message.
+    The API accepts a single system message after a user message.
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
     """
@@ -354,7 +360,7 @@ def encode_turns(
 
     Args:
         messages: the messages after the system messages at the beginning, with their positions.
-        sent: a list to which this adds the assistant messages and their blocks.
+        sent: a list to which this function appends the assistant messages and their content blocks.
 
     Raises:
         ConfigError: the API would refuse the conversation.
@@ -400,7 +406,7 @@ def encode_turns(
 
 
 def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Moves tool results to the beginning of their message, in the order of the tool calls."""
+    """Moves tool results to the beginning of their message, and sorts them by the order of the tool calls."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
@@ -417,7 +423,8 @@ def assistant_blocks(
     ids: Mapping[str, str],
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the blocks for an assistant message. If this endpoint wrote the message, these are the original blocks."""
+    """Yields the content blocks for an assistant message. If this endpoint wrote the message, these are the original
+    blocks."""
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:
@@ -437,7 +444,8 @@ def assistant_blocks(
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original blocks of an answer, or None if the message has been changed."""
+    """Returns the content blocks of an assistant message as the API sent them, or None if the program has changed the
+    message."""
     blocks = blocks_of(message, request)
     if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
         return None
@@ -448,7 +456,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def _lacks_signature(block: Mapping[str, Any]) -> bool:
-    """Returns True if a block is thinking without a signature, which Anthropic ignores."""
+    """Anthropic ignores thinking without a signature."""
     return block.get("type") == "thinking" and not block.get("signature")
 
 
@@ -494,10 +502,10 @@ def sent_id(call_id: str) -> str:
 
 
 def _api_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Returns, for each message, the ids that are sent for its tool calls or its tool results.
+    """Returns, for each message, the ids that the request contains for its tool calls or tool results.
 
     The API requires that ids are unique in the conversation. An id in an earlier message never depends on later
-    messages, because a changed beginning would miss the prompt cache.
+    messages, because a changed beginning of the prompt would miss the prompt cache.
     """
     found: list[dict[str, str]] = []
     taken: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Adapts cache marks to the API, which allows at most four in a request, and none on thinking.
+"""Adapts cache marks to the API, which allows at most four cache marks in a request, and none on thinking blocks.
 
 https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
 """
@@ -18,7 +18,7 @@ _MOST = 4
 
 
 def _read_cache_marks(request: Request) -> Request:
-    """Converts `cache_control` in messages that were given as dicts to streamfold's cache marks.
+    """Converts the field `cache_control` to streamfold's cache marks, in messages that the program passed as dicts.
 
     Raises:
         ConfigError: a `cache_control` is invalid.
@@ -34,10 +34,10 @@ def _read_cache_marks(request: Request) -> Request:
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Removes the cache marks that exceed the limit, with a warning.
+    """Removes the cache marks that exceed the API's limit, with a warning.
 
     A later cache mark covers the text of earlier marks, so the earliest marks in the conversation are removed first.
-    Marks on tools and instructions are removed last, because other conversations share this text.
+    Marks on tools and instructions are removed last, because other conversations share the text before them.
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)

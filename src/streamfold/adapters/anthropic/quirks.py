@@ -10,35 +10,36 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class AnthropicQuirks:
-    """How requests differ between models and servers.
+    """How requests differ between models and servers of the Messages API.
 
     Attributes:
-        platform: where the API runs, which is "anthropic" (Anthropic's API, or a compatible server), "vertex" (Google's
-            Vertex AI) or "bedrock" (Amazon Bedrock). The bodies are nearly the same, but the URLs and the format of
-            streams differ.
-        version: the value of the header `anthropic-version`. From version 2026-10-21 on, sampling options are refused.
+        platform: where the API runs. The value is "anthropic" (Anthropic's API, or a compatible server), "vertex"
+            (Google's Vertex AI) or "bedrock" (Amazon Bedrock). The request bodies are nearly the same, but the URLs and
+            the stream formats differ.
+        version: the value of the header `anthropic-version`. From version 2026-10-21 on, the API refuses sampling
+            options.
         betas: values for the header `anthropic-beta`.
         max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number. The
             default is the model's maximum.
-        thinking: how thinking is turned on, if this differs from the model's family. The values are "manual" (with a
-            token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive, and can't be turned
-            off) or "never".
+        thinking: how a request turns on thinking, if this differs from the model's family. The values are "manual"
+            (with a token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive, and can't
+            be turned off) or "never".
         efforts: the model's effort levels, from the lowest to the highest. If empty, thinking can only be turned on or
             off.
-        sampling: True if `temperature` and `top_p` are accepted while the model thinks.
+        sampling: True if the server accepts `temperature` and `top_p` while the model thinks.
         effort_grades: True if `output_config.effort` is sent to models that have effort levels. With False, thinking is
             only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
         thinking_history: which earlier thinking requests contain. With "signed", requests contain only thinking with a
-            signature, which Anthropic checks. With "required", the server refuses an assistant message with tool calls
-            but without thinking (DeepSeek, Kimi).
-        inline_system: True if system messages are accepted inside the conversation (Claude Opus 4.8 and later).
-        prefill: True if the model can continue an assistant message, which Claude Opus 4.6 and later refuse.
-        forced_while_thinking: True if a forced tool choice is accepted while the model thinks. Manual thinking never
-            allows a forced tool choice.
-        response_format: how structured output is requested. With "json_schema", the request contains
+            signature, because Anthropic checks signatures. With "required", the server refuses an assistant message
+            with tool calls but without thinking (DeepSeek, Kimi).
+        inline_system: True if the server accepts system messages inside the conversation (Claude Opus 4.8 and later).
+        prefill: True if the model can continue an assistant message. Claude Opus 4.6 and later refuse such requests.
+        forced_while_thinking: True if the server accepts a forced tool choice while the model thinks. Manual thinking
+            never allows a forced tool choice.
+        response_format: how a request asks for structured output. With "json_schema", the request contains
             `output_config.format`.
-        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None for
-            Claude's row.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, it
+            is Claude's row.
         web_search: the version of the hosted web search tool.
         cache_included: True if `input_tokens` in the usage includes the cached tokens (vLLM before 0.12, OpenRouter).
     """
@@ -61,7 +62,7 @@ class AnthropicQuirks:
     cache_included: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about an endpoint's models that the quirks contain."""
+        """Returns the facts about the endpoint's models that the quirks contain, by the names of `Family`'s fields."""
         said: dict[str, Any] = {}
         if self.thinking is not None:
             manual = self.thinking == "manual"

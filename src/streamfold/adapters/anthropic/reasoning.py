@@ -1,4 +1,4 @@
-"""Decides whether the model may think, which depends on the tool choice, the output limit and the conversation.
+"""Decides whether the model may think. This depends on the tool choice, the output limit and the conversation.
 
 The source is https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and the pages on adaptive thinking.
 """
@@ -23,7 +23,8 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Changes the effort and the tool choice so that they fit together. Returns the new request and the warnings."""
+    """Changes the effort and the tool choice so that the API accepts both together. Returns the new request and the
+    warnings."""
     request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
     request, choice = _possible_choice(request, quirks)
@@ -31,7 +32,7 @@ def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, li
 
 
 def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Turns thinking off if the output limit is too low for it."""
+    """Turns thinking off if the output limit is too low for the smallest thinking budget."""
     limit = output_limit(request, quirks)
     if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > SMALLEST_BUDGET:
         return request, []
@@ -47,8 +48,9 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     """Turns manual thinking off if the current tool loop has lost the thinking at its beginning.
 
     Without this change, the API refuses the request with the error "Expected `thinking` or `redacted_thinking`, but
-    found `text`" (pydantic/pydantic-ai#2040). For the API, a tool loop is one turn, in which Claude thinks once at the
-    beginning: https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
+    found `text`" (pydantic/pydantic-ai#2040). For the API, a tool loop is one assistant message, in which Claude thinks
+    once at the beginning:
+    https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
         return request, []

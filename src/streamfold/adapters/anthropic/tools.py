@@ -50,9 +50,9 @@ def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
 
 
 def hosted_forms(web_search: str) -> dict[str, HostedForm]:
-    """Returns a `HostedForm` for each kind of hosted tool.
+    """Returns a `HostedForm` for each kind of hosted tool that the Messages API supports.
 
-    `web_search` is the version of the search tool. Compatible servers have older versions.
+    `web_search` is the version of the web search tool. Compatible servers support only older versions.
     """
 
     def search(tool: WebSearch) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
 
 def hosted_members(request: Request) -> dict[str, Any]:
-    """Returns the fields for MCP servers and for the container in which code runs."""
+    """Returns the request fields for MCP servers and for the container in which code runs."""
     out: dict[str, Any] = {}
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
@@ -86,7 +86,8 @@ def hosted_members(request: Request) -> dict[str, Any]:
 
 
 def _container(request: Request) -> str | None:
-    """Returns the id of the container: the program's own, or the container of the last answer unless it has expired."""
+    """Returns the id of the container that the program set. Without it, returns the id of the last response's
+    container, unless that container has expired."""
     for tool in request.tools:
         if isinstance(tool.hosted, CodeExecution) and tool.hosted.container:
             return tool.hosted.container

@@ -1,6 +1,6 @@
-"""The batch APIs of providers, which accept many requests at once and return the answers hours later.
+"""The batch APIs of providers, which accept many requests at once and return the responses hours later.
 
-Provisional: a minor version may change or remove a name without a deprecation.
+Provisional: a minor version of streamfold may change or remove a name of this package without a deprecation.
 """
 
 from ...public_names import set_public_module

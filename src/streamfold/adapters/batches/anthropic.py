@@ -1,7 +1,7 @@
 """Anthropic's Message Batches. The request that creates a batch contains all rows, and the results are JSON lines.
 
-The API is documented at https://docs.anthropic.com/en/api/creating-message-batches. A batch has no metadata for
-streamfold's key, so each row's name contains the key. The results repeat these names.
+The API is documented at https://docs.anthropic.com/en/api/creating-message-batches. A batch has no metadata in which
+streamfold could store the batch's key. So the name of each row contains the key, and the results repeat these names.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class AnthropicBatchAPI(InlineBatchAPI):
         return BatchListing(tuple(map(self.read, batches)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses the file of results: https://docs.anthropic.com/en/api/retrieving-message-batch-results."""
+        """Parses the response body with the results:
+        https://docs.anthropic.com/en/api/retrieving-message-batch-results."""
         for line in split_lines(body):
             name, result = line.get("custom_id"), line.get("result")
             if not isinstance(name, str) or not isinstance(result, Mapping):

@@ -1,7 +1,7 @@
 """The base classes of batch APIs, which create HTTP requests and parse the responses.
 
-One HTTP request creates a batch, or two if the rows must be uploaded as a file. Each batch has a unique `key` from
-streamfold. After a crash, a process finds the batch by its key, so that no batch is created twice.
+One HTTP request creates a batch, or two if the rows must be uploaded as a file. streamfold gives each batch a unique
+`key`. After a crash, a process finds the batch by its key, so that streamfold never creates a batch twice.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class BatchSettings:
 
     Attributes:
         rows: the maximum number of rows in a batch, or None for the API's own limit.
-        bytes: the maximum size of all rows together in bytes, or None for the API's own limit.
+        bytes: the maximum size of all rows of a batch together, in bytes. None for the API's own limit.
         window: the time limit for a batch. Rows that are unfinished after this time expire.
-        purpose: the purpose of the uploaded file. Together requires "batch-api".
+        purpose: the value of the field `purpose` when the rows are uploaded. Together requires "batch-api".
 
     Raises:
         ValueError: a limit isn't greater than 0.
@@ -43,10 +43,10 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """An HTTP request to a batch API, without the base URL and the API key, which the provider adds.
+    """An HTTP request to a batch API, without the base URL and the API key. The provider adds both.
 
     Attributes:
-        path: the path below the base URL, which may have a query.
+        path: the path below the base URL. It may contain a query.
     """
 
     method: Literal["GET", "POST"]
@@ -73,8 +73,7 @@ class BatchStatus:
     """The state of a batch, as the provider reports it.
 
     Attributes:
-        state: what the batch does, which is "running", "ended" (there are results, perhaps not for all rows) or
-            "failed" (there are no results).
+        state: "running", "ended" (there are results, perhaps not for all rows) or "failed" (there are no results).
         word: the provider's own name for the state.
         key: the key of the batch, or None if the API doesn't store keys.
         file: the id of the file with the rows, or None if the request that created the batch contained the rows.
@@ -99,11 +98,11 @@ class BatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class BatchListing:
-    """One page of a list of batches or files.
+    """One page of a list of batches or of uploaded files.
 
     Attributes:
         found: the batches on this page.
-        files: the ids of the files on this page, by name.
+        files: the ids of the files on this page, by file name.
         more: the HTTP request for the next page, or None on the last page.
     """
 
@@ -114,11 +113,11 @@ class BatchListing:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result for one row.
+    """The result for one row of a batch.
 
     Attributes:
         name: the name of the row in the batch.
-        answer: the complete response, in the format of a request that isn't batched, or None if the row failed.
+        answer: the complete response body, in the same format as outside of a batch. None if the row failed.
         problem: the error object, if the row failed.
         status: the HTTP status of the error, if the provider reports one.
         request_id: the provider's id for the request.
@@ -135,9 +134,10 @@ class BaseBatchAPI(ABC):
     """Base class of batch APIs. An instance has no state.
 
     Attributes:
-        max_rows, max_bytes: the maximum number of rows in a batch, and the maximum size of all rows together in bytes.
-        keyed: True if a list of batches contains their keys. With False, only the rows' names in the results contain
-            the keys.
+        max_rows: the maximum number of rows in a batch.
+        max_bytes: the maximum size of all rows of a batch together, in bytes.
+        keyed: True if a list of batches contains the batches' keys. With False, only the row names in the results
+            contain the keys.
     """
 
     max_rows: int
@@ -152,34 +152,34 @@ class BaseBatchAPI(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns a text that must be equal for all requests in a batch."""
+        """Returns a text that must be the same for all requests in a batch."""
         return prepared.request.model
 
     @abstractmethod
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
-        """Converts one request to JSON on one line."""
+        """Converts one request to a row of the batch: JSON on one line."""
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def read(self, value: Any) -> BatchStatus:
-        """Parses a batch. Raises ValueError if the response is anything else."""
+        """Parses a response that describes a batch. Raises ValueError for any other response."""
 
     @abstractmethod
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the HTTP request that gets the status of a batch."""
+        """Returns the HTTP request that fetches a batch's status."""
 
     @abstractmethod
     def batches(self) -> EndpointRequest:
-        """Returns the HTTP request that lists batches, the latest first."""
+        """Returns the HTTP request that lists batches, the newest batch first."""
 
     @abstractmethod
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a list of batches. Raises ValueError if the response is anything else."""
+        """Parses a response with a list of batches. Raises ValueError for any other response."""
 
     @abstractmethod
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses the response body of a request in `BatchStatus.results`, which arrives in pieces.
+        """Parses the response body of a request in `BatchStatus.results`. The body arrives in pieces.
 
         Args:
             names: the names of all rows in the batch, in order.
@@ -197,35 +197,35 @@ class InlineBatchAPI(BaseBatchAPI):
         """Returns the HTTP request that creates a batch.
 
         Args:
-            first: the first request of the batch. All its requests have the same `group`.
+            first: the first request of the batch. All requests of the batch have the same `group`.
         """
 
 
 class UploadedBatchAPI(BaseBatchAPI):
-    """Base class of batch APIs that create a batch from an uploaded file with the rows."""
+    """Base class of batch APIs that create a batch from an uploaded file, which contains the rows."""
 
     @abstractmethod
     def upload(self, key: str, lines: bytes) -> EndpointRequest:
-        """Returns the HTTP request that uploads the rows."""
+        """Returns the HTTP request that uploads the rows as a file."""
 
     @abstractmethod
     def read_upload(self, value: Any) -> str:
-        """Returns the id of the uploaded file. Raises ValueError if the response doesn't contain it."""
+        """Returns the id of the uploaded file. Raises ValueError if the response doesn't contain an id."""
 
     @abstractmethod
     def files(self) -> EndpointRequest:
-        """Returns the HTTP request that lists uploaded files, the latest first."""
+        """Returns the HTTP request that lists uploaded files, the newest file first."""
 
     @abstractmethod
     def read_files(self, value: Any) -> BatchListing:
-        """Parses a list of files. Raises ValueError if the response is anything else."""
+        """Parses a response with a list of files. Raises ValueError for any other response."""
 
     @abstractmethod
     def create_from(self, key: str, file: str) -> EndpointRequest:
         """Returns the HTTP request that creates a batch from an uploaded file."""
 
     def file_name(self, key: str) -> str:
-        """Returns the name for an uploaded file."""
+        """Returns the name of the file that contains the rows of the batch with this key."""
         return f"streamfold-{key}.jsonl"
 
 
@@ -241,7 +241,7 @@ def read_time(text: Any) -> float | None:
 
 
 def split_lines(body: Iterable[bytes]) -> Iterator[Any]:
-    """Parses JSON lines. Raises ValueError if a line isn't a JSON object."""
+    """Parses JSON lines, which arrive in pieces. Raises ValueError if a line isn't a JSON object."""
     rest = b""
     for piece in body:
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,8 +1,8 @@
-"""Batches of Gemini's API. The request that creates a batch contains the rows, and the finished operation has the
+"""Batches of Gemini's API. The request that creates a batch contains the rows, and the finished operation contains the
 results.
 
 The guide is https://ai.google.dev/gemini-api/docs/batch-api, the reference https://ai.google.dev/api/batch-api. A batch
-can have at most 20 MB. streamfold doesn't upload files for larger batches, but creates several batches.
+can have at most 20 MB. For more rows, streamfold creates several batches. It doesn't upload files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         return EndpointRequest.get(f"/batches?pageSize={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a list of batches. If the list is empty, the response has no fields."""
+        """Parses a response with a list of batches. An empty list is a JSON object without fields."""
         if not isinstance(value, Mapping):
             raise ValueError("the response is not a list of operations")
         token, operations = value.get("nextPageToken"), value.get("operations") or []
@@ -84,7 +84,7 @@ class GeminiBatchAPI(InlineBatchAPI):
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
         """Parses the results inside an operation.
 
-        The results are in the order of the rows. Some results lack the key of their row:
+        The results are in the same order as the rows. Some results lack the key of their row:
         https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
         """
         operation = json.loads(b"".join(body))

@@ -1,4 +1,5 @@
-"""Batches in OpenAI's format: a file of rows is uploaded to `/files`, and a batch of them is created at `/batches`.
+"""Batches in OpenAI's format. One request uploads a file of rows to `/files`, and another creates a batch from the file
+at `/batches`.
 
 OpenAI documents the format at https://platform.openai.com/docs/api-reference/batch. Azure
 (https://learn.microsoft.com/azure/foundry/openai/how-to/batch), Moonshot
@@ -26,10 +27,10 @@ _PAGE = 100
 
 
 class OpenAIBatchAPI(UploadedBatchAPI):
-    """Batches of requests to one endpoint.
+    """Batches of requests to one endpoint of an API in OpenAI's format.
 
     Args:
-        endpoint: the path to which the requests are sent, including `/v1`.
+        endpoint: the path to which the batch's requests are sent, including `/v1`.
     """
 
     max_rows = 50_000
@@ -85,7 +86,8 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return EndpointRequest.get(f"/batches/{quote(batch, safe='')}")
 
     def read(self, value: Any) -> BatchStatus:
-        """Parses a batch. Together puts a new batch into the field `job`, and writes its state in capital letters."""
+        """Parses a response that describes a batch. Together puts a new batch into the field `job`, and sends the state
+        in capital letters."""
         if isinstance(value, Mapping) and isinstance(value.get("job"), Mapping):
             value = value["job"]
         word = _text(value, "status").lower()
@@ -122,7 +124,8 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return BatchListing(tuple(map(self.read, batches)), more=next_page)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses a file of results, which contains either the rows with an answer or the rows that failed."""
+        """Parses a file of results. One file contains the rows with a response, and another file the rows that
+        failed."""
         for line in split_lines(body):
             response, name = line.get("response"), line.get("custom_id")
             if not isinstance(name, str):  # about the whole file
@@ -145,7 +148,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """Returns the entries of a list. Together sends the list without an object around it."""
+    """Together sends the list itself, without an object around it."""
     found = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(found, list):
         raise ValueError("the response is not a list")
@@ -153,7 +156,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _more(value: Any, entries: list[Any]) -> str | None:
-    """Returns the id of the entry after which the next page begins, or None on the last page."""
+    """Returns the id of the last entry on this page, after which the next page begins. Returns None on the last
+    page."""
     if not entries or not isinstance(value, Mapping) or not value.get("has_more"):
         return None
     return quote(_text(entries[-1], "id"), safe="")

@@ -1,4 +1,4 @@
-"""Encodes requests and decodes responses of OpenAI's Chat Completions, and of compatible servers."""
+"""Encodes requests and decodes responses of OpenAI's Chat Completions API, and of compatible servers."""
 
 from .adapter import ChatAdapter
 from .decode import REASONING

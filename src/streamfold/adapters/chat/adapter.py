@@ -1,7 +1,8 @@
-"""OpenAI's Chat Completions, and servers that are compatible with it.
+"""OpenAI's Chat Completions API, and servers that are compatible with it.
 
-`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate, a comment names the
-server, but the deviation is accepted from every server. `ChatQuirks` describes how requests differ between servers.
+`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate from OpenAI's, a
+comment names the server, but streamfold accepts the deviation from every server. `ChatQuirks` describes how requests
+differ between servers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .reasoning import fit_forced_choice, may_reason, only_allowed_tools, should
 
 
 class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
-    """Encodes requests and decodes events of Chat Completions."""
+    """Encodes requests to Chat Completions and decodes its events."""
 
     name = "chat"
     path = "/chat/completions"
@@ -34,13 +35,14 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         self.quirks = quirks or ChatQuirks()
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. Some servers require the model in the path."""
+        """Returns the path of a request. Some servers require the model's name in the path."""
         if self.quirks.model_in_path:
             return f"/deployments/{quote(request.model, safe='')}{self.path}"
         return self.path
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server can continue a text. Servers with the field `prefix` may repeat the text first."""
+        """Returns whether the server can continue a text. Servers with the message field `prefix` may first repeat the
+        text."""
         if not self.takes_partial:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
-    """Marks the deltas of a message as complete, so that they replace the pieces that arrived before."""
+    """Marks the deltas of a complete message as complete, so that they replace the pieces that arrived before."""
     texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
     calls: list[ToolCallDelta] = []
     extras: dict[str, list[Any]] = {}
@@ -166,11 +166,11 @@ class ChatEventReader:
             self._end(usage, finish, failure, out)
 
     def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
-        """Decodes a choice that has a complete message instead of a delta.
+        """Decodes a choice that contains a complete message instead of a delta.
 
         MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). A server that only
-        imitates a stream sends the message alone (fixtures/chunks/message_for_delta). Pieces in `message` are accepted
-        too.
+        imitates a stream sends only the complete message (fixtures/chunks/message_for_delta). Deltas in the field
+        `message` are accepted too.
         """
         message, text = choice.get("message"), choice.get("text")
         if message is None and isinstance(text, str):
@@ -187,7 +187,7 @@ class ChatEventReader:
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
     ) -> tuple[dict[str, Any] | None, Failure | None]:
-        """Returns the usage and the error in the field that only Groq sends."""
+        """Returns the usage and the error in `x_groq`, a field that only Groq sends."""
         own = _object(chunk["x_groq"])
         if usage or not own:
             return usage, failure
@@ -329,7 +329,7 @@ _FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """Returns the meaning of a finish reason, or None if it is missing or "null" (DashScope)."""
+    """Returns the meaning of a finish reason, or None if the finish reason is empty or "null" (DashScope)."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
@@ -342,7 +342,7 @@ def _is_cut(said: Any) -> bool:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Decodes content that is a list of parts, in which Mistral and Databricks send reasoning."""
+    """Decodes content that is a list of content parts. Mistral and Databricks send reasoning in such parts."""
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():

@@ -45,9 +45,8 @@ _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
 
 
 def encode_part(part: Any, where: str) -> dict[str, Any]:
-    """Converts a content part to Chat Completions. Returns a dict unchanged. Raises ConfigError for an unsupported
-    part.
-    """
+    """Converts a content part to the format of Chat Completions. Returns a dict unchanged. Raises ConfigError if the
+    API doesn't support the content part."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -112,8 +111,8 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": 
 def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
     """Joins the pieces of each entry in `reasoning_details`, which a stream sends separately.
 
-    Consecutive pieces with the same type and index belong to one entry, and the last piece has the signature. The order
-    of the entries is kept, because the signature covers the complete list:
+    Consecutive pieces with the same type and index belong to one entry, and the last piece contains the signature. The
+    entries stay in their order, because the signature covers the complete list:
     https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
     """
     out: list[Any] = []
@@ -126,7 +125,7 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
 
 
 def _continues(last: Any, piece: Any) -> bool:
-    """Returns True if a piece belongs to the previous entry. Two pieces with ids are two entries."""
+    """Two pieces with different ids belong to two entries."""
     if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
         return False
     if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
@@ -145,13 +144,13 @@ def _joined(last: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]
 
 
 class ChatRequestWriter:
-    """Encodes requests for Chat Completions."""
+    """Encodes requests to Chat Completions."""
 
     quirks: ChatQuirks
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """The hosted tools that the provider supports on this API. OpenAI has none here."""
+        """The hosted tools that the provider supports in Chat Completions. OpenAI supports none there."""
         if self.quirks.hosted_tools != "openrouter":
             return {}
         # Late: few programs need the other API with their first provider.
@@ -161,7 +160,7 @@ class ChatRequestWriter:
 
     @property
     def takes_partial(self) -> bool:
-        """True if the last message may be a text that the model continues."""
+        """True if the request's last message may be an incomplete text, which the model continues."""
         return self.quirks.continues is not None
 
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
@@ -222,7 +221,8 @@ class ChatRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, back: bool, report: EncodingReport
     ) -> None:
-        """Reports the parts of a message that aren't sent. `back` is True if its reasoning is sent as text."""
+        """Adds the parts of a message that the request doesn't contain to `report`. `back` is True if the request
+        contains the message's reasoning as text."""
         if message.name and not self.quirks.message_names:
             report.members.append(f"{where}.name")
         here = request.came_from_here(message)
@@ -276,9 +276,8 @@ class ChatRequestWriter:
         return out
 
     def _sent_reasoning(self, message: Message, request: Request, content: Any) -> dict[str, Any]:
-        """Returns the fields for the reasoning of an assistant message. The endpoint that wrote `reasoning_details`
-        gets them back unchanged, and other endpoints get the text.
-        """
+        """Returns the message fields for the reasoning of an assistant message. streamfold sends `reasoning_details`
+        unchanged to the endpoint that wrote them. Other endpoints get the reasoning as text."""
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
             return {"reasoning_details": merge_reasoning_details(details)}
@@ -341,7 +340,7 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _with_placeholder(message: Message, request: Request) -> Message:
-    """Adds the placeholder for a lost signature to the first tool call of a message."""
+    """Adds Google's placeholder for a lost signature to a message's first tool call."""
     first, *others = message.tool_calls
     if not request.came_from_here(message):  # its own extras can only be read elsewhere
         first, others = replace(first, extra=None), [replace(call, extra=None) for call in others]
@@ -360,7 +359,7 @@ _NOT_SENT = (
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
-    """Returns the extras that the caller has set, which are sent unchanged."""
+    """Returns the extras that the caller has set. Requests contain them unchanged."""
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
@@ -370,23 +369,22 @@ def sent_extras(message: Message) -> dict[str, Any]:
 
 
 def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
-    """Returns the names of fields that the same endpoint sent in an earlier answer and requires in later requests."""
+    """Returns the names of fields that the endpoint sent with this message and requires in later requests."""
     if not quirks.returned_members or not request.came_from_here(message):
         return []
     return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]
 
 
 def _says(details: Any, reasoning: str) -> bool:
-    """Returns True if the reasoning details contain the complete reasoning text."""
     pieces = [piece for piece in details if isinstance(piece, Mapping)]
     said = "".join(str(piece.get("text") or piece.get("summary") or piece.get("thinking") or "") for piece in pieces)
     return "".join(reasoning.split()) in "".join(said.split())
 
 
 def says_more(name: str, message: Message) -> bool:
-    """Returns True if an entry of `extras` contains more than the text and the tool calls of the message.
+    """Returns True if an entry of `extras` contains more than the message's text and tool calls.
 
-    The items of the Responses API often contain no more than these.
+    The output items of the Responses API often contain only the text and the tool calls.
     """
     value = message.extras[name]
     if name == "blocks":

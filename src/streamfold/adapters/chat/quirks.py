@@ -1,6 +1,6 @@
 """How requests differ between servers of Chat Completions. Each difference is a typed field.
 
-The defaults are for unknown servers, because most servers accept them.
+streamfold uses the default values for unknown servers, because most servers accept them.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ class ChatQuirks:
     """How requests differ between servers of Chat Completions.
 
     Attributes:
-        max_tokens_field: the name of the field for the output limit. OpenAI's reasoning models refuse the old name.
-            Many compatible servers ignore the new name, which is `max_completion_tokens`.
-        stream_usage: True if `stream_options.include_usage` is sent. OpenAI sends the usage only then, but a few
-            servers refuse the field.
-        response_format: how structured output is requested: by a JSON schema, by JSON mode and an instruction (for
-            servers without schemas, such as DeepSeek), or by a forced tool call (for servers without JSON mode). The
-            arguments of this tool call become the text of the answer, which arrives in one piece at the end.
-        strict_output: True if OpenAI's strict mode is requested for a pydantic model, so that the answer is always
-            valid. Groq refuses strict mode for some models.
-        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None chooses by
-            model.
+        max_tokens_field: the name of the field for the output limit. OpenAI's reasoning models refuse the old name,
+            `max_tokens`. Many compatible servers ignore the new name, `max_completion_tokens`.
+        stream_usage: True if `stream_options.include_usage` is sent. OpenAI sends the usage only if the request
+            contains this field, but a few servers refuse it.
+        response_format: how a request asks for structured output: with a JSON schema, with JSON mode and an instruction
+            (for servers without schemas, such as DeepSeek), or with a forced tool call (for servers without JSON mode).
+            The arguments of this tool call become the text of the reply, which arrives in one piece at the end.
+        strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
+            its schema. Groq refuses strict mode for some models.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, the
+            row depends on the model.
         inline_refs: True if the server refuses `$ref` in a JSON schema.
         unsupported_keywords: the JSON Schema keywords that the server refuses.
-        reasoning_field: where a request contains earlier reasoning: a field of the message, "think_tag" (in <think>
-            before its text), or "thinking_part" or "reasoning_part" (a part of its content; Mistral, Databricks). With
-            None, the reasoning is left out, because many servers refuse unknown fields.
+        reasoning_field: where a request contains the reasoning of earlier messages: a field of the message, "think_tag"
+            (in <think> before the message's text), or "thinking_part" or "reasoning_part" (a part of the message's
+            content; Mistral, Databricks). With None, requests contain no earlier reasoning, because many servers refuse
+            unknown fields.
         reasoning_of_thinkers: True if only reasoning models accept reasoning in messages. At Groq, other models refuse
             earlier reasoning.
-        reasoning_required: True if the server refuses messages with tool calls but without reasoning, so that an empty
-            text is sent (DeepSeek, while it thinks: https://api-docs.deepseek.com/guides/thinking_mode).
-        reasoning_details: True if the same endpoint gets an answer's `reasoning_details` instead of the reasoning text.
-            OpenRouter and MiniMax need the details unchanged, because some are signed.
-        returned_members: the fields of an answer that later requests to the same endpoint contain unchanged. GitHub
-            Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
+        reasoning_required: True if the server refuses messages with tool calls but without reasoning. streamfold then
+            sends an empty reasoning text (DeepSeek, while it thinks:
+            https://api-docs.deepseek.com/guides/thinking_mode).
+        reasoning_details: True if streamfold sends a message's `reasoning_details` back to the endpoint that wrote
+            them, instead of the reasoning text. OpenRouter and MiniMax need the details unchanged, because some are
+            signed.
+        returned_members: the response fields that streamfold sends back unchanged in later requests to the same
+            endpoint. GitHub Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
         reasoning_split: the value of the field `reasoning_split`. Without this field, MiniMax puts reasoning into the
             text.
         thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
@@ -50,35 +53,38 @@ class ChatQuirks:
         effort_grades: True if `reasoning_effort` is sent to models with effort levels. With a thinking switch,
             `reasoning_effort` is sent for every effort except "none".
         forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
-            False, "auto" is sent, with a warning. If a model never accepts a forced choice, set the capability
-            `forced_choice`.
-        allowed_tools: True if a choice among some tools is sent as OpenAI's `allowed_tools`. With False, the other
-            tools are left out, which changes the cached beginning of the prompt.
-        tool_choice_auto: True if the tool choice "auto" is sent, which is every server's default, and which some strict
-            servers refuse.
-        tool_choice_none: True if the server accepts the tool choice "none". With False, the tools are left out.
-        result_images: True if a tool message may contain images. OpenAI accepts images only from users, so images are
-            moved to a user message after the results.
+            False, streamfold sends "auto" instead, with a warning. If a model never accepts a forced choice, set the
+            capability `forced_choice`.
+        allowed_tools: True if a choice among some tools is sent as OpenAI's `allowed_tools`. With False, the request
+            contains only these tools, which changes the cached beginning of the prompt.
+        tool_choice_auto: True if the tool choice "auto" is sent. It is every server's default, but some strict servers
+            refuse the field.
+        tool_choice_none: True if the server accepts the tool choice "none". With False, the request contains no tools
+            instead.
+        result_images: True if a tool message may contain images. With False, streamfold moves the images to a user
+            message after the tool results, because OpenAI accepts images only in user messages.
         developer_role: True if the server accepts the role "developer", which OpenAI's reasoning models use for
             instructions.
         message_names: True if messages may have the field `name`.
-        refusals: True if an assistant message may have the field `refusal`. With False, a refusal is sent as content.
+        refusals: True if an assistant message may have the field `refusal`. With False, the refusal is sent as the
+            message's content.
         model_in_path: True if the path contains the model, as at Azure: /deployments/MODEL/chat/completions.
-        empty_turns: True if user and system messages may be empty. With False, sending an empty message raises an
-            error.
+        empty_turns: True if user and system messages may be empty. With False, an empty message raises an error.
         seed_field: the name of the field for the seed.
-        stop_max: the maximum number of stop texts. streamfold itself ends the answer at further stop texts.
+        stop_max: the maximum number of stop sequences in a request. streamfold itself ends the response at any further
+            stop sequence.
         says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure, DashScope).
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
-            Other ids are replaced, each always by the same new id.
-        continues: how a request asks the server to continue the last message, by the message's field `prefix` (Mistral,
-            DeepSeek's beta), or by the request's field `continue_final_message` (vLLM, SGLang). With None, the server
+            streamfold replaces any other id, and always by the same new id.
+        continues: how a request asks the server to continue the last message: with the message field `prefix` (Mistral,
+            DeepSeek's beta), or with the request field `continue_final_message` (vLLM, SGLang). With None, the server
             can't continue a text.
         refused_members: the request fields that the server refuses. If a framework's settings contain such a field, an
             error is raised.
-        hosted_tools: the format of hosted tools on this API. OpenAI has none here.
-        call_signatures: True if the server refuses answers in the current turn whose first tool call has no thought
-            signature (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
+        hosted_tools: the format of hosted tools on this API. OpenAI supports no hosted tools in Chat Completions.
+        call_signatures: True if the server requires a thought signature in the first tool call of each assistant
+            message after the last user message (Gemini 3).
+            https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"

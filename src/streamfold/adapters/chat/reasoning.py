@@ -1,4 +1,4 @@
-"""The fields for the effort level, and the earlier reasoning in requests."""
+"""Encodes the effort level and the reasoning of earlier messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the request fields for an effort level, which are a level, a switch, or both."""
+    """Returns the request fields for an effort level: a level, a thinking switch, or both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}
@@ -35,7 +35,8 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Leaves out the tools that a tool choice excludes, for servers that don't support a choice among some tools."""
+    """Removes the tools that a tool choice excludes from the request, for servers that don't support a choice among
+    some tools."""
     choice = request.tool_choice
     return keep_only_tools(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 
@@ -43,7 +44,7 @@ def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
 def keep_only_tools(
     request: Request, names: Collection[str], mode: Literal["auto", "required"]
 ) -> tuple[Request, list[ReplyWarning]]:
-    """Removes all tools except these from a request. Returns a warning if a tool was removed."""
+    """Removes all tools except `names` from a request. Returns a warning if a tool was removed."""
     left_out = [tool.name for tool in request.tools if tool.name not in names]
     tools = tuple(tool for tool in request.tools if tool.name in names)
     detail = f"this provider doesn't support a choice among some tools: {', '.join(left_out)} left out, {mode} sent"
@@ -52,7 +53,7 @@ def keep_only_tools(
 
 
 def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Changes the tool choice to one that the server accepts.
+    """Replaces a tool choice that the server would refuse.
 
     Without this change, servers respond with status 400 and an error such as "Thinking mode does not support this
     tool_choice" (DeepSeek), "The tool_choice parameter does not support being set to required or object in thinking
@@ -71,7 +72,7 @@ def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, li
 
 
 def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Turns thinking off, so that a tool call can be forced."""
+    """Turns thinking off, so that the request can force a tool call."""
     effort = request.options.reasoning_effort
     detail = f"thinking was turned off to force a tool call: reasoning_effort={effort!r} was not sent"
     dropped = [ReplyWarning("option_dropped", detail)] if effort not in (None, "none") else []
@@ -79,7 +80,7 @@ def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
 
 
 def may_reason(request: Request) -> bool:
-    """Returns True if the model may think. Many models think by default."""
+    """Returns True if the model may think in response to this request. Many models think by default."""
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
@@ -90,10 +91,10 @@ def may_reason(request: Request) -> bool:
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
-    """Returns, for each message, whether its reasoning is sent as text.
+    """Returns, for each message, whether the request contains its reasoning as text.
 
     Args:
-        finished: True to send the reasoning of finished turns too, for every model.
+        finished: True to send the reasoning before the last user message too, for every model.
     """
     family = request.family
     thinking = family.thinking not in (None, "never") or (family.thinking is None and not quirks.reasoning_of_thinkers)
@@ -108,9 +109,7 @@ def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: b
 
 
 def _open_turn(messages: tuple[Message, ...]) -> int:
-    """Returns the index of the message that begins the current turn. A user message after tool results doesn't begin
-    one.
-    """
+    """Returns the index of the last user message. A user message after tool results doesn't count."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "user" and (at == 0 or messages[at - 1].role != "tool"):
             return at
@@ -120,7 +119,7 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
 def reasoning_members(
     message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
 ) -> dict[str, Any]:
-    """Returns the fields for the reasoning in an assistant message, in the endpoint's format.
+    """Returns the message fields that contain an assistant message's reasoning, in the endpoint's format.
 
     Args:
         parts: the reasoning parts that the endpoint sent, with their signatures.
@@ -147,7 +146,7 @@ def reasoning_members(
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
     """Joins the pieces of reasoning parts that a stream has sent separately.
 
-    The last piece of a text has the signature, so a new text begins after a piece with a signature.
+    The last piece of a text has the signature. So a new text begins after a piece with a signature.
     """
     out: list[dict[str, Any]] = []
     pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())
@@ -163,8 +162,8 @@ def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def keep_reasoning_members(request: Request, back: list[bool], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields that make the server use the reasoning of finished turns, if the request contains such
-    reasoning.
+    """Returns the request fields that make the server use the reasoning before the last user message. Returns no fields
+    if the request contains no such reasoning.
 
     Args:
         back: see `should_resend_reasoning`.
