@@ -1,6 +1,6 @@
 """The configuration: the settings of providers, the catalogue of providers, and `streamfold.toml`.
 
-By means of the public names, other packages read their own tables in `streamfold.toml`:
+Other packages can define a table in `streamfold.toml` with a subclass of `PackageTable`:
 
     class ReportSettings(PackageTable):
         every: Seconds = 60.0

@@ -1,7 +1,8 @@
 """The catalogue of providers: `providers/*.toml`, with one file for each endpoint.
 
-The catalogue is data, so a new endpoint needs a new file but no code. If an endpoint needs code, an adapter has the
-code, and a typed quirk in the file turns it on. Facts that apply to models at all endpoints are in `families.toml`.
+The catalogue is data: a new endpoint needs a new file, but no code. If an endpoint differs from the documented API, the
+    adapter contains the code for this difference, and a quirk in the endpoint's file turns it on. `families.toml`
+    contains facts about models that are the same at all endpoints.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ FAMILIES_FILE = "families.toml"
 
 @cache
 def provider_files() -> dict[str, Path]:
-    """Returns the path of each provider's file, by name. Raises ConfigError if the installation has no provider
+    """Returns the path of each catalogue file. The key is the provider's name. Raises ConfigError if the installation
+    has no provider
     files.
     """
     try:
@@ -32,7 +34,9 @@ def provider_files() -> dict[str, Path]:
 
 
 def catalogue_layers(name: str) -> list[Layer]:
-    """Returns the settings of a provider in the catalogue, as layers. Raises KeyError if the provider is unknown."""
+    """Returns the settings of a provider in the catalogue, as layers. Raises KeyError if the catalogue has no such
+    provider.
+    """
     layer = Layer.of_file(_read(provider_files()[name]))
     base = layer.values.get("profile")
     if not base:  # the endpoint doesn't run a tool that its file doesn't name

@@ -1,4 +1,4 @@
-"""The URL, the headers, the API key and the secrets of a provider, computed from the environment variables."""
+"""Computes the URL, the headers, the API key and the secrets of a provider from the environment variables."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class EndpointSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class URLs:
-    """The URL for one API path, in three forms.
+    """The URL for one API path, in three spellings.
 
     Attributes:
         sent: the URL to which the request is sent. It may contain secrets.
-        shown: the URL for messages, without the values of environment variables and without other secrets.
+        shown: the URL for error messages, without the values of environment variables and without other secrets.
         named: the URL in which environment variables appear as references, such as `${GATEWAY}`.
     """
 
@@ -83,15 +83,16 @@ class EndpointHeaders:
 
 @dataclass(frozen=True)
 class ResolvedEndpoint:
-    """The URL, the headers and the API key for a provider's requests. Each value is computed once.
+    """The URL, the headers and the API key for a provider's requests. Each is computed when it is first read.
 
     Attributes:
-        environment: the values of the environment variables in the profile, or None for a variable that isn't set.
+        environment: the environment variables that the profile refers to. The value is None for a variable that isn't
+            set.
 
     Raises:
-        NotConfiguredError: an environment variable isn't set, or must not be sent to this host (raised when a value is
-            read).
-        ConfigError: a value contains characters that can't be sent (raised when the value is read).
+        NotConfiguredError: an environment variable isn't set, or an untrusted file chooses the host. Raised when a
+            property is read.
+        ConfigError: a value contains characters that HTTP doesn't allow. Raised when a property is read.
     """
 
     profile: EndpointSettings = field(repr=False)
@@ -99,7 +100,7 @@ class ResolvedEndpoint:
 
     @property
     def is_current(self) -> bool:
-        """True if all environment variables still have the same values."""
+        """True if no environment variable of the profile has changed since this object was created."""
         return read_environment(self.environment) == self.environment
 
     @cached_property
@@ -118,7 +119,7 @@ class ResolvedEndpoint:
 
     @property
     def keys_set(self) -> dict[str, bool]:
-        """The environment variables that may contain the API key, and for each one whether it is set."""
+        """The environment variables that may contain the API key. The value is True if the variable is set."""
         return {name: self.environment[name] is not None for name in self.profile.key_variables()}
 
     @cached_property
@@ -190,7 +191,7 @@ class ResolvedEndpoint:
 
     @property
     def turn_cache(self) -> str | bool:
-        """The store in which the turn cache saves its entries, or False if there is no turn cache."""
+        """The URL of the store for the turn cache, True for the default store, or False if there is no turn cache."""
         where = self.profile.turn_cache
         if not isinstance(where, str):
             return bool(where)
@@ -224,10 +225,10 @@ class ResolvedEndpoint:
         return None
 
     def secrets(self, extra: Mapping[str, str] | None = None) -> list[str]:
-        """Returns the secrets to remove from logs and errors, because the server may repeat them in its response.
+        """Returns the secrets to remove from logs and errors. A server's response may echo them.
 
-        The secrets are the API key, the values of all headers and environment variables, and the password and the query
-        of the URL.
+        The secrets are the API key, the values of all headers and environment variables, and the URL's password and
+        query.
         """
         keys = self.profile.key_variables()
         found = [self.key or "", *self._url_secrets()]
@@ -273,7 +274,7 @@ class ResolvedEndpoint:
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError if a text isn't a valid base URL. The error message doesn't contain the text."""
+    """Raises ValueError if the argument isn't a valid base URL. The error message doesn't quote the argument."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -301,7 +302,7 @@ def check_url(url: str) -> None:
 
 
 def same_origin(one: Any, other: Any) -> bool:
-    """Returns True if two URLs have the same scheme, host and port, and contain no environment variables."""
+    """Returns True if two URLs have the same scheme, host and port, and don't contain environment variables."""
     if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
         return False
     try:
@@ -312,7 +313,7 @@ def same_origin(one: Any, other: Any) -> bool:
 
 
 def joined_url(base_url: str, path: str) -> str:
-    """Joins a base URL and a path, each of which may have a query."""
+    """Joins a base URL and a path. Both may end with a query, and the result contains both queries."""
     base, _, query = base_url.partition("?")
     path, _, more = path.partition("?")
     queries = "&".join(filter(None, (query, more)))
@@ -320,7 +321,7 @@ def joined_url(base_url: str, path: str) -> str:
 
 
 def normalized_url(url: Any) -> Any:
-    """Returns a URL without white space around it, and with the scheme in lower case."""
+    """Strips white space around a URL and converts its scheme to lower case. Returns other types as they are."""
     if not isinstance(url, str):
         return url
     scheme, mark, rest = url.strip().partition("://")
@@ -328,7 +329,8 @@ def normalized_url(url: Any) -> Any:
 
 
 def untrusted(file: str) -> str:
-    """Explains why a file in the working directory may not use environment variables, and how to trust the file."""
+    """Returns the error message that explains why a file in the working directory may not use environment variables,
+    and how to trust the file."""
     path = Path(file).absolute()
     return (
         f"{file} is in the working directory, and may belong to someone else. If you trust this file:"

@@ -17,7 +17,7 @@ def variable_value(variable: str, where: str) -> str:
     """Returns the value of an environment variable.
 
     Args:
-        where: the setting that contains the variable, for the error message.
+        where: the name of the setting that refers to the variable, for the error message.
 
     Raises:
         NotConfiguredError: the variable isn't set. The message begins with `where`.
@@ -33,5 +33,5 @@ def read_environment(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def set_variable(name: str, value: str) -> None:
-    """Sets an environment variable of this process, for a library that reads the variable."""
+    """Sets an environment variable of this process, for a library that reads it."""
     os.environ[name] = value

@@ -1,9 +1,9 @@
 """Reads `streamfold.toml`: the providers and their fallbacks, the default provider, and tables of other packages.
 
-Only one file is read, which is the first of these that exists: the path that the caller passed, the path in
+streamfold reads the first of these files that exists: the path that the caller passed, the path in
 `STREAMFOLD_CONFIG`, `streamfold.toml` in the working directory, and `streamfold.toml` in the user's configuration
-directory. The file is read when a provider is created, never at import. A provider's table is validated when the
-provider is used. The command `streamfold config check` validates all tables.
+directory. streamfold reads the file when the program creates a provider, never at import. It validates only the tables
+of providers that the program uses. The command `streamfold config check` validates all tables.
 """
 
 from __future__ import annotations
@@ -37,36 +37,40 @@ _PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of the other distrib
 
 
 class PackageTable(Table):
-    """Base class for the table of another package.
+    """Base class for the table of another package in `streamfold.toml`.
 
-    The name of the entry point is the table's name: `gateway = "package.module:Settings"`.
+    The package registers its class as an entry point. The name of the entry point is the table's name: `gateway =
+    "package.module:Settings"`.
     """
 
     store_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys whose values are the URLs of stores. In an untrusted file, these URLs must not contain environment
-    variables.
+    """The keys of this table whose values are URLs of stores. In an untrusted file, these URLs must not contain
+    environment variables.
     """
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields additional problems for `streamfold config check`, each as a path in the table and a text.
+        """Yields additional problems in the table for `streamfold config check`. Each is the key's path and a message.
 
         Args:
-            unknown: a function that returns an error message for an unknown provider name, or None for a known one.
+            unknown: a function that returns an error message for an unknown provider name, or None for a known name.
         """
         yield from ()
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields each budget in the table, as its path and the providers whose prices must be known for it.
+        """Yields each budget in the table. Each is the key's path and the names of the providers to which the budget
+        applies. Their prices must be known.
 
         Args:
-            providers: the names of the file's providers.
+            providers: the names of all providers in the file.
         """
         yield from ()
 
 
 def find_table(name: str) -> type[PackageTable] | None:
-    """Returns the class for a table, or None if it isn't installed. Raises ConfigError if the class can't be
-    imported.
+    """Returns the class for another package's table, or None if no installed package defines the table.
+
+    Raises:
+        ConfigError: the class can't be imported.
     """
     from importlib.metadata import entry_points  # slow to import, and mostly not needed
 
@@ -80,7 +84,9 @@ def find_table(name: str) -> type[PackageTable] | None:
 
 
 def table_names() -> list[str]:
-    """Returns the names of all known tables that belong to other packages, whether or not these are installed."""
+    """Returns the names of the tables that other packages define. Packages of this project count even if not
+    installed.
+    """
     from importlib.metadata import entry_points
 
     return sorted({*_PACKAGES, *entry_points(group="streamfold.tables").names})
@@ -94,7 +100,8 @@ def _name(name: str) -> None:
 
 
 class FileSettings(Table):
-    """The contents of the file, without other packages' tables. A provider's table is validated when it is used."""
+    """The contents of `streamfold.toml`, without other packages' tables. Providers' tables are validated later, when
+    the provider is used."""
 
     default: str = ""
     families: str | None = None
@@ -103,8 +110,8 @@ class FileSettings(Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error message for an unknown key. If the value is a table, the message shows how to write a
-        provider.
+        """Returns the error message for an unknown key. If the value is a table, the message shows the header of a
+        provider's table.
         """
         if package := _PACKAGES.get(key):
             return f"this table is for a package that is not installed: pip install {package}"
@@ -126,18 +133,18 @@ def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
 
 @dataclass(frozen=True)
 class Config:
-    """The contents of a configuration file. If there is no file, only the catalogue is used.
+    """The contents of `streamfold.toml`. If there is no file, only the providers of the catalogue are available.
 
     Attributes:
-        file: the file that was read, or None if there is none.
-        looked_in: the paths at which a file was searched.
+        file: the file that streamfold read, or None if there is no file.
+        looked_in: the paths at which streamfold looked for a file.
     """
 
     file: TomlFile | None = None
     looked_in: tuple[Location, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns only the contents for pickling, because pydantic models that were created at run time can't be
+        """Pickles only the file and the search paths. pydantic models that were created at run time can't be
         pickled.
         """
         return {"file": self.file, "looked_in": self.looked_in}
@@ -153,8 +160,8 @@ class Config:
         return list(self.tables)
 
     def default(self) -> tuple[str, str]:
-        """Returns the name of the default provider, and where this name comes from. Raises ConfigError if there is
-        none.
+        """Returns the name of the default provider, and the place where the name is set. Raises ConfigError without
+        a default.
         """
         if variable_is_set(PROVIDER_VARIABLE):
             chosen, origin = os.environ[PROVIDER_VARIABLE].strip(), PROVIDER_VARIABLE
@@ -170,11 +177,11 @@ class Config:
         return chosen, origin
 
     def layers(self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> list[Layer]:
-        """Returns a provider's settings as layers, without validating them. Later layers take precedence.
+        """Returns a provider's settings as layers that aren't validated yet. Later layers take precedence.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. A name is searched first in the file, then in the catalogue.
-            overrides: settings that take precedence. A value of None is ignored.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. streamfold looks up a name in the file, then in the catalogue.
+            overrides: settings that take precedence over all layers. A value of None is ignored.
 
         Raises:
             ConfigError: no provider has this name.
@@ -197,7 +204,7 @@ class Config:
         ]
 
     def file_layers(self, name: str) -> list[Layer]:
-        """Returns the layers for a provider in the file; see `layers`."""
+        """Returns the layers for a provider that is in the file. See `layers`."""
         return [Layer({"name": name}, ""), *self._shared_layers(), *_with_base_profile(self._own_layers(name))]
 
     def _shared_layers(self) -> list[Layer]:
@@ -216,18 +223,19 @@ class Config:
 
         Args:
             spec: `"NAME"`, `"NAME:MODEL"` or a mapping. For a mapping, the file isn't used.
-            overrides: settings that take precedence, such as the keyword arguments of `Provider.from_config`.
+            overrides: settings that take precedence over the file and the catalogue, such as the keyword arguments of
+                `Provider.from_config`.
 
         Raises:
-            ConfigError: no provider has this name, or a setting is invalid. The message contains the position, the key
-                and the allowed values.
+            ConfigError: no provider has this name, or a setting is invalid. The message contains the file and line, the
+                key and the allowed values.
         """
         return build_profile(self.layers(spec, overrides))
 
     def profiles(
         self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
     ) -> tuple[Profile, ...]:
-        """Returns the settings of a provider and of its fallbacks, in order and without duplicates.
+        """Returns the validated settings of a provider and of its fallbacks, in order and without duplicates.
 
         Raises:
             ConfigError: the fallbacks form a cycle. See also `profile`.
@@ -249,12 +257,13 @@ class Config:
     ) -> Iterator[tuple[str, int, str, str | None]]:
         """Yields all direct and indirect fallbacks of a provider, depth first.
 
-        Each fallback is a tuple of the provider whose list contains the fallback, the index in this list, the
-        fallback's name, and a problem or None.
+        Each item is a tuple of the name of the provider whose `fallback` list contains the fallback, the index in this
+        list, the fallback's name, and an error message or None.
 
         Args:
-            fallback: the fallbacks of the first provider. By default, its fallbacks in the file are used.
-            explored: the names of providers whose fallbacks aren't followed, to which this method adds names.
+            fallback: the fallbacks of the first provider. None means its `fallback` list in the file.
+            explored: the names of providers whose fallbacks aren't yielded again. This method adds the names of the
+                providers that it visits.
         """
         explored = set() if explored is None else explored
         chain = {name: enumerate(self._listed_fallbacks(name) if fallback is None else fallback)}
@@ -278,7 +287,8 @@ class Config:
         return [other for other in listed if isinstance(other, str)] if isinstance(listed, list) else []
 
     def package_table(self, name: str, model: type[P], **overrides: Any) -> P:
-        """Returns the settings in another package's table. Overrides take precedence unless they are None.
+        """Returns the validated settings in another package's table. Overrides take precedence over the file. An
+        override of None is ignored.
 
         Raises:
             ConfigError: the file or an override is invalid.
@@ -289,7 +299,7 @@ class Config:
         return read_settings(model, {**table, **given}, name)
 
     def rate_limits(self) -> RateLimitSettings | None:
-        """Returns the table `[rate_limits]`, or None if the file has none. Raises ConfigError if the file is
+        """Returns the table `[rate_limits]`, or None if the file doesn't contain it. Raises ConfigError if the file is
         invalid.
         """
         if self.file is None:
@@ -299,14 +309,16 @@ class Config:
 
     @cached_property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:
-        """The tables of the file's providers, which aren't validated yet."""
+        """The providers' tables in the file, by provider name. They aren't validated yet."""
         tables = self.file.data.get("providers") if self.file else None
         found = tables.items() if isinstance(tables, Mapping) else ()
         return {name: table for name, table in found if isinstance(table, Mapping)}
 
     @cached_property
     def checked(self) -> tuple[FileSettings, list[tuple[int, str]]]:
-        """The file without its providers, and each mistake in the file with its line."""
+        """The validated file without the providers' tables, and each mistake in the file as its line number and a
+        message.
+        """
         if self.file is None:
             return FileSettings(), []
         try:
@@ -340,9 +352,7 @@ class Config:
         )
 
     def unknown(self, spec: str) -> str | None:
-        """Returns the error message for an unknown provider, or None if the file or the catalogue contains the
-        provider.
-        """
+        """Returns the error message for an unknown provider, or None for a provider in the file or the catalogue."""
         name, files = spec.partition(":")[0], provider_files()
         if name in self.tables or name in files:
             return None
@@ -363,7 +373,7 @@ class Config:
 
 
 def build_profile(layers: Sequence[Layer]) -> Profile:
-    """Merges and validates a provider's settings. Raises ConfigError for the first mistake."""
+    """Merges and validates a provider's settings. Raises ConfigError, which describes the first mistake."""
     profile, mistakes = check_layers(layers)
     if profile is None:
         raise ConfigError(mistakes[0][1])
@@ -386,7 +396,10 @@ def _with_base_profile(layers: list[Layer]) -> list[Layer]:
 
 
 def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
-    """Returns the profile, or None and each mistake in the settings with its line."""
+    """Merges and validates a provider's settings.
+
+    Returns the profile and no mistakes, or None and each mistake as its line number and a message.
+    """
     merged = merge(layers)
     mistakes = [
         (layer.line(("name",)), layer.describe(("name",), "not allowed: the name of the table is the provider's name"))
@@ -404,7 +417,7 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[in
 
 
 def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
-    """Validates settings that don't come from a file.
+    """Validates settings that a program passes as arguments.
 
     Raises:
         ConfigError: the settings contain a mistake. The message describes the first mistake, and begins with `what`.
@@ -418,13 +431,11 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     """Reads the first configuration file that exists. Returns an empty `Config` if there is none.
 
-    Tables aren't validated yet.
-
-    A `Config` as the argument is returned unchanged.
+    The tables in the file aren't validated yet. If the argument is a `Config`, it is returned as it is.
 
     Raises:
-        ConfigError: the file that the caller or `STREAMFOLD_CONFIG` names doesn't exist, can't be read, or isn't TOML.
-            Or another user can change the file in the working directory.
+        ConfigError: the file that the caller or `STREAMFOLD_CONFIG` specifies doesn't exist, the file can't be read, or
+            it isn't TOML. Also raised if another user can change the file in the working directory.
     """
     if isinstance(path, Config):
         return path
@@ -433,7 +444,8 @@ def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
 
 
 def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
-    """Returns the settings of a provider in the catalogue, or of a mapping, without reading `streamfold.toml`.
+    """Returns the validated settings of a provider in the catalogue, or the settings in a mapping. Doesn't read
+    `streamfold.toml`.
 
     Raises:
         ConfigError: a name or a key is unknown, or a value isn't allowed.
@@ -446,7 +458,7 @@ def load_profile(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Profile:
-    """Returns the settings of one provider without its fallbacks. The arguments are the same as for `load_profiles`."""
+    """Returns the validated settings of one provider without its fallbacks. See `load_profiles` for the arguments."""
     config, chosen = _chosen(spec, path)
     return config.profile(chosen, overrides)
 
@@ -456,16 +468,17 @@ def load_profiles(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | Config | None = None,
 ) -> tuple[Profile, ...]:
-    """Returns the settings of a provider and of its fallbacks, in order and without duplicates.
+    """Returns the validated settings of a provider and of its fallbacks, in order and without duplicates.
 
     Args:
         spec: a name, `"NAME:MODEL"`, a mapping, or None for the default provider. For a mapping, no file is read.
         overrides: settings for the first provider, which take precedence over all its other settings.
-        path: the path of the configuration file. By default, the file is searched.
+        path: the path of the configuration file. By default, streamfold looks for the file at several places; see
+            `read_config`.
 
     Raises:
-        ConfigError: a name or a key is unknown, or a value isn't allowed. The message contains the position and the
-            allowed values.
+        ConfigError: a name or a key is unknown, or a value isn't allowed. The message contains the file and line and
+            the allowed values.
     """
     config, chosen = _chosen(spec, path)
     return config.profiles(chosen, overrides)

@@ -1,4 +1,4 @@
-"""Sets up Python's garbage collector for server processes."""
+"""Configures Python's garbage collector for server processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ _YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
 
 
 def tune_gc_for_server() -> None:
-    """Makes the garbage collector run rarely and skip objects that exist now, because answers leave few reference
-    cycles.
+    """Configures the garbage collector to run rarely, and to skip all objects that exist now.
 
-    With Python's default settings and 2,000 open streams, the garbage collector uses a seventh of the CPU time, and
-    stops all streams for 0.25 seconds at a time.
+    This is safe because answers create few reference cycles. With Python's default settings and 2,000 open streams, the
+    garbage collector uses a seventh of the CPU time, and stops all streams for 0.25 seconds at a time.
     """
     gc.collect()
     gc.freeze()

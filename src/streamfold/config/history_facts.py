@@ -1,4 +1,6 @@
-"""Loads the rules by which endpoints and models accept conversations, from `facts/histories.toml`."""
+"""Loads the rules that a conversation must follow so that an endpoint or a model accepts it
+(`facts/histories.toml`).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,14 @@ from .tables import read_table
 def history_facts(
     model: str, adapter: str, providers: Collection[str | None], host: str | None, templates: bool
 ) -> dict[str, Any]:
-    """Returns the rules for a model at an endpoint. The keys are attributes of `HistoryRules`.
+    """Returns the rules that a conversation must follow for a model at an endpoint. The keys are attributes of
+    `HistoryRules`.
 
     Args:
         adapter: the name of the adapter.
         providers: the provider's name, and the name of the catalogue entry on which its settings are based.
         host: the host of the endpoint's URL, or None if unknown.
-        templates: True if the endpoint applies the model's chat template.
+        templates: True if the endpoint applies the model's chat template to the messages.
     """
     found: dict[str, Any] = {}
     name = bare_name(model)
@@ -42,7 +45,7 @@ def history_facts(
 
 
 def learned_rules(message: str) -> dict[str, Any]:
-    """Returns the rules that a server's error message about a conversation reveals, or an empty dict.
+    """Returns the rules for conversations that can be derived from a server's error message, or an empty dict.
 
     >>> learned_rules("Invalid 'input[4].call_id': string too long. Expected a string with maximum length 40")
     {'id_length': 40}
@@ -57,7 +60,7 @@ def learned_rules(message: str) -> dict[str, Any]:
 
 
 def check_history_rules(rules: Mapping[str, Any]) -> None:
-    """Raises ValidationError if the rules in a user's settings contain a mistake."""
+    """Raises ValidationError if the rules for conversations in a user's settings contain a mistake."""
     read_table(HistoryRules, rules)
 
 

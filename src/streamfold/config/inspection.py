@@ -26,13 +26,13 @@ _HIDDEN = ("name", "docs", "checked", "evidence", "other_api", "api_key_env", "c
 
 @dataclass(frozen=True, slots=True)
 class EffectiveValue:
-    """One setting of a provider.
+    """One setting of a provider, for the command `config show`.
 
     Attributes:
         key: the key, as it appears in the file.
-        shown: the value as TOML. For a secret, the text says only whether the secret is set, and by which environment
-            variable.
-        source: where the value comes from, such as a file and a line.
+        shown: the value as TOML. For a secret, the text says only whether the secret is set, and which environment
+            variable contains it.
+        source: the place where the value is set, such as a file and a line.
     """
 
     key: str
@@ -41,7 +41,8 @@ class EffectiveValue:
 
 
 def describe_key(profile: Profile) -> str:
-    """Says whether the API key is set, and which environment variables may contain it. Never returns the API key."""
+    """Returns a text that says whether the API key is set, and which environment variables may contain it. The text
+    never contains the API key."""
     if keys := profile.resolve().keys_set:
         found = [variable for variable, is_set in keys.items() if is_set]
         if not found and (others := _CREDENTIALS.get(profile.auth)):
@@ -51,7 +52,7 @@ def describe_key(profile: Profile) -> str:
 
 
 def abilities(profile: Profile) -> list[str]:
-    """Describes what all models of an endpoint support: capabilities, hosted tools and reported costs."""
+    """Returns descriptions of what all models of an endpoint support: capabilities, hosted tools and reported costs."""
     known = [(name.replace("_", " "), profile.capabilities.of(name)) for name in CAPABILITIES]
     words = [name if support == "yes" else f"no {name}" for name, support in known if support != "unknown"]
     words += [f"runs {kind.replace('_', ' ')}" for kind in profile.hosted or () if kind != "custom"]
@@ -80,7 +81,7 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
     """Returns a model's known capabilities, each with its name, its value and its source.
 
     Args:
-        model: the model. The default is the model in `spec`.
+        model: the model's name. The default is the model in `spec`.
 
     Raises:
         ConfigError: as for `Provider.from_config`.
@@ -158,7 +159,7 @@ def _unset(text: str) -> list[str]:
 
 
 def config_problems(config: Config) -> list[str]:
-    """Returns a line for each problem in the file and in the environment, in the order of the file."""
+    """Returns one line for each problem in the file and in the environment variables, in the order of the file."""
     found = [*config.checked[1], *_file_problems(config)]
     for name in config.tables:
         found += _provider_problems(config, name)
@@ -174,11 +175,11 @@ def config_problems(config: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A budget in the file, which is a limit on the money spent.
+    """A limit on the money spent that is set in the file.
 
     Attributes:
         place: the file, the line and the key where the budget is set.
-        providers: the providers whose prices must be known for this budget.
+        providers: the names of the providers to which the budget applies. Their prices must be known.
     """
 
     place: str
@@ -200,7 +201,9 @@ def configured_budgets(config: Config) -> list[Budget]:
 
 
 def stores_in_process(config: Config) -> list[str]:
-    """Returns the stores in the file that lose their contents when the process ends."""
+    """Returns the keys in the file whose stores are in memory. Such a store loses its contents when the process
+    ends.
+    """
     settings = config.checked[0]
     found = [
         toml_path((name, key))
@@ -213,7 +216,8 @@ def stores_in_process(config: Config) -> list[str]:
 
 
 def retiring_models(config: Config, days: int) -> list[str]:
-    """Returns a line for each model in the file that was retired, or will be retired within this number of days."""
+    """Returns a line for each model in the file that its provider has retired, or will retire within this number of
+    days."""
     found, specs = [], list(config.names)
     for spec in specs:  # grows by the fallbacks
         try:

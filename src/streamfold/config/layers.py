@@ -1,7 +1,7 @@
-"""Merges the settings of one provider from several places: the catalogue, `streamfold.toml` and arguments.
+"""Merges the settings of one provider from the catalogue, `streamfold.toml` and function arguments.
 
-Each place in which settings are written is a layer. The values of all layers are first merged and then validated
-together. Error messages and the command `config show` name the place of each value.
+The settings from one source are a layer. All layers are merged, and the result is validated. Error messages and the
+command `config show` say in which source each value is set.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .toml_positions import KeyPath, key_lines, line_of, toml_path
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML file that has been read.
+    """A parsed TOML file.
 
     Attributes:
         origin: the file's name in error messages.
-        is_foreign: True if the file is in the working directory and isn't trusted, because it may belong to someone
-            else's repository. No environment variable is then sent to a host that this file chooses.
+        is_foreign: True if the file is in the working directory and the user hasn't trusted it. It may then belong to
+            someone else's repository. streamfold sends no environment variable to a host that such a file chooses.
     """
 
     origin: str
@@ -38,7 +38,7 @@ class TomlFile:
 
     @classmethod
     def parse(cls, origin: str, content: bytes) -> TomlFile:
-        """Parses the content of a file. Raises ConfigError, which contains the line, if the content isn't TOML."""
+        """Parses the content of a file. If the content isn't TOML, raises ConfigError with the line number."""
         try:
             text = content.decode("utf-8-sig")  # editors on Windows may write a byte-order mark
             return cls(origin, text, tomllib.loads(text))
@@ -73,12 +73,12 @@ def _not_toml(origin: str, text: str, problem: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The settings from one place.
+    """The settings of one provider from one source, such as a file or a function's arguments.
 
     Attributes:
-        origin: the name of the place in error messages, if it isn't a file.
+        origin: the name of the source in error messages, if the source isn't a file.
         file: the file that contains the settings, or None.
-        table: the path of the table in the file.
+        table: the path of the provider's table in the file.
     """
 
     values: Mapping[str, Any] = field(repr=False)  # may hold keys
@@ -92,14 +92,14 @@ class Layer:
 
     @classmethod
     def of_file(cls, file: TomlFile, *table: str) -> Layer:
-        """Creates a layer from a table in a file, or from the entire file if `table` is empty."""
+        """Creates a layer from a table in a file. Without a table's path, the layer contains the entire file."""
         values: Any = file.data
         for part in table:
             values = values[part]
         return cls(values, file.origin, file, table)
 
     def has(self, path: KeyPath) -> bool:
-        """Returns True if this layer contains a setting. For an item of a list, it must contain the list."""
+        """Returns True if this layer sets a key. For an item of a list, it is enough that the layer sets the list."""
         values: Any = self.values
         for part in path:
             if not isinstance(values, Mapping):
@@ -110,12 +110,14 @@ class Layer:
         return True
 
     def place(self, path: KeyPath) -> str:
-        """Returns `file:line` for a setting, or the name of the function that got the setting as an argument."""
+        """Returns the source of a setting: `file:line`, or the name of the function that was called with the
+        setting.
+        """
         return self.file.place((*self.table, *path)) if self.file else self.origin
 
     def describe(self, path: KeyPath, text: str) -> str:
-        """Returns a line about a setting in this layer, which may be missing. The line has the place, the key and the
-        text.
+        """Returns a line with the source of a setting, its key and the text. The setting may be missing in this
+        layer.
         """
         key = toml_path((*self.table, *path))
         return ": ".join(filter(None, (self.place(path), key, text)))
@@ -126,12 +128,11 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class MergedSettings:
-    """The merged settings from all layers before validation, and the place of each setting.
+    """The merged settings of all layers before validation, and the source of each setting.
 
     Attributes:
-        layers: the layers. Later layers take precedence.
-        origins: for each key, the layer that sets it, and the key's path in this layer. A key may also be in a table,
-            or be a table in the list `models`.
+        layers: the layers that were merged. Later layers take precedence.
+        origins: for each key's path, the layer that sets the key, and the key's path in this layer.
     """
 
     layers: Sequence[Layer]
@@ -150,18 +151,18 @@ class MergedSettings:
         return None
 
     def locate(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns the line number of a setting, and a text about the setting."""
+        """Returns the line number of a setting, and a message with its source, its key and the text."""
         top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
         layer, own = self.origin(path) or (top, path)
         return layer.line(own), layer.describe(own, text)
 
 
 def merge(layers: Sequence[Layer]) -> MergedSettings:
-    """Merges settings from layers. Later layers take precedence. Tables such as quirks and headers are merged key by
-    key.
+    """Merges settings from layers. Later layers take precedence. The keys of tables such as `quirks` and `headers` are
+    merged one by one.
 
-    In the list `models`, the tables from a layer come after the tables from earlier layers. `capabilities`, `quirks`
-    and `prices` take precedence over the `models` of earlier layers.
+    The `models` list of a layer is appended to the list of earlier layers. A layer's `capabilities`, `quirks` and
+    `prices` take precedence over the `models` of earlier layers.
     """
     merged = MergedSettings(layers)
     for layer in layers:
@@ -219,6 +220,6 @@ def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
 
 
 def locate_errors(error: ValidationError, merged: MergedSettings) -> list[tuple[int, str]]:
-    """Returns each validation error as a text with its line, sorted by line."""
+    """Returns each validation error as its line number and a message, sorted by line."""
     found = [merged.locate(path, text) for path, text in validation_errors(error)]
     return sorted(dict.fromkeys(found), key=lambda mistake: mistake[0])

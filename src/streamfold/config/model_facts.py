@@ -1,6 +1,6 @@
-"""Facts about models: families.toml, the user's own file, and the checks of the tables of a provider.
+"""Facts about models: reads `families.toml` and the user's own file, and checks prices and quirks.
 
-Only the rows of `families.toml` that are needed are parsed, because parsing all rows would take longer than sending the
+streamfold parses only the rows of `families.toml` that it needs. Parsing all rows would take longer than sending the
 first request.
 """
 
@@ -46,25 +46,27 @@ class _Index(NamedTuple):
 
 
 def find_family(model: str) -> Family:
-    """Returns the facts about a model in streamfold's `families.toml`, or `NO_FAMILY` if it has none."""
+    """Returns what streamfold's `families.toml` says about a model, or `NO_FAMILY` if it contains nothing about the
+    model.
+    """
     rows, name = _index().rows, bare_name(model)
     found = next((row for end in range(len(name), 0, -1) if (row := rows.get(name[:end]))), None)
     return NO_FAMILY if found is None else _parsed(found)
 
 
 def is_first_party_host(vendor: str | None, host: str) -> bool:
-    """Returns True if the maker's models are served at a host by the maker or one of its partners."""
+    """Returns True if the vendor or one of its partners serves the vendor's models at this host."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
 
 
 def is_operated_by_maker(vendor: str | None, host: str) -> bool:
-    """Returns True if the maker itself operates a host, so that it isn't a partner's host."""
+    """Returns True if the vendor of a model operates this host itself. Returns False for a partner's host."""
     by_others = any(fnmatchcase(host, pattern) for pattern in _index().partners.get(vendor or "", ()))
     return is_first_party_host(vendor, host) and not by_others
 
 
 def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
-    """Yields example models of the makers for which `is_served` returns True."""
+    """Yields the names of example models of the vendors for which `is_served` returns True."""
     for row in dict.fromkeys(_index().rows.values()):
         if "\nexamples = " in row.text and is_served((family := _parsed(row)).vendor):
             yield from family.examples
@@ -75,10 +77,11 @@ def all_families() -> list[Family]:
 
 
 def own_family(path: str | None, model: str) -> Family:
-    """Returns the facts about a model in the user's own file, or `NO_FAMILY` if it has none.
+    """Returns what the user's own families file says about a model, or `NO_FAMILY` if it contains nothing about the
+    model.
 
     Raises:
-        ConfigError: the file is invalid, or the configured file can't be read.
+        ConfigError: the file is invalid, or the file in the setting `families` can't be read.
     """
     name = bare_name(model)
     fitting = [(len(prefix), family) for family in own_families(path) for prefix in family.prefix]
@@ -87,7 +90,11 @@ def own_family(path: str | None, model: str) -> Family:
 
 
 def own_families(path: str | None) -> tuple[Family, ...]:
-    """Returns the rows of the configured file, or of `families.toml` in the user's configuration directory."""
+    """Returns the rows of a file with facts about models.
+
+    Args:
+        path: the path in the setting `families`. None means `families.toml` in the user's configuration directory.
+    """
     if path is not None:
         file = Path(path).expanduser()
     elif (folder := user_folder()) is None:
@@ -113,7 +120,7 @@ def _read_own(file: Path, changed: int) -> tuple[Family, ...]:
 
 
 def read_families(file: TomlFile) -> tuple[Family, ...]:
-    """Returns the rows of a file. Raises ConfigError, which contains the line, for the first mistake."""
+    """Returns the `[[families]]` rows of a file. At the first mistake, raises ConfigError with the line number."""
     rows = file.data.get("families", [])
     if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts", "partners")), None):
         raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. Write each row below [[families]]")
@@ -175,7 +182,11 @@ def read_prices(prices: Mapping[str, Any]) -> Prices:
 
 
 def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
-    """Parses the quirks of an adapter. Returns None for an empty table. Raises ValidationError for an unknown quirk."""
+    """Parses a table of quirks for an adapter. Returns None for an adapter without quirks.
+
+    Raises:
+        ValidationError: a quirk is unknown or its value is invalid.
+    """
     kind = getattr(find_adapter(adapter), "Quirks", None)
     if kind is not None:
         return read_table(kind, quirks)
@@ -188,7 +199,7 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
     """Raises ValidationError if the prices or quirks in the list `models` contain a mistake.
 
     Args:
-        adapter: the adapter to which the quirks belong, or None if the adapter is invalid.
+        adapter: the name of the adapter to which the quirks apply, or None if the configured adapter is invalid.
     """
     mistakes = []
     for index, table in enumerate(models):
@@ -210,5 +221,5 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
 
 
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
-    """Returns a model's prices. A price in the list `models` takes precedence."""
+    """Returns a model's prices. Prices in the list `models` take precedence over the common prices."""
     return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))

@@ -1,5 +1,5 @@
-"""The settings of one provider, with their types and validation, and the facts about its models. Environment variables
-aren't read here.
+"""`Profile`: the validated settings of one provider, and the facts about its models. This module doesn't read
+environment variables.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ POSITIVE = Field(gt=0)
 
 
 def read_timeouts(value: Any) -> Any:
-    """Converts a table to `Timeouts`. `inf` disables a timeout, because TOML has no null."""
+    """Converts a table to `Timeouts`. The number `inf` disables a timeout. TOML has no null for this purpose."""
     if isinstance(value, Timeouts):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -94,9 +94,9 @@ def read_timeouts(value: Any) -> Any:
 
 
 def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] | None) -> Timeouts:
-    """Returns the timeouts for a request.
+    """Combines the configured timeouts with the timeouts that are passed for one request.
 
-    A `Timeouts` replaces all configured timeouts. A mapping replaces only the timeouts that it contains.
+    A `Timeouts` object replaces all configured timeouts. A mapping replaces only those timeouts that it contains.
 
     Raises:
         ConfigError: a timeout is unknown, or not greater than 0.
@@ -124,7 +124,7 @@ def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Tim
 class ProviderConfig(TypedDict, total=False):
     """The keyword arguments of `Provider.from_config`, which are also the keys of a `[providers.NAME]` table.
 
-    Each key is documented at `Profile`. A key whose value is None counts as missing.
+    Each key is documented at `Profile`. A key whose value is None is ignored.
     """
 
     name: str | None
@@ -237,12 +237,12 @@ _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
 
 
 class Profile(Table):
-    """The settings of one provider, merged from all places and validated.
+    """The validated settings of one provider, merged from the catalogue, `streamfold.toml` and function arguments.
 
     Attributes:
         name: the name of the provider in errors and logs.
         profile: the name of the provider in the catalogue on which these settings are based.
-        adapter: the name of the adapter, which determines the API that the endpoint implements.
+        adapter: the name of the adapter. It says which API the endpoint implements.
         base_url: the base URL of the API, including `/v1`.
         api_key: the API key, or a reference to an environment variable that contains it.
         api_key_env: the names of environment variables that may contain the API key. The first variable that is set is
@@ -250,11 +250,11 @@ class Profile(Table):
         key_header: the HTTP header that contains the API key. In `Authorization`, "Bearer" precedes the API key. Any
             other header, such as Azure's `api-key`, contains only the API key.
         auth: how requests are authenticated if there is no API key. With "key", an API key is required if `api_key_env`
-            isn't empty. With "sigv4", requests are signed with AWS credentials (extra `bedrock`). With "google",
-            requests have an access token from Google's application default credentials (extra `vertex`). With "entra",
-            requests have a Microsoft Entra ID token from Azure's credential chain (extra `azure`).
-        auth_scope: the scope of the token, if it differs from the default. For "sigv4", this is the name of the AWS
-            service, such as "bedrock-mantle".
+            isn't empty. With "sigv4", streamfold signs requests with AWS credentials (extra `bedrock`). With "google",
+            it adds an access token from Google's application default credentials (extra `vertex`). With "entra", it
+            adds a Microsoft Entra ID token from Azure's credential chain (extra `azure`).
+        auth_scope: the scope of the access token, if it isn't the default scope of `auth`. For "sigv4", the name of the
+            AWS service, such as "bedrock-mantle".
         api: which API to use, if the endpoint has both Chat Completions and the Responses API. With "chat" or
             "responses", all requests use this API. With "auto", requests use Chat Completions, except for models that
             accept tools only on the Responses API or are served only there. By default, the API of `adapter` is used.
@@ -262,19 +262,20 @@ class Profile(Table):
             warning. `quirks` apply only to the API of `adapter`.
         other_api: the provider in the catalogue that describes the endpoint's other API (Chat Completions or the
             Responses API). The quirks and the `hosted` of that provider apply to models that use the other API.
-        issuer: a common name for endpoints that can read each other's data, such as signed thinking. By default, only
-            endpoints with the same adapter and base URL can do so.
+        issuer: a common name for endpoints that accept data from each other, such as signed thinking. By default, only
+            endpoints with the same adapter and base URL accept each other's data.
         model: the name of the default model.
-        model_family: the name of the real model, if `model` is the name of a deployment.
+        model_family: the name of the model behind a deployment, if `model` is the name of a deployment.
         families: the path of a file with facts about models (`[[families]]`), which take precedence over the catalogue.
             By default, the file is `families.toml` in the user's configuration directory, if it exists.
-        dialect: the format in which tool calls and reasoning appear in the text, if the server doesn't parse them.
+        dialect: the format in which the model writes tool calls and reasoning into its text, if the server doesn't
+            parse them.
         escape_special_tokens: True to escape special tokens in user messages and tool results, so that the model's
-            tokenizer treats them as plain text. Each token gets a word joiner (U+2060), and a warning lists the
-            positions. The escaped tokens are those of the dialect and, if the endpoint applies chat templates, those of
-            the model.
-        renders_templates: True if the endpoint applies the model's chat template, so that special tokens in texts have
-            an effect. Inference servers such as vLLM do so.
+            tokenizer treats them as plain text. streamfold inserts a word joiner (U+2060) into each token, and a
+            warning lists the positions. The tokens are those of the dialect and, if the endpoint applies chat
+            templates, those of the model.
+        renders_templates: True if the endpoint applies the model's chat template to the messages, as vLLM and other
+            inference servers do. Special tokens in a message then have an effect.
         quirks: settings for the adapter that describe how the endpoint differs from the API's documentation.
         headers: additional HTTP headers for every request.
         options: default options for every request, such as `temperature`. The options of a request take precedence.
@@ -286,35 +287,36 @@ class Profile(Table):
         max_continuations: the maximum number of additional requests for one answer; see `ChatOptions`.
         limits: the maximum size of an answer. If an answer is larger, ProtocolError is raised.
         coalesce: True to join all text in one network read into one chunk, or False for one chunk per SSE event.
-        transport: the library that sends requests, which is "httpx", "aiohttp" (asyncio only; extra `aiohttp`) or
-            "httpx2" (extra `httpx2`). With "websocket", requests to the Responses API use WebSockets (extra
-            `websocket`).
+        transport: the library that sends requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`) or "httpx2"
+            (extra `httpx2`). With "websocket", requests to the Responses API use WebSockets (extra `websocket`).
         http2: True to use HTTP/2 if the server supports it (extra `http2`, not with aiohttp or websocket). With httpx
-            and HTTP/2, the server doesn't notice when an answer is cancelled, and may continue to generate and charge.
+            and HTTP/2, the server doesn't notice when the program cancels an answer. It may continue to generate tokens
+            and charge for them.
         rpm: the maximum number of requests per minute; see `RateLimiter`. Providers with the same base URL and API key
             share their limits.
         tpm: the maximum number of input and output tokens per minute.
         max_concurrent: the maximum number of parallel requests.
         max_cost_per_day: the maximum cost per day (UTC), in the currency of the prices.
-        rate_limits: the store that counts the limits. The default is the store in the table `[rate_limits]`.
+        rate_limits: the store in which streamfold counts requests, tokens and costs. The default is the store in the
+            table `[rate_limits]`.
         fallback: the names of providers to try if this provider fails; see `Fallback`.
         turn_cache: the store in which the turn cache saves its entries, such as "memory", "sqlite:///turns.db" or
-            "valkey://host:6379". The turn cache restores data that the caller's messages have lost; see `TurnCache`.
+            "valkey://host:6379". The turn cache restores provider data, such as signed reasoning, that the caller's
+            messages have lost; see `TurnCache`.
         capabilities: the features that all models at this endpoint support or lack.
-        hosted: the kinds of hosted tools that this endpoint runs (of "web_search", "web_fetch", "code_execution",
-            "file_search", "mcp" and "custom"). With None, the kinds are unknown, and every kind that the API has is
-            sent.
+        hosted: the kinds of hosted tools that this endpoint runs: "web_search", "web_fetch", "code_execution",
+            "file_search", "mcp" or "custom". None means unknown. streamfold then sends every kind that the API defines.
         prices: the prices of all models at this endpoint per million tokens, such as `{input = 3, output = 15}`; see
             `Prices`. The tables in `models` may contain other prices.
         batches: the settings for the provider's batch API: the maximum `rows` and `bytes` of a batch, its `window` and
             its `purpose`.
-        models: facts about the models whose names match a pattern, which take precedence over the facts of the models'
-            families. If several tables have the same key, the last one wins.
-        docs: the URL of the documentation from which a catalogue file has its facts.
-        checked: the date on which a person last checked these facts.
-        evidence: where these facts come from, which is "recorded" (recorded responses of the endpoint), "documented"
-            (the provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
-        untrusted_file: the untrusted file that chooses the host, or None; see `without_environment`.
+        models: tables with facts about the models whose names match a pattern. They take precedence over the facts in
+            `families.toml`. If several tables have the same key, the last table wins.
+        docs: the URL of the documentation that is the source of a catalogue file.
+        checked: the date on which a person last compared these settings with the documentation.
+        evidence: the source of these settings: "recorded" (recorded responses of the endpoint), "documented" (the
+            provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
+        untrusted_file: the path of the untrusted file that chooses the host, or None; see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
     `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never contain
@@ -326,8 +328,8 @@ class Profile(Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error message for an unknown key. If the key is another name for a setting, the message says
-        so.
+        """Returns the error message for an unknown key. For a synonym of a setting, the message contains the right
+        key.
         """
         if key in _SYNONYMS:
             return f"unknown key (did you mean {_SYNONYMS[key]!r}?)"
@@ -421,7 +423,7 @@ class Profile(Table):
 
     @property
     def is_limited(self) -> bool:
-        """True if the settings contain a limit."""
+        """True if a rate limit or a budget is configured."""
         limits = (self.rpm, self.tpm, self.max_concurrent, self.max_cost_per_day, self.rate_limits)
         return any(limit is not None for limit in limits)
 
@@ -441,7 +443,7 @@ class Profile(Table):
         return adapter
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the adapter for a model. All requests of a conversation use the same adapter."""
+        """Returns the name of the adapter for a model. All requests of a conversation use the same adapter."""
         if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
         return self.api if self.api != "auto" else "chat" if self._facts_of(model).takes_chat else "responses"
@@ -455,10 +457,10 @@ class Profile(Table):
         return self.family_of(model).capabilities
 
     def family_of(self, model: str | None) -> Family:
-        """Returns the facts about a model at this endpoint.
+        """Returns what is known about a model at this endpoint.
 
-        If several sources contain a fact, the first of these wins: `models`, `capabilities`, the user's families, the
-        families in the catalogue.
+        If several sources contain the same fact, the first of these wins: the setting `models`, the setting
+        `capabilities`, the user's families file, the catalogue's `families.toml`.
         """
         served = self.for_model(model)
         family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
@@ -479,7 +481,7 @@ class Profile(Table):
         return history
 
     def families_of(self, model: str | None) -> tuple[Family, Family]:
-        """Returns the facts about a model in the user's families, and those in the families of the catalogue."""
+        """Returns what the user's families file says about a model, and what the catalogue's `families.toml` says."""
         name = self.model_family or model or ""
         found = find_family(name)
         if not self._is_makers_own(found.vendor):
@@ -489,7 +491,7 @@ class Profile(Table):
         return own_family(self.families, name), found
 
     def quirks_of(self, model: str | None) -> dict[str, Any]:
-        """Returns a model's quirks, which come from its dialect, its family, the endpoint, and the list `models`."""
+        """Returns a model's quirks, merged from its dialect, its family, the endpoint and the list `models`."""
         served = self.for_model(model)
         quirks: dict[str, Any] = {}
         for name in (served.dialect or "").split("+"):
@@ -500,7 +502,9 @@ class Profile(Table):
         return quirks
 
     def prices_of(self, model: str | None) -> dict[str, Any]:
-        """Returns a model's known prices as a table. A price in the list `models` takes precedence."""
+        """Returns a model's known prices as a table. Prices in the list `models` take precedence over the
+        endpoint's prices.
+        """
         return prices_in(self.prices, self.models, model or "")
 
     def models_with(self, capability: str) -> list[str]:
@@ -528,7 +532,11 @@ class Profile(Table):
             return None
 
     def on_api(self, api: str) -> Self:
-        """Returns the settings for the given API, Chat Completions or the Responses API, at the same endpoint."""
+        """Returns the settings for another API of the same endpoint.
+
+        Args:
+            api: "chat" for Chat Completions, or "responses" for the Responses API.
+        """
         if api == self.adapter:
             return self if self.api in (None, api) else self.model_copy(update={"api": api})
         changed: dict[str, Any] = {"adapter": api, "api": api, "quirks": {}}
@@ -547,20 +555,25 @@ class Profile(Table):
         return self.model_copy(update={**changed, "models": models})
 
     def api_with_tool(self, kind: str) -> str | None:
-        """Returns the adapter name of the endpoint's other API, if that API runs this kind of hosted tool."""
+        """Returns the adapter of the endpoint's other API if that API runs this kind of hosted tool; otherwise None."""
         if self.other_api is None:
             return None
         other = _catalogue_profile(self.other_api)
         return other.adapter if kind in (other.hosted or ()) else None
 
     def without_environment(self, file: str) -> Self:
-        """Marks the settings as untrusted, so that neither environment variables nor cloud credentials are sent to
-        their host.
+        """Marks the settings as untrusted. streamfold then sends neither environment variables nor cloud credentials to
+        the host.
+
+        Args:
+            file: the path of the untrusted file.
         """
         return self.model_copy(update={"untrusted_file": file})
 
     def references(self) -> dict[KeyPath, str]:
-        """Returns, by path, the values that may contain environment variables. No other value is expanded."""
+        """Returns the settings in which environment variables are replaced, by path. They are replaced in no other
+        setting.
+        """
         key = None if self.api_key is None else self.api_key.get_secret_value()
         texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}
         texts |= {("headers", name): text for name, text in self.headers.items()}
@@ -576,7 +589,7 @@ class Profile(Table):
         return variable_names(self.api_key.get_secret_value()) if self.api_key is not None else [*self.api_key_env]
 
     def resolve(self) -> ResolvedEndpoint:
-        """Returns the endpoint with the current values of the environment variables."""
+        """Returns the URL, headers and API key for the current values of the environment variables."""
         return ResolvedEndpoint(self, read_environment(self.variables()))
 
     def url_of(self, path: str) -> str:

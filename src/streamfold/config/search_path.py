@@ -1,4 +1,4 @@
-"""Searches `streamfold.toml`, and decides whether the file that was found may be used."""
+"""Looks for `streamfold.toml` at several places, and decides whether the file may be used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"
 
 
 def trust_file(path: Path) -> Path:
-    """Records that the user trusts a configuration file with its current content. Returns the path of the record.
+    """Records that the user trusts a configuration file with its current content. Returns the path of the file that
+    lists trusted files.
 
     Raises:
         ConfigError: the file can't be read, or the user's configuration directory can't be written.
@@ -43,7 +44,8 @@ def trust_file(path: Path) -> Path:
 
 
 def is_trusted(path: Path, content: bytes) -> bool:
-    """Returns True if the user trusts a file with this content. Raises ConfigError if the record can't be read."""
+    """Returns True if the user trusts a file with this content. Raises ConfigError if the list of trusted files can't
+    be read."""
     record = _trust_record()
     return record is not None and _trusted_digests(record).get(os.path.realpath(path)) == sha256(content).hexdigest()
 
@@ -79,8 +81,8 @@ class Location:
     """A path at which a configuration file may exist.
 
     Attributes:
-        origin: where this path comes from, as text.
-        required: True if the caller or an environment variable names the file, so that a missing file is an error.
+        origin: a text that says where this path comes from, such as "the working directory".
+        required: True if the caller or an environment variable specifies this path. A missing file is then an error.
     """
 
     path: Path
@@ -89,7 +91,7 @@ class Location:
 
     @property
     def is_found(self) -> bool:
-        """True if the file is in the working directory, so that it may belong to someone else."""
+        """True if streamfold looks for the file in the working directory. Such a file may belong to someone else."""
         return not self.required and not self.path.is_absolute()
 
     @property
@@ -101,7 +103,7 @@ class Location:
 
 
 def search_locations(path: str | os.PathLike[str] | None = None) -> list[Location]:
-    """Returns the paths to search, in order. If the caller names a file, this is the only path."""
+    """Returns the paths at which to look for the file, in order. If the caller passes a path, it is the only one."""
     if path is not None:
         return [Location(Path(path).expanduser(), "the path that was passed", required=True)]
     if named := os.environ.get(FILE_VARIABLE, "").strip():

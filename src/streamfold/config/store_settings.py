@@ -1,4 +1,5 @@
-"""Parses the URLs of stores ("memory", "sqlite:///PATH", "valkey://HOST:PORT"), and the table `[rate_limits]`."""
+"""Parses the URLs of stores, such as "memory", "sqlite:///PATH" or "valkey://HOST:PORT", and the table
+`[rate_limits]`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
 
 def check_store(where: str) -> None:
-    """Raises ValueError if a text isn't the URL of a store. The error message contains no password."""
+    """Raises ValueError if the argument isn't the URL of a store. The error message doesn't contain the URL's
+    password.
+    """
     check_references(where)
     scheme, _, rest = where.partition("://")
     if where == "memory" or variable_names(scheme):
@@ -36,7 +39,7 @@ def check_store(where: str) -> None:
 
 
 def store_place(where: str, what: str) -> tuple[str, str]:
-    """Returns the scheme of a store's URL, and the part after it. Raises ConfigError, whose message begins with
+    """Returns the scheme of a store's URL, and the part after the scheme. Raises ConfigError; its message begins with
     `what`.
     """
     try:
@@ -48,16 +51,19 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 
 
 def is_shared_store(where: str) -> bool:
-    """Returns True if processes in other folders or on other machines can reach a store by this URL.
+    """Returns True if other processes can reach the same store by this URL.
 
-    For a file, the path must be absolute, so that at least the other processes on the same machine can reach the file.
+    This is True for a server, and for a file with an absolute path. A relative path means another file in another
+    working directory.
     """
     scheme, _, rest = where.partition("://")
     return scheme != "memory" and (scheme != "sqlite" or rest.startswith("//"))
 
 
 def store_url(where: str, what: str = "memory") -> str:
-    """Replaces environment variables in a store's URL. Raises NotConfiguredError if a variable isn't set."""
+    """Replaces environment variables in a store's URL by their values. Raises NotConfiguredError if a variable
+    isn't set.
+    """
     return expand_variables(where, lambda variable: variable_value(variable, what))
 
 
@@ -73,14 +79,14 @@ StoreName = Annotated[str | bool, BeforeValidator(_read)]
 
 
 class RateLimitSettings(Table):
-    """The table `[rate_limits]` in `streamfold.toml`, which selects the store for the rate limits of all providers.
+    """The table `[rate_limits]` in `streamfold.toml`, which selects the store for all providers' rate limits.
 
     Attributes:
-        store: the URL of the store. The store "memory" is for one process. The store "sqlite:///limits.db" is for all
-            processes on one machine, and budgets survive a restart. The stores "valkey://host:6379" and
-            "redis://host:6379" are for several machines. The URL may contain environment variables.
-        on_store_error: what happens while the store fails. With "local", each process counts alone, with the limits
-            divided by `replicas`. With "refuse", every request raises LimitStoreError.
+        store: the URL of the store. "memory" counts for one process. "sqlite:///limits.db" counts for all processes on
+            one machine, and budgets survive a restart. "valkey://host:6379" and "redis://host:6379" count for several
+            machines. The URL may contain environment variables.
+        on_store_error: what happens while the store can't be used. With "local", each process counts only its own
+            requests, with the limits divided by `replicas`. With "refuse", every request raises LimitStoreError.
         replicas: the number of processes that share the store.
     """
 

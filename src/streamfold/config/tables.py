@@ -1,7 +1,8 @@
 """The base class and the field types for all tables of settings. Error messages list the allowed values.
 
 An error message contains the key, but never a value that may be secret. Unknown keys are errors. Strings aren't
-converted to numbers or booleans, so that a setting means the same in TOML, in a mapping and as a keyword argument.
+converted to numbers or booleans, so that a value is valid or invalid in the same way in TOML, in a mapping and as a
+keyword argument.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ PositiveNumber = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 
 
 class Table(BaseModel):
-    """The base class for tables of settings. Unknown keys are errors."""
+    """The base class for tables of settings. An unknown key is an error."""
 
     unlisted: ClassVar[tuple[str, ...]] = ()
-    """Keys that error messages don't suggest."""
+    """Keys that error messages don't suggest for an unknown key."""
     required: ClassVar[Mapping[str, str]] = {}
-    """The error messages for required keys that are missing."""
+    """The error message for each required key, for the case that it is missing."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -108,7 +109,9 @@ class Table(BaseModel):
 
 
 def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
-    """Creates a ValidationError from mistakes. Each mistake has a path that starts at the validated value."""
+    """Creates a ValidationError from mistakes. Each mistake is the path of a key in the validated value, and a
+    message.
+    """
     return ValidationError.from_exception_data(
         "settings",
         [
@@ -120,7 +123,7 @@ def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError
 
 
 def validation_errors(error: ValidationError) -> list[tuple[KeyPath, str]]:
-    """Returns the path and the text of each mistake in a ValidationError from a `Table`."""
+    """Returns each mistake in a `Table`'s ValidationError as the path of its key and a message."""
     return [(_path(found), found["msg"]) for found in error.errors(include_url=False)]
 
 
@@ -138,7 +141,7 @@ def validated_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def table_field(kind: type, *rules: Any) -> Any:
-    """Creates a pydantic validator for a dataclass that users write as a table.
+    """Creates a pydantic validator that converts a table to an instance of a dataclass.
 
     Args:
         rules: pydantic constraints for every field of the dataclass.
@@ -150,7 +153,7 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
     """Creates an instance of the dataclass `kind` from a table. Raises ValidationError if the table is invalid.
 
     Args:
-        given: values for fields that aren't keys of the table.
+        given: values for those fields of the dataclass that users can't set in the table.
     """
     if isinstance(value, kind):
         value = {field.name: getattr(value, field.name) for field in fields(kind)}
@@ -160,7 +163,9 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
 
 
 def check_members(value: Any) -> None:
-    """Raises ConfigError if a field of a dataclass has a value that its table wouldn't allow."""
+    """Raises ConfigError if a field of a dataclass instance has a value that isn't allowed in the corresponding
+    table.
+    """
     kind: Any = type(value)
     try:
         _table_of(kind, (), ()).model_validate({field.name: getattr(value, field.name) for field in fields(kind)})

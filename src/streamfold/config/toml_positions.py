@@ -1,4 +1,4 @@
-"""Finds the line of each key in a TOML text, for error messages, because `tomllib` doesn't return lines."""
+"""Finds the line of each key in a TOML text, for error messages. `tomllib` doesn't report lines."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LINE = "\0"  # the key of a table's own line
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Returns the line of each key, including tables, dotted keys, inline tables and the items of lists.
+    """Returns the line number of each key, including tables, dotted keys, inline tables and the items of lists.
 
     Args:
-        text: a valid TOML text.
+        text: a valid TOML document.
 
     >>> key_lines('[a.b]\\nc = { d = [1,\\n2] }')[("a", "b", "c", "d", 1)]
     3
@@ -41,8 +41,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def _with_lines_as_values(text: str) -> str:
-    """Replaces each value in the text by its line number, and adds the line number of each table and list as its first
-    item.
+    """Replaces each value in a TOML text by its line number. Inserts the line number of each table and list as its
+    first item.
     """
     line, header, is_value = 1, 0, False
     brackets: list[str] = []
@@ -91,7 +91,9 @@ def _note_lines(lines: dict[KeyPath, int], path: KeyPath, value: Any) -> int:
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line of a key, or else the line of the innermost table that exists on its path, or None."""
+    """Returns the line number of a key. If the key is missing, returns the line of the innermost table on its path,
+    or None.
+    """
     while path:
         if path in lines:
             return lines[path]
@@ -100,7 +102,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def toml_path(path: KeyPath) -> str:
-    """Returns the path of a key in TOML syntax, with the index of a list item in brackets.
+    """Returns the path of a key in TOML syntax. The index of a list item is in brackets.
 
     >>> toml_path(("providers", "my own", "fallback", 0))
     'providers."my own".fallback[0]'

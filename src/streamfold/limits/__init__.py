@@ -1,12 +1,12 @@
 """Rate limits and budgets, for one process or for many: requests, tokens, parallel requests and money per day.
 
 limit_state       computes reservations and charges
-adaptive_rate     finds a rate that isn't configured, and parses rates in response headers
-stores            counts limits: the interface of stores, and the store in memory
-sqlite            counts limits in an SQLite file
-valkey            counts limits in Valkey or Redis
+adaptive_rate     finds a server's unknown rate limit by trying, and parses the limits in response headers
+stores            the interface of the stores that count requests, and the store in memory
+sqlite            the store in an SQLite file
+valkey            the store in Valkey or Redis
 store_connection  sends a limiter's operations to its store, and counts locally while the store is down
-rate_limiter      waits for reservations, and charges them
+rate_limiter      `RateLimiter`: waits until a request may be sent, and charges its usage
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,5 +1,7 @@
-"""Finds an unknown rate limit by additive increase and multiplicative decrease, and parses rates in response
-headers.
+"""Finds a server's unknown rate limit, and parses the limits in response headers.
+
+The method is additive increase and multiplicative decrease: the rate grows with each accepted request, and shrinks
+when the server refuses one.
 """
 
 from __future__ import annotations
@@ -21,8 +23,12 @@ _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not sprea
 
 
 def current_rate(state: State, stated: float, start: float, accepted: int) -> float:
-    """Returns the rate for the next request, which grows with each request that the server has accepted. A rate of 0
-    means unlimited.
+    """Returns the rate for the next request, in requests per second. 0 means unlimited.
+
+    Args:
+        stated: the rate in the configuration or in the server's headers; 0 if unknown.
+        start: the first rate to try if `stated` is unknown; 0 for no limit.
+        accepted: the number of requests that the server has accepted since the last call. The rate grows with it.
     """
     if "rate" in state and state.get("stated", 0) != stated:
         forget_rate(state)  # the stated rate has changed
@@ -43,7 +49,9 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
 
 
 def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, rests: bool) -> None:
-    """Lowers the rate after a refused request, unless the request was sent before the rate was last changed."""
+    """Lowers the rate after the server refused a request. Does nothing if the rate was lowered since this request
+    was sent.
+    """
     if state.get("stated", 0) != stated:
         forget_rate(state)
     rate, (first, later, resting) = state.get("rate", refused_rate), DECREASE
@@ -62,8 +70,8 @@ def forget_rate(state: State) -> None:
 
 
 def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
-    """Returns the requests and the tokens per second that a server's headers allow. A value is 0 if the headers lack
-    it.
+    """Returns the requests and the tokens per second that a server's headers allow. 0 means that the headers don't
+    say it.
     """
     if limit is None:
         return 0.0, 0.0

@@ -1,9 +1,10 @@
-"""Computes limits without I/O, by applying a batch of operations to the state of one limit.
+"""Decides when requests may be sent. Applies a batch of operations to the state of one limit, without I/O.
 
-Requests and tokens follow the generic cell rate algorithm. A request reserves the next free moment, and its expected
-usage delays the following request. The real usage is charged when it is known. A Lua script in `valkey.py` implements
-the same algorithm. Times are seconds since 1970 by the store's clock. Amounts of money are whole millionths of the
-currency.
+Requests and tokens are limited by the generic cell rate algorithm. A request reserves the next free time, and its
+expected usage delays the following request. When the real usage is known, it replaces the expected usage. A Lua script
+in `valkey.py` implements
+the same algorithm. Times are in seconds since 1970, by the store's clock. Amounts of money are integers in millionths
+of the currency unit: 1 USD is 1,000,000.
 """
 
 from __future__ import annotations
@@ -29,23 +30,24 @@ MONEY = ("spent", "cost", "most")  # and what begins with `m:`
 
 @dataclass(slots=True)
 class Reserve:
-    """Reserves moments for requests. The class isn't frozen, because creating a frozen dataclass takes five times as
-    long.
+    """An operation that reserves the times at which requests may be sent. The class isn't frozen, because creating an
+    instance of a frozen dataclass takes five times as long.
 
     Attributes:
-        requests: the maximum number of requests to reserve. Fewer may be granted.
-        max_wait: the maximum time until the first reserved moment, in seconds.
-        prefetch: the length of the period from which one operation may reserve several moments, in seconds.
-        burst: the length of an unused period that may be used later, in seconds.
+        requests: the maximum number of requests to reserve. The store may grant fewer.
+        max_wait: the maximum time until the first request may be sent, in seconds.
+        prefetch: how far ahead one operation may reserve several requests, in seconds.
+        burst: how many seconds of unused capacity may be used later.
         rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
         start: the first rate to try if the rate is unknown. 0 means no limit.
-        accepted: the number of requests that the server has accepted since the last batch, which makes an adaptive rate
-            grow.
-        tokens: the expected tokens of a request, used until an average is known.
+        accepted: the number of requests that the server has accepted since the last batch. An adaptive rate grows with
+            this number.
+        tokens: the expected number of tokens of a request, used until the average of real answers is known.
         slots: the maximum number of parallel requests. 0 means no limit.
-        budget: the maximum amount of money per day. 0 means no limit.
-        money: the maximum cost of one request, or 0 if unknown. If the maximum is unknown, the cost of the most
-            expensive answer is reserved, or the entire rest of the budget while no cost is known.
+        budget: the maximum amount of money per day, in millionths of the currency unit. 0 means no limit.
+        money: the maximum cost of one request, in millionths of the currency unit, or 0 if unknown. If it is unknown,
+            the store reserves the cost of the most expensive answer so far. While no answer's cost is known, it
+            reserves the entire rest of the budget.
     """
 
     requests: int = 1
@@ -64,16 +66,16 @@ class Reserve:
 
 @dataclass(slots=True)
 class Charge:
-    """Replaces a reservation by the real usage.
+    """An operation that replaces a reservation by the real usage of the request.
 
     Attributes:
-        request_seconds, token_seconds: how many seconds later the next request may be sent than the reservation says.
-            The number is negative if the real usage was below the reservation.
-        tokens, cost: the real usage, from which averages are computed. None if unknown.
-        money: the money that was spent beyond the reservation.
+        request_seconds, token_seconds: by how many seconds the next request is delayed further. The number is negative
+            if the real usage was below the reserved usage.
+        tokens, cost: the tokens and the cost of the answer, from which averages are computed. None if unknown.
+        money: the real cost minus the reserved cost.
         reserved: the reserved money to release.
         day: the day on which the reservation was made.
-        slots: the number of slots to release.
+        slots: the number of slots for parallel requests to release.
         requests: the number of requests to which the charge applies.
     """
 
@@ -88,7 +90,7 @@ class Charge:
     requests: int = 1
 
     def plus(self, other: Charge) -> Charge:
-        """Adds a charge of the same day to this charge."""
+        """Returns the sum of two charges of the same day."""
         return replace(
             self,
             request_seconds=self.request_seconds + other.request_seconds,
@@ -104,11 +106,11 @@ class Charge:
 
 @dataclass(slots=True)
 class PauseSending:
-    """Pauses all requests for some seconds, or lowers the rate after a refused request.
+    """An operation that pauses all requests for some seconds, or lowers the rate after the server refused a request.
 
     Attributes:
         rest: the length of the pause, in seconds.
-        refused_rate: the rate that was in effect when the refused request was sent. 0 means that there was none.
+        refused_rate: the rate at which the refused request was sent. 0 means that the rate was unlimited.
         rate: the rate from the configuration or from the server's headers. 0 means unknown.
     """
 
@@ -122,17 +124,18 @@ Operation: TypeAlias = Reserve | Charge | PauseSending
 
 @dataclass(slots=True)
 class Batch:
-    """One limiter's operations, which a store applies in one step. If a batch is sent twice, the store applies it only
-    once.
+    """The operations of one limiter. A store applies all of them in one step. If a batch is sent twice, the store
+    applies it only once.
 
     Attributes:
         holder: the id of the limiter.
-        number: the number of the batch, which increases from batch to batch, or 0 if the batch is never sent twice.
-        lease: the time without a batch after which the limiter's slots and money are released, in seconds. The average
-            cost of its requests stays spent. 0 means that the limiter holds neither slots nor money.
+        number: the number of the batch. It increases from batch to batch. 0 means that the batch is never sent twice.
+        lease: the number of seconds without a batch after which the store assumes that the limiter has crashed. The
+            store then releases the limiter's slots and reserved money, except for the average cost of its requests. 0
+            means that the limiter reserves neither slots nor money.
         budgeted: True if money is limited.
-        slots, money, reserved: the slots and the money that the limiter holds before the batch, and for how many
-            requests.
+        slots, money, reserved: the number of slots and the money that the limiter has reserved before this batch, and
+            the number of requests for which money is reserved.
         born, day, spent: the values from the last `BatchAnswer`, in case the store has lost its state since then.
         leaves: True if this is the limiter's last batch.
     """
@@ -151,7 +154,7 @@ class Batch:
     leaves: bool = False
 
     def to_json(self) -> str:
-        """Returns the batch as JSON for the Lua script in `valkey.py`, where a missing key means 0."""
+        """Returns the batch as JSON for the Lua script in `valkey.py`, in which a missing key means 0."""
         operations = [{"kind": type(operation).__name__, **_members(operation)} for operation in self.operations]
         return json.dumps({**_members(self), "holder": self.holder, "operations": operations})
 
@@ -167,17 +170,17 @@ Reason: TypeAlias = Literal["", "rate", "rest", "slots", "reserved", "budget"]
 
 @dataclass(slots=True)
 class Grant:
-    """The result of a `Reserve` operation.
+    """The store's response to a `Reserve` operation.
 
     Attributes:
-        requests: the number of requests that may be sent, or 0 if `reason` allows no request now.
+        requests: the number of requests that may be sent. If it is 0, `reason` says why.
         wait: the time until the first request may be sent, or until the next attempt to reserve, in seconds.
         step: the time between two requests, in seconds.
         rate, token_rate: the requests and the tokens per second when the reservation was made. 0 means unlimited.
         tokens, cost: the tokens and the money that are reserved for each request.
-        mean: the average cost of an answer.
-        day, spent: the day, and the money that has been spent and reserved on that day.
-        slots: True if each request holds a slot.
+        mean: the average cost of an answer, in millionths of the currency unit.
+        day, spent: the day as days since 1970, and the money that has been spent or reserved on this day.
+        slots: True if each request occupies a slot for parallel requests.
     """
 
     requests: int = 0
@@ -213,7 +216,8 @@ class BatchAnswer:
     Attributes:
         born: the time at which the store's state was created.
         day, spent: see `Grant`.
-        grants: the grant for each operation, or None for operations other than `Reserve`.
+        grants: one item for each operation of the batch: the grant for a `Reserve` operation, None for any other
+            operation.
     """
 
     born: float
@@ -222,7 +226,7 @@ class BatchAnswer:
     grants: list[Grant | None]
 
     def to_text(self) -> str:
-        """Returns the response as text, for stores outside of this process."""
+        """Returns the response as text, for stores that are files or servers."""
         lines = [f"{self.born!r} {self.day} {self.spent}"]
         for grant in self.grants:
             words = [] if grant is None else [getattr(grant, name) for name in Grant.__slots__[:8]]
@@ -231,7 +235,7 @@ class BatchAnswer:
 
     @classmethod
     def from_text(cls, text: str, batch: Batch) -> BatchAnswer:
-        """Parses the output of `to_text`. Raises LimitStoreError for any other text."""
+        """Parses the output of `to_text`. Raises LimitStoreError if the text is malformed."""
         head, *lines = text.split("\n")
         try:
             born, day, spent = map(float, head.split(" "))
@@ -253,9 +257,9 @@ class BatchAnswer:
 
 
 def read_state(stored: object) -> State:
-    """Parses the state from a store. Impossible values are left out, because another program may have written them.
+    """Parses a limit's state that a store contains. Drops impossible values, which another program may have written.
 
-    Stores contain money in billionths of the currency, which are rounded up to millionths.
+    Stores contain money in billionths of the currency unit. This function rounds it up to millionths.
     """
     found = stored if isinstance(stored, dict) else {}
     state: State = {}
@@ -276,12 +280,13 @@ def read_state(stored: object) -> State:
 
 
 def written_state(state: State) -> State:
-    """Converts a state to the form in which stores contain it. See `read_state`."""
+    """Converts a limit's state to the form that stores contain. It is the reverse of `read_state`."""
     return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
 
 
 def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
-    """Applies a batch's operations to a state. Raises LimitStoreError if the state lacks a required field."""
+    """Applies a batch's operations to a limit's state, and returns the response to the batch. Raises LimitStoreError if
+    the state lacks a required field."""
     _advance(state, now)
     born = state.setdefault("born", now)
     if batch.budgeted:
@@ -312,7 +317,10 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 
 def _advance(state: State, now: float) -> None:
-    """Moves all moments if the clock was set back, and extends leases by the time in which the store was down."""
+    """Corrects the times in a state. Shifts them if the clock was set back. Extends leases by the time in which the
+    store was
+    down.
+    """
     passed = now - state.get("seen", now)
     state["seen"] = now
     if 0 <= passed <= QUIET:
@@ -326,7 +334,7 @@ def _advance(state: State, now: float) -> None:
 
 
 def _begin_day(state: State, now: float) -> None:
-    """Starts a new day with the full budget. If the clock was set back, the earlier day isn't started again."""
+    """Starts a new day with the full budget. If the clock was set back, the later day stays in effect."""
     today = now // DAY
     if "day" in state or "spent" in state:
         for name in ("day", "spent"):
@@ -342,7 +350,9 @@ def _begin_day(state: State, now: float) -> None:
 
 
 def _renew_lease(state: State, now: float, batch: Batch) -> None:
-    """Renews a limiter's lease. Restores the limiter's slots and money if they were released or lost."""
+    """Renews the lease of a batch's limiter. If the store has released or lost the limiter's slots and money,
+    restores them.
+    """
     _expire_leases(state, now)
     held, money, reserved, lease = (f"{kind}:{batch.holder}" for kind in "hmnx")
     if lease not in state and batch.born:
@@ -444,8 +454,8 @@ def _hold_money(state: State, holder: str, requests: int, money: int) -> None:
 
 
 def _free_slots(state: State, ask: Reserve, holder: str) -> int:
-    """Returns the number of slots that are free for a limiter. If other limiters wait too, a limiter gets at most an
-    equal share.
+    """Returns how many slots a limiter may take. If other limiters wait for slots too, each gets at most an equal
+    share.
     """
     held = {field[2:]: int(number) for field, number in state.items() if field[:2] == "h:"}
     waiting = {field[2:] for field in state if field[:2] == "w:"} - {holder}

@@ -1,4 +1,4 @@
-"""`RateLimiter` and `Reservation`, which wait until a request may be sent, and then charge its usage."""
+"""`RateLimiter` and `Reservation`: they wait until a request may be sent, and charge the request's usage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _instead: list[str] = []  # the store that "memory" means, if it isn't this proc
 
 
 def count_memory_in(where: str) -> None:
-    """Replaces the store "memory" in this process, so that the workers of one server share their limits.
+    """Uses the store `where` instead of the store "memory" in this process. So the worker processes of one server share
+    their limits.
 
     See `open_limit_store`.
     """
@@ -44,7 +45,7 @@ def count_memory_in(where: str) -> None:
 
 
 def open_limit_store(where: str) -> LimitStore:
-    """Opens the store in which a rate limiter counts.
+    """Opens the store in which a rate limiter counts requests, tokens and costs.
 
     Args:
         where: the store's URL. The store "memory" counts in this process. The store `sqlite:///PATH` counts for all
@@ -65,7 +66,15 @@ def open_limit_store(where: str) -> LimitStore:
 def shared_store(
     store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
 ) -> MemoryLimitStore | SharedLimitStore:
-    """Opens a store if `store` is a URL, and adds the settings for failures. Raises ConfigError."""
+    """Opens the store of a rate limiter.
+
+    Args:
+        store: the URL of a store, or an open store.
+        on_error, replicas: see `RateLimiter`.
+
+    Raises:
+        ConfigError: the URL or another argument is invalid.
+    """
     read_settings(RateLimitSettings, {"on_store_error": on_error, "replicas": replicas}, "rate limits")
     opened = open_limit_store(store) if isinstance(store, str) else store
     if isinstance(opened, MemoryLimitStore | SharedLimitStore):
@@ -85,7 +94,7 @@ _UNCHANGED = Charge()  # of a request that reserved nothing which has to be char
 
 @dataclass(frozen=True, slots=True)
 class _Prefetched:
-    """A reserved moment that no request has used yet."""
+    """A reservation that was made ahead of time, for a request that isn't known yet."""
 
     moment: float
     grant: Grant
@@ -93,7 +102,8 @@ class _Prefetched:
 
 
 class RateLimiter:
-    """Limits requests, in this process or in all processes that share a store. Several tasks may use one instance.
+    """Limits the rate and the cost of requests, in this process or in all processes that share a store. Several tasks
+    may use one instance.
 
         limiter = RateLimiter("openai", rpm=500, max_cost_per_day=20, store="valkey://127.0.0.1:6379")
         async with limiter.reserve() as reservation:
@@ -103,27 +113,28 @@ class RateLimiter:
     A `Provider` creates its own limiter from its configuration.
 
     Args:
-        name: the name of the limits. All limiters with the same name and store share their limits.
-        rpm: the maximum number of requests per minute, which are sent at even intervals.
-        tpm: the maximum number of tokens per minute, input and output together. Each request reserves the average usage
-            of recent answers, and is charged its real usage later.
+        name: the name under which the store counts. All limiters with the same name and store share their limits.
+        rpm: the maximum number of requests per minute. The limiter spaces requests evenly.
+        tpm: the maximum number of tokens per minute, input and output together. Each request first reserves the average
+            number of tokens of recent answers. When the answer is complete, its real number replaces the reserved
+            number.
         max_concurrent: the maximum number of parallel requests. If a process crashes, its requests count for 15 more
             seconds.
         max_cost_per_day: the maximum amount of money per day (UTC), in the currency of the costs, at most
             1,000,000,000. Each request reserves the cost of the most expensive recent answer. Until the first cost is
-            known, requests are sent one at a time. If less money is left than an answer costs on average, no request is
-            sent.
-        store: where the limits are counted, which is "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the attribute
-            `store` of another limiter.
-        adapt: True to find the rate by trying, from a low rate on, if `rpm` isn't set.
-        burst: the length of an unused period that may be used later, in seconds.
-        on_store_error: what happens while the store is down. With "local", this process counts alone, with the limits
-            divided by `replicas`. With "refuse", LimitStoreError is raised.
+            known, requests are sent one at a time. If the rest of the budget is less than the average cost of an
+            answer, the limiter raises BudgetExceededError.
+        store: the store in which requests, tokens and costs are counted: "memory", "sqlite:///PATH",
+            "valkey://HOST:PORT", or the attribute `store` of another limiter.
+        adapt: True to find the server's rate limit by trying, if `rpm` isn't set. The limiter starts with a low rate.
+        burst: how many seconds of unused capacity may be used later in a burst.
+        on_store_error: what happens while the store is down. With "local", this process counts only its own requests,
+            with the limits divided by `replicas`. With "refuse", the limiter raises LimitStoreError.
         replicas: the number of processes that share the store.
         label: the limiter's name in error messages. The default is `name`.
 
     Raises:
-        ConfigError: an argument isn't allowed.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
@@ -175,9 +186,9 @@ class RateLimiter:
 
     @asynccontextmanager
     async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
-        """Waits until a request may be sent, then runs the block, which sends the request. See `acquire`.
+        """Waits until a request may be sent, then runs the block. The block must send the request. See `acquire`.
 
-        If a provider has this limiter, don't use the provider inside the block, because it makes its own reservations.
+        Inside the block, don't use a provider that has this limiter, because the provider makes its own reservations.
         """
         async with await self.acquire(max_wait=max_wait) as reservation:
             yield reservation
@@ -187,13 +198,14 @@ class RateLimiter:
 
         Args:
             max_wait: the maximum time to wait, in seconds. By default, the wait has no limit.
-            cost: the maximum cost of the request, which is reserved (only together with `max_wait`).
+            cost: the maximum cost of the request. The limiter reserves this amount. Ignored without `max_wait`.
 
         Raises:
             LimitReachedError: the wait would be longer than `max_wait`.
             BudgetExceededError: today's budget is spent.
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
-            ConfigError: the store refuses the password, or costs can't be counted.
+            ConfigError: the store refuses the password, or the costs of earlier answers were unknown or in different
+                currencies.
         """
         self._check_usable()
         if max_wait is not None:
@@ -211,11 +223,11 @@ class RateLimiter:
                 await self._give_back()
 
     async def at_once(self) -> Reservation | None:
-        """Returns a reservation without waiting, or None if a wait or a call to a store outside of this process is
-        needed.
+        """Returns a reservation if a request may be sent now. Returns None if the limiter would have to wait or to call
+        a store outside of this process.
 
         Raises:
-            ConfigError: costs can't be counted.
+            ConfigError: the costs of earlier answers were unknown or in different currencies.
         """
         self._check_usable()
         if self.counts_here and not self._waiting:
@@ -225,7 +237,7 @@ class RateLimiter:
         return None
 
     async def aclose(self) -> None:
-        """Sends the charges that are still in the queue. Closes the store, unless the caller passed the store."""
+        """Sends the charges in the queue to the store. Closes the store, unless the caller passed it."""
         await self._session.aclose()
         if self._owns_store:
             await self.store.aclose()
@@ -316,12 +328,19 @@ class RateLimiter:
             await reservation.aclose()
 
     def note_accepted(self, limit: RateLimit | None, *, first: bool) -> None:
-        """Records that the server accepted a request, and the rate limits in the response headers."""
+        """Records that the server accepted a request.
+
+        Args:
+            limit: the rate limits in the response headers, or None.
+            first: True if this is the first response for the reservation.
+        """
         self._accepted += first
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Records the currency of a cost, or None if the cost of an answer is unknown."""
+        """Records the currency of an answer's cost. None means that the cost is unknown, so that the budget can't
+        be counted.
+        """
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
         elif self._currency not in (None, currency):
@@ -340,8 +359,8 @@ class RateLimiter:
     async def note_refused(
         self, grant: Grant, local: LimitStore | None, retry_after: float | None, limit: RateLimit | None
     ) -> None:
-        """Records that the server refused a request. All requests then wait as long as the server asks, at a lower
-        rate.
+        """Records that the server refused a request (429). Pauses all requests for `retry_after` seconds, and
+        lowers the rate.
         """
         self._note_stated(limit)
         if retry_after or grant.rate:
@@ -381,7 +400,8 @@ class RateLimiter:
 
 
 class Reservation:
-    """The right to send one request. If `charge` isn't called, the average usage of an answer is charged.
+    """A reservation for one request at a `RateLimiter`. If the program doesn't call `charge`, the limiter charges the
+    average usage of an answer.
 
     `RateLimiter.reserve` and `RateLimiter.acquire` create reservations.
     """
@@ -397,11 +417,12 @@ class Reservation:
         self._rate_limit: RateLimit | None = None
 
     def charge(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
-        """Records the usage and the cost of the answer. For None or an impossible value, the average of other answers
-        is used.
+        """Records the usage and the cost of the answer. For None or an impossible value, the limiter charges the
+        average of other answers.
 
         Args:
-            partial: True if the answer was cut off, so that its cost may be unknown even if prices are known.
+            partial: True if the answer was cut off. The cost of such an answer may be unknown even if the prices are
+                known.
         """
         self._tokens = _total_tokens(usage)
         self._cost = None if cost is None else read_cost(cost.amount)
@@ -409,39 +430,46 @@ class Reservation:
             self._limiter.note_costs(cost.currency if cost is not None else None)
 
     def cancel(self) -> None:
-        """Releases the entire reservation, because no request was sent."""
+        """Releases the entire reservation. Call this if no request was sent."""
         self._unused = True
 
     def failed(self) -> None:
-        """Releases the reserved tokens and money, because the server sent no answer."""
+        """Releases the reserved tokens and money. Call this if the server sent no answer."""
         self._tokens, self._cost, self._nothing = 0.0, 0, True
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
-        """Records that the server accepted the request, and the rate limits in the response headers."""
+        """Records that the server accepted the request.
+
+        Args:
+            rate_limit: the rate limits in the response headers, or None.
+        """
         self._limiter.note_accepted(rate_limit, first=not self._answered)
         self._answered = True
 
     def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
-        """Records that the server refused the request (429), and pauses all requests that share the limit.
+        """Records that the server refused the request (429). When the reservation is closed, all requests that share
+        the limit are paused.
 
         Args:
-            retry_after: the time to wait that the server asks for, in seconds.
+            retry_after: the number of seconds to wait, from the server's `Retry-After` header.
         """
         self.failed()
         self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
 
     def note_error(self, error: APIError) -> None:
-        """Records that there is no answer, because the server refused the request (429) or the model never ran."""
+        """Records that an error ended the request without an answer. Does nothing for an error after the answer had
+        begun.
+        """
         if is_rate_limit(error):
             self.refused(error.retry_after, error.rate_limit)
         elif failed_before_answer(error):
             self.failed()
 
     def claim(self, limiter: RateLimiter) -> bool:
-        """Marks the reservation as used by a provider. Returns False if the reservation is used already or belongs to
-        another limiter.
+        """Marks the reservation as used by a provider. Returns False if it is already used or belongs to another
+        limiter.
 
-        The provider that gets the reservation from `ChatParams.reservation` charges and closes it.
+        The provider that finds the reservation in `ChatParams.reservation` charges and closes it.
         """
         if self._limiter is not limiter or self._claimed or self._closed:
             return False
@@ -457,7 +485,7 @@ class Reservation:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Charges the usage of the request. A second call has no effect."""
+        """Charges the usage of the request to the limits, and releases its slot. A second call has no effect."""
         if self._closed:
             return
         self._closed = True
@@ -492,12 +520,15 @@ class Reservation:
 
 
 def millionths(amount: Decimal, rounding: str = ROUND_CEILING) -> int:
-    """Converts an amount of money to millionths."""
+    """Converts an amount of money to an integer in millionths of the currency unit."""
     return int((amount * MILLION).to_integral_value(rounding))
 
 
 def read_cost(amount: Decimal | None) -> int | None:
-    """Converts an amount to millionths, rounded up. Returns None for an impossible amount."""
+    """Converts an amount of money to millionths of the currency unit, rounded up.
+
+    Returns None for None, and for an amount that is negative, not finite or too large.
+    """
     if amount is None or not amount.is_finite() or not 0 <= amount <= LARGEST_BUDGET:
         return None
     return millionths(amount)
@@ -514,7 +545,8 @@ def _total_tokens(usage: Usage | None) -> float | None:
 
 
 def account_digest(profile: Profile) -> str:
-    """Returns a hash of the base URL and the API key. Raises ConfigError if an environment variable isn't set."""
+    """Returns a digest of the provider's base URL and API key, under which the limits are counted. Raises ConfigError
+    if an environment variable isn't set."""
     endpoint = profile.resolve()
     return sha256(f"{endpoint.base_url}\0{endpoint.key or ''}".encode()).hexdigest()[:32]
 
@@ -526,7 +558,7 @@ def provider_limiter(
     tpm: float | None = None,
     store: LimitStore | SharedLimitStore | None = None,
 ) -> RateLimiter:
-    """Creates a provider's limiter. Providers with the same base URL and API key share their limits.
+    """Creates a provider's rate limiter. Providers with the same base URL and API key share their limits.
 
     Args:
         rpm, tpm: the limits to use instead of those in the settings.

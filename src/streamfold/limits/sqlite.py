@@ -1,4 +1,6 @@
-"""Counts limits in an SQLite file, for the processes on one machine. Budgets survive a restart."""
+"""Counts requests, tokens and costs in an SQLite file that the processes on one machine share. Budgets survive a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ CREATE TABLE IF NOT EXISTS batches (
 
 
 class SQLiteLimitStore(LimitStore):
-    """Counts limits in an SQLite file that only the current user may read. The first use opens the file.
+    """Counts requests, tokens and costs in an SQLite file. Only the current user may read the file. The first use opens
+    it.
 
     Args:
         path: the path of the file.

@@ -1,7 +1,9 @@
-"""Sends a limiter's operations to its store exactly once, and counts locally while the store is down.
+"""Sends a limiter's operations to its store so that each takes effect once. Counts in this process while the store is
+down.
 
-A store outside of this process may apply a batch although its response is lost. A limiter therefore numbers its
-batches, sends one at a time, and sends a batch again until the store responds. The store applies each number once.
+If the connection to a store breaks, the store may have applied a batch whose response is lost. So a limiter numbers its
+batches, sends one batch at a time, and repeats a batch until the store responds. The store applies each number only
+once.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ _logger = logging.getLogger("streamfold.limits")
 
 
 class LocalSession:
-    """The connection of a limiter to a store in this process. No call blocks, and no response can be lost.
+    """Connects a limiter to a store in this process. Calls don't block, and responses can't be lost.
 
     Args:
-        leased: True if requests hold slots or money until they release them.
+        leased: True if requests occupy slots or reserve money until they are finished.
         budgeted: True if money is limited.
     """
 
@@ -61,11 +63,12 @@ class LocalSession:
 
 
 class SharedLimitStore:
-    """A store outside of this process, which the limiters of one program share, and which may be down for some time.
+    """A store outside of this process, such as a Valkey server, that may be down for some time. All limiters of a
+    program can share it.
 
     Args:
         local: True to count in this process while the store is down, with the limits divided by `replicas`. False to
-            refuse requests.
+            raise LimitStoreError instead.
     """
 
     def __init__(self, store: LimitStore, *, local: bool, replicas: int) -> None:
@@ -82,13 +85,13 @@ class SharedLimitStore:
 
     @property
     def failure(self) -> LimitStoreError | None:
-        """The last error, if the store failed less than a second ago. For a second after a failure, the store isn't
-        called.
+        """The last error if the store failed less than a second ago, otherwise None. During this second, the store
+        isn't called.
         """
         return self._failure if self.availability.is_paused else None
 
     async def run(self, call: Callable[[], None]) -> None:
-        """Runs a blocking call in a thread, for a limited time. Raises LimitStoreError or ConfigError."""
+        """Runs a blocking call to the store in a thread, for a limited time. Raises LimitStoreError or ConfigError."""
         try:
             await self._calls.ask(call)
         except StoreError as error:
@@ -106,14 +109,14 @@ class SharedLimitStore:
         self._failure = failure
 
     def note_success(self) -> None:
-        """Records that the store works again, and logs this after a failure."""
+        """Records that a call to the store succeeded. If earlier calls failed, logs that the store works again."""
         if self._failure is not None:
             _logger.warning("%r can be used again", self.store)
             self._failure = self._local = None
             self.availability.recovered()
 
     def local_store(self) -> MemoryLimitStore | None:
-        """Returns the local store that counts while the shared store is down, or None if requests are refused
+        """Returns the local store that counts while the shared store is down, or None if requests raise LimitStoreError
         instead.
         """
         if self._counts_locally and self._local is None:
@@ -121,7 +124,8 @@ class SharedLimitStore:
         return self._local
 
     def watch(self, session: SharedSession) -> None:
-        """Renews a session's leases and sends its queue in a thread, until the session has no leases and no queue."""
+        """Starts a thread that renews a session's lease and sends its queued operations. The thread ends when no
+        session needs it."""
         if session in self._active and self._thread is not None and self._thread.is_alive():
             return
         with self._guard:
@@ -132,7 +136,7 @@ class SharedLimitStore:
                 self._thread.start()
 
     async def aclose(self) -> None:
-        """Sends the operations in the queue, and closes the store."""
+        """Sends the operations in the queues of all sessions, and closes the store."""
         for session in list(self._active):
             await session.aclose()
         with self._guard:
@@ -164,12 +168,12 @@ class SharedLimitStore:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """An operation that waits in the queue or has been sent.
+    """An operation that is in the queue or was sent to the store.
 
     Attributes:
-        grant: the result of a `Reserve` operation.
+        grant: the store's response to a `Reserve` operation.
         done: True if the store has responded.
-        abandoned: True if the caller was cancelled, so that the grant must be released.
+        abandoned: True if the caller was cancelled. Its grant must then be released.
     """
 
     operation: Operation
@@ -179,10 +183,10 @@ class _Call:
 
 
 class SharedSession:
-    """The connection of a limiter to a store outside of this process.
+    """Connects a limiter to a store outside of this process.
 
     Args:
-        leased: True if requests hold slots or money until they release them.
+        leased: True if requests occupy slots or reserve money until they are finished.
         budgeted: True if money is limited.
     """
 
@@ -207,9 +211,10 @@ class SharedSession:
         self._held = Batch()  # slots and money as the store has them; `born`, `day` and `spent` of its last answer
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests.
+        """Reserves the times at which requests may be sent.
 
-        While the shared store is down, this also returns the local store that counts instead.
+        Returns the store's grant and None. While the shared store is down, returns the grant and the local store that
+        counts instead.
 
         Raises:
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
@@ -251,8 +256,9 @@ class SharedSession:
             self._shared.watch(self)
 
     async def aclose(self) -> None:
-        """Sends the charges in the queue, and releases the lease if no slots or money need it. Logs charges that can't
-        be sent.
+        """Sends the charges in the queue to the store. Logs charges that can't be sent.
+
+        Also releases the lease if no request occupies a slot or reserves money.
         """
         self._check_process()
         leave = partial(anyio.to_thread.run_sync, self._leave, abandon_on_cancel=True)
@@ -264,7 +270,7 @@ class SharedSession:
             _logger.error("%d charges (%s of money) of %r could not be counted", len(lost), money, self.name)
 
     def beat(self) -> bool:
-        """Renews the lease and sends the queue. Returns False if there was nothing to do."""
+        """Renews the lease and sends the queued operations. Returns False if there was nothing to do."""
         held = self._held
         if not (held.slots or held.reserved or self._queue or self._sent):
             return False
@@ -273,7 +279,7 @@ class SharedSession:
         return True
 
     def flush(self, call: _Call | None = None, *, leaves: bool = False) -> None:
-        """Sends the queue, or only the part up to the given call. This blocks.
+        """Sends the queued operations to the store, or only those up to `call`. Blocks until the store responds.
 
         Raises:
             LimitStoreError, ConfigError: the store can't be used. The next call sends the same operations again.
@@ -355,7 +361,7 @@ class SharedSession:
         return batch, calls
 
     def _take(self, batch: Batch, calls: list[_Call], answer: BatchAnswer) -> None:
-        """Records the slots and the money that the store granted, and completes the calls."""
+        """Processes the store's response to a batch: records the granted slots and money, and completes the calls."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more
             money = reserved = 0
@@ -396,7 +402,7 @@ class SharedSession:
         )
 
     def _reserve_locally(self, local: MemoryLimitStore, ask: Reserve) -> Grant:
-        """Reserves moments in this process, with the limits divided by `replicas`."""
+        """Reserves the times for requests at the local store, with the limits divided by `replicas`."""
         if self._away is None or self._away[0] is not local:
             charges = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
             queued = sum(charge.money for charge in charges if charge.day >= self._held.day)

@@ -1,4 +1,4 @@
-"""The interface of the stores that count limits, and the store in memory."""
+"""The interface of the stores that count requests, tokens and costs, and the store in memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts limits by name. The methods block, and any thread may call them.
+    """Counts requests, tokens and costs for limits, by the limit's name. The methods block. Any thread may call them.
 
     Attributes:
-        prefetch_seconds: the length of the period from which one batch may reserve several moments, in seconds.
-        lease_seconds: the time after which a crashed process's slots are released, in seconds.
-        threads: the number of calls that may run in parallel.
+        prefetch_seconds: how far ahead one batch may reserve several requests, in seconds.
+        lease_seconds: the time after which the store releases the slots of a crashed process, in seconds.
+        threads: the number of calls to the store that may run in parallel.
     """
 
     prefetch_seconds: float = 0.0
@@ -34,11 +34,12 @@ class LimitStore(ABC):
 
     @abstractmethod
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies a batch's operations. If a batch is sent twice, the second call returns the first response and
+        """Applies a batch's operations to the limit with this name. If a batch is sent twice, the second call returns
+        the first response and
         changes nothing.
 
         Raises:
-            LimitStoreError: the store can't be used, although it may have applied the batch.
+            LimitStoreError: the store didn't respond. It may have applied the batch anyway.
             ConfigError: the store refuses the password.
         """
 
@@ -50,12 +51,12 @@ class LimitStore(ABC):
         """Closes files and connections, which the next call opens again."""
 
     async def aclose(self) -> None:
-        """Calls `close` in a thread."""
+        """Runs `close` in a thread, because it may block."""
         await close_in_thread(self.close)
 
 
 class MemoryLimitStore(LimitStore):
-    """Counts limits in this process.
+    """Counts requests, tokens and costs in this process.
 
     Args:
         clock: a function that returns the time in seconds since 1970. The default is a monotonic clock.
@@ -93,7 +94,7 @@ _shared: list[ref[MemoryLimitStore]] = []
 
 
 def process_store() -> MemoryLimitStore:
-    """Returns this process's store ("memory"), which exists as long as a limiter uses it."""
+    """Returns the store "memory" of this process. It exists as long as a limiter uses it."""
     store = _shared[0]() if _shared else None
     if store is None:
         store = MemoryLimitStore()

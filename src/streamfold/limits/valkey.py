@@ -1,6 +1,6 @@
-"""Counts limits in Valkey or Redis, for processes on many machines. Needs the extra `valkey`.
+"""Counts requests, tokens and costs in Valkey or Redis, for processes on many machines. Needs the extra `valkey`.
 
-A Lua script repeats the algorithms of `limit_state.py` and `adaptive_rate.py`, so that one atomic call applies a batch.
+A Lua script implements the algorithms of `limit_state.py` and `adaptive_rate.py`. So one atomic call applies a batch.
 """
 
 from __future__ import annotations
@@ -337,12 +337,13 @@ return text
 
 
 class ValkeyLimitStore(LimitStore):
-    """Counts limits on a Valkey or Redis server, by the server's clock. The first use opens the connections.
+    """Counts requests, tokens and costs on a Valkey or Redis server. Times come from the server's clock. The first use
+    opens the connections.
 
     Args:
-        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. No message contains
-            it.
-        timeout: the maximum time for a connection or a response, in seconds.
+        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. Error messages don't
+            contain the URL, because it may contain a password.
+        timeout: the maximum time to wait for a connection or a response, in seconds.
 
     Raises:
         ConfigError: the extra isn't installed, or the URL is invalid.
