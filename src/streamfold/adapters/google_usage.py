@@ -1,4 +1,4 @@
-"""Converts the token counts of Google's two APIs, which differ only in the names of the fields."""
+"""Converts the token counts of Google's two APIs. They differ only in the names of the fields."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from ..types import Usage
 
 @dataclass(frozen=True, slots=True)
 class UsageNames:
-    """The names of the fields for prompt, hosted tools' part of the prompt, answer, thoughts, total and cached tokens.
+    """The names of the usage fields in one of Google's APIs.
 
     Attributes:
+        prompt, answer, thoughts, total, cached: the names of the fields with these token counts.
+        tools: the name of the field with the number of prompt tokens that hosted tools added.
         details: the names of the lists that count tokens by modality, each with "input" or "output".
         detail: the name of the token count in an entry of such a list.
     """
@@ -29,10 +31,10 @@ class UsageNames:
     detail: str
 
     def read(self, numbers: Mapping[str, Any]) -> Usage:
-        """Converts a usage object, whose counts are running totals.
+        """Converts a usage object to a `Usage`. The counts in each usage object are totals so far.
 
-        Google's count for the answer doesn't include thoughts, and its count for the prompt doesn't include the text of
-        hosted tools. Google leaves out zeros, so a missing count is 0 if there are other counts.
+        Google's count of response tokens doesn't include thoughts, and its count of prompt tokens doesn't include the
+        text that hosted tools added. Google omits zeros, so a missing count is 0 if there are other counts.
         """
         names = self.prompt, self.tools, self.answer, self.thoughts
         total, cached = count_or_none(numbers, self.total), count_or_zero(numbers, self.cached)
@@ -50,7 +52,8 @@ class UsageNames:
         )
 
     def write(self, usage: Usage) -> dict[str, Any]:
-        """Returns the counts under these names. If the usage came from the same API, returns its original counts."""
+        """Returns a usage object with these field names. If the usage came from the same API, returns its original
+        usage object."""
         if self.prompt in usage.raw:
             return dict(usage.raw)
         thoughts = usage.reasoning_tokens or 0

@@ -1,4 +1,5 @@
-"""Payloads of SSE events that aren't JSON objects, which no API documents but servers and proxies send."""
+"""Decodes SSE events whose data isn't a JSON object. No API documents such events, but servers and proxies send
+them."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ def decode_odd_payload(
     needs_finish: bool = False,
     read_error: Callable[[Any], ErrorInfo] = error_info,
 ) -> list[Delta]:
-    """Returns the deltas of a payload that isn't a JSON object.
+    """Returns the deltas of an SSE event whose data isn't a JSON object.
 
     Args:
-        payload: the JSON value, or the text of a payload that isn't JSON.
-        failed: true if the event is named `error`. Its payload may be plain words.
+        payload: the event's data as a JSON value, or as text if it isn't JSON.
+        failed: true if the event has the name `error`. Its data may then be a message in plain text.
         needs_finish: see `StreamEnd`.
-        read_error: reads an error of the API.
+        read_error: parses an error object of the API.
 
     Raises:
-        ValueError: the payload says nothing.
+        ValueError: the data has no known meaning.
     """
     if isinstance(payload, str):
         if is_done(payload):  # also on APIs without `[DONE]`: OpenRouter, LiteLLM (fixtures/litellm)

@@ -1,4 +1,5 @@
-"""Converts the token counts of OpenAI's two APIs. Compatible servers mix the names of both, and add their own names."""
+"""Converts the token counts of OpenAI's two APIs. Compatible servers mix the field names of both APIs, and add other
+names."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
-    """Yields the number of requests to hosted tools, in the format of OpenRouter and Anthropic or of Perplexity."""
+    """Yields the number of requests to each hosted tool. OpenRouter and Anthropic send these numbers in
+    `server_tool_use`, and Perplexity sends `num_search_queries`."""
     tools = usage.get("server_tool_use")
     found = {"web_search": usage.get("num_search_queries"), **(tools if isinstance(tools, Mapping) else {})}
     for name, number in found.items():
@@ -63,9 +65,9 @@ def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
 
 
 def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first count that isn't 0. If all are 0, returns 0, and if none exists, None.
+    """Returns the first count that isn't 0. If all counts are 0, returns 0. If no field is a count, returns None.
 
-    Proxies set the names of the other API to 0.
+    Proxies that send the field names of both APIs set the names of one API to 0.
     """
     return next((found for name in names if (found := as_count(numbers.get(name)))), count_or_none(numbers, *names))
 
@@ -93,9 +95,9 @@ _FIELDS = frozenset(
 def _details(usage: Mapping[str, Any]) -> dict[str, int]:
     """Returns the token counts that have no field in `Usage`.
 
-    OpenAI's counts of audio and predictions are parts of the totals
-    (https://platform.openai.com/docs/api-reference/chat/object), and so are xAI's counts of texts and images. DeepSeek
-    and Perplexity have more fields beside the totals.
+    OpenAI's totals include its counts of audio and predictions
+    (https://platform.openai.com/docs/api-reference/chat/object). xAI's totals include its counts of texts and images.
+    DeepSeek and Perplexity send additional counts next to the totals.
     """
     found = list(usage.items())
     for member, side in _SIDES.items():
@@ -107,7 +109,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the fields of a usage object, together with the fields of its details, which take precedence."""
+    """Returns the fields of a usage object and of its details. If both have a field, the details' value counts."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

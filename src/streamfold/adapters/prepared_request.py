@@ -1,4 +1,4 @@
-"""A request in the format of the provider's API, before it is sent."""
+"""`PreparedRequest`: a request in the format of the provider's API, ready to be sent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """An HTTP request without the base URL and the API key, which the provider adds.
+    """An HTTP request without the base URL and the API key. The provider adds both.
 
     Attributes:
-        request: the request after its adaptation. Decoding the response needs its tools, `names` and `answer_tool`.
-        path: the path below the base URL, which may have a query.
+        request: the adapted request. Its tools, `names` and `answer_tool` are needed to decode the response.
+        path: the path below the base URL. It may contain a query.
         headers: the headers that the API requires.
         warnings: warnings about changed, dropped or doubtful parts of the request.
-        prefix: the value for `Message.prefix` of the answer.
+        prefix: the value for `Message.prefix` of the response.
     """
 
     request: Request
@@ -39,13 +39,14 @@ class PreparedRequest:
 
 
 def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Renames the fields of a body, and keeps their order. If the new name is None, the field is left out."""
+    """Renames the fields of a request body. The fields stay in their order. A field whose new name is None is
+    removed."""
     renamed = ((names.get(name, name), value) for name, value in body.items())
     return {name: value for name, value in renamed if name is not None} if names else body
 
 
 def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two bodies recursively. The values in `extra` take precedence."""
+    """Merges two request bodies recursively. If both have a field, the value in `extra` counts."""
     out = dict(body)
     for name, value in extra.items():
         mine = out.get(name)
@@ -54,13 +55,13 @@ def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, 
 
 
 def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
-    """Converts a body to JSON text.
+    """Converts a request body to JSON text.
 
     Args:
-        extra: the caller's `extra_body`, whose values error messages name.
+        extra: the caller's `extra_body`, so that an error message can say that a value came from there.
 
     Raises:
-        ConfigError: JSON can't represent a value. The message contains the path of the value.
+        ConfigError: JSON can't represent a value. The message contains the value's path.
     """
     try:
         return _JSON.encode(body)
@@ -70,7 +71,7 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
 
 
 def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
-    """Encodes a body as UTF-8. Returns a warning if the body contains half of a surrogate pair."""
+    """Encodes a request body as UTF-8. Returns a warning if the body contains half of a surrogate pair."""
     if text.isascii():
         return text.encode(), []
     whole = join_surrogates(text)
@@ -81,7 +82,7 @@ def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
 
 
 def required_count(body: Any, name: str) -> int:
-    """Returns the token count in a field of a JSON object. Raises ValueError if the field isn't a count."""
+    """Returns the token count in a field of a JSON response. Raises ValueError if the field isn't a valid count."""
     found = as_count(body.get(name)) if isinstance(body, Mapping) else None
     if found is None:
         raise ValueError(f"the response has no number {name!r}")

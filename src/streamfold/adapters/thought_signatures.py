@@ -1,4 +1,4 @@
-"""Gemini's thought signatures, on Google's two APIs, and the documented placeholder for a lost signature."""
+"""Gemini's thought signatures in Google's two APIs, and Google's placeholder for a lost signature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNATURE = "thoughtSignature"
 
 
 def signature_of(extra: Mapping[str, Any] | None) -> str | None:
-    """Returns the thought signature in a tool call's extras, in the format of Gemini's API or of Google's Chat
+    """Returns the thought signature in a tool call's extras. Accepts the formats of Gemini's API and of Google's Chat
     Completions.
 
     >>> signature_of({"extra_content": {"google": {"thought_signature": "c2ln"}}})
@@ -34,7 +34,7 @@ def unsigned_calls(request: Request) -> frozenset[int]:
     """Returns the indexes of messages that Google's Chat Completions endpoint would refuse, because a signature is
     missing.
 
-    In the current turn, each answer's first tool call needs its signature, in `extra_content`:
+    After the last user message, the first tool call of each assistant message needs its signature, in `extra_content`:
     https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
     found = set()

@@ -162,7 +162,6 @@ _DEEPEST = 4  # levels of a usage object: Anthropic has lists of steps, with an 
 
 
 def _invalid(value: Any, where: str = "", counted: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yields `path: value` for each count in a usage object that isn't a valid number."""
     has_parts = not counted or (isinstance(value, Mapping) and "cost" in where.lower())
     if has_parts and isinstance(value, Mapping | list):
         if depth < _DEEPEST:

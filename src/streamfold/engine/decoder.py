@@ -463,7 +463,6 @@ class StreamDecoder:
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
-        """Stores an error for the next call to raise. Appends chunks with text that was held back to `chunks`."""
         self._error, self.done = error, True
         with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
             self._pipeline.give_up(chunks)

@@ -185,7 +185,6 @@ class TextDeduplicator:
         return [delta]
 
     def _holds_back(self, kind: type[PartedDelta], shown: _Shown, text: str) -> bool:
-        """Holds back text if an earlier output item hasn't ended. Returns whether the text was held back."""
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True

@@ -58,7 +58,6 @@ class _Item:
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:
-        """Appends a piece to the item's input, or sets the complete input. An empty complete input is ignored."""
         self.done = self.done or whole
         if not whole:
             self.pieces.append(text)
@@ -70,7 +69,6 @@ class _Item:
         return whole_characters(self.whole or "".join(self.pieces))
 
     def completed(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Returns the item. If `item` lacks the input, the result contains the input that has arrived."""
         text = self.whole or "".join(self.pieces)
         return {**item, self.member: text} if text and not item.get(self.member) else item
 
@@ -192,7 +190,6 @@ def _is_clients(item: dict[str, Any]) -> bool:
 def _with_streamed_input(
     begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]
 ) -> dict[str, Any]:
-    """Returns a finished item. If the item lacks its input, the streamed input is used."""
     completed, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
         return completed

@@ -93,7 +93,6 @@ class EventScanner:
 
 
 def _data_value(line: bytes) -> int:
-    """Returns the position of the value in a line with the SSE field `data`, or 0 for other lines."""
     name = len(_BOM) if line.startswith(_BOM) else 0
     if line.startswith(b"data:", name):
         return name + (6 if line.startswith(b" ", name + 5) else 5)
@@ -277,7 +276,6 @@ def decode_cut(data: bytes) -> str:
 
 
 def _bytes_of_half_character(data: bytes) -> int:
-    """Returns how many bytes at the end of `data` belong to an incomplete character."""
     decoder = getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return len(decoder.getstate()[0])

@@ -266,7 +266,6 @@ def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, 
 
 
 def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Returns whether the fragment continues the incomplete JSON object in the arguments of `call`."""
     first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
     return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
 
@@ -560,12 +559,10 @@ class ToolCallAssembler:
         return (last, "last") if not last.name and not last.done else (None, "another")
 
     def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
-        """Returns the tool call that has the fragment's item id, unless it has another index than the fragment."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
     def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
-        """Returns whether a fragment with the output index of `call` belongs to another item."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
         return is_another_item(call, part)
@@ -662,7 +659,6 @@ def _too_long(what: str, limit: int) -> ProtocolError:
 
 
 def _is_guess(call: IncomingCall, part: ToolCallDelta, rule: MatchRule) -> bool:
-    """Returns whether a fragment was assigned to a tool call only because of its order."""
     if rule == "listed_name":
         return not call.has_text(part.arguments)
     return rule == "turn" or (rule == "index_taken" and not part.id and part.item is None)

@@ -124,7 +124,6 @@ class CallDelivery:
                 self.warn("tool_choice_unmet", "the request required a tool call, but the response has none", None)
 
     def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
-        """Separates the tool calls that contain the structured answer from all other tool calls."""
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
             return opened, None
@@ -158,7 +157,6 @@ class CallDelivery:
         return read
 
     def _cut(self, reason: FinishReason) -> str | None:
-        """Returns the reason why no tool call is delivered, or None if tool calls may be delivered."""
         if self.tool_choice == "none":
             return "the request forbade tool calls"
         if self.finish is not None and self.finish.continues:

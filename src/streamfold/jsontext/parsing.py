@@ -338,8 +338,8 @@ def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
 
 
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
-    """Returns the count in a field of `numbers`. Returns 0 if the field is missing, or None if its value isn't a
-    valid count."""
+    """Returns the count in a field of `numbers`. Returns 0 if the field is missing, or None if its value isn't a valid
+    count."""
     return 0 if numbers.get(name) is None else count_or_none(numbers, name)
 
 

@@ -60,7 +60,6 @@ class SentTurn:
 
     @property
     def thinking(self) -> list[dict[str, Any]]:
-        """The message's thinking blocks that have a signature."""
         return [block for block in self.blocks if is_signed_block(block)]
 
 
@@ -175,7 +174,6 @@ def _signature(block: Mapping[str, Any]) -> str:
 
 
 def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
-    """Removes the blocks with these `id()`s from the messages, and then the messages that have become empty."""
     made: list[dict[str, Any]] = []
     for turn in messages:
         if turn["role"] == "assistant":

@@ -283,8 +283,6 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
 
 
 def _include_cache(deltas: list[Delta]) -> None:
-    """Replaces the function that reads the usage, for servers whose `input_tokens` already includes the cached
-    tokens."""
     for number, delta in enumerate(deltas):
         if isinstance(delta, UsageUpdate):
             deltas[number] = replace(delta, read=_read_usage_with_cache)

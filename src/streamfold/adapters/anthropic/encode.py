@@ -132,8 +132,6 @@ def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:
-    """Raises ConfigError if the last message is an assistant message and an option of the request doesn't allow
-    this."""
     thinking, output = body.get("thinking"), body.get("output_config")
     if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
         raise ConfigError("messages: a final assistant message can't be continued while thinking is on")
@@ -406,7 +404,6 @@ def encode_turns(
 
 
 def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Moves tool results to the beginning of their message, and sorts them by the order of the tool calls."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]

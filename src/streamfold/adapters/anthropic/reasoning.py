@@ -32,7 +32,6 @@ def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, li
 
 
 def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Turns thinking off if the output limit is too low for the smallest thinking budget."""
     limit = output_limit(request, quirks)
     if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > SMALLEST_BUDGET:
         return request, []
@@ -62,7 +61,6 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
 
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
-    """Returns the assistant messages of the tool loop at the end of the conversation, the last message first."""
     beside = ("user", *INSTRUCTION_ROLES)  # texts beside the results
     turns = list(dropwhile(lambda message: message.role in beside, reversed(messages)))
     if not turns or turns[0].role != "tool":

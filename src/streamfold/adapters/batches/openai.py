@@ -156,8 +156,6 @@ def _list(value: Any) -> list[Any]:
 
 
 def _more(value: Any, entries: list[Any]) -> str | None:
-    """Returns the id of the last entry on this page, after which the next page begins. Returns None on the last
-    page."""
     if not entries or not isinstance(value, Mapping) or not value.get("has_more"):
         return None
     return quote(_text(entries[-1], "id"), safe="")

@@ -187,7 +187,6 @@ class ChatEventReader:
     def _groq(
         self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
     ) -> tuple[dict[str, Any] | None, Failure | None]:
-        """Returns the usage and the error in `x_groq`, a field that only Groq sends."""
         own = _object(chunk["x_groq"])
         if usage or not own:
             return usage, failure
@@ -342,7 +341,7 @@ def _is_cut(said: Any) -> bool:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Decodes content that is a list of content parts. Mistral and Databricks send reasoning in such parts."""
+    """Mistral and Databricks send reasoning in content parts."""
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():

@@ -221,8 +221,6 @@ class ChatRequestWriter:
     def _report_unsent(
         self, message: Message, where: str, request: Request, back: bool, report: EncodingReport
     ) -> None:
-        """Adds the parts of a message that the request doesn't contain to `report`. `back` is True if the request
-        contains the message's reasoning as text."""
         if message.name and not self.quirks.message_names:
             report.members.append(f"{where}.name")
         here = request.came_from_here(message)

@@ -1,6 +1,7 @@
 """Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
 
-`encode.py` encodes requests, and `decode.py` decodes responses. `GeminiQuirks` describes how requests differ.
+`encode.py` encodes requests, and `decode.py` decodes responses. `GeminiQuirks` describes how requests differ between
+models and endpoints.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # wha
 
 
 class GeminiAdapter(GeminiEventReader, Adapter):
-    """Encodes requests and decodes events of `streamGenerateContent`."""
+    """Encodes requests to `streamGenerateContent` and decodes its events."""
 
     name = "gemini"
     kind_follows_text = True  # `thought` stands beside `text`, mostly behind it
@@ -98,9 +99,8 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. If a fact is unknown, the model is treated like the newest
-        models.
-        """
+        """Returns a copy of the facts about a model. Unknown facts are replaced by the facts about Gemini's newest
+        models."""
         return family.filled(_NEWEST).over(self.quirks.facts())
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
@@ -109,7 +109,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request, which contains the model's name."""
+        """Returns the path of a request. It contains the model's name."""
         return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
     def handles_path(self, path: str) -> bool:

@@ -1,7 +1,7 @@
 """Converts events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
 
-Each chunk contains new parts, which have no index. A text part continues the previous text part. A part with a
-signature stays separate, because later requests must contain the signature in the same part
+Each event contains new parts of the response, which have no index. A text part continues the previous text part. A part
+with a thought signature stays separate, because later requests must contain the signature in the same part
 (https://ai.google.dev/gemini-api/docs/thought-signatures).
 """
 
@@ -78,7 +78,7 @@ class GeminiEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Converts a JSON body to deltas. Without `alt=sse`, the API sends an array of chunks."""
+        """Converts a JSON response body to deltas. If the request lacks `alt=sse`, the API sends an array of chunks."""
         out: list[Delta] = []
         for chunk in body if isinstance(body, list) else [body]:
             _chunk(chunk, out)
@@ -181,7 +181,7 @@ _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
 
 
 def _add_requests(about: Any, out: list[Delta]) -> None:
-    """Adds the number of requests to hosted tools, which is the number of sources that a candidate lists."""
+    """Adds the number of requests to each hosted tool to `out`. It is the number of sources that a candidate lists."""
     for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
         if isinstance(found := about.get(name), list):
             out.append(ToolRequests(kind, len(found)))
@@ -208,7 +208,7 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a tool call, which is complete in one part, unless the request asked for arguments in pieces."""
+    """Decodes a tool call. It is complete in one part, unless the request asked for streamed arguments."""
     name, goes_on = str_or_none(call.get("name")), call.get("willContinue") is True
     values: list[PathValue] = []
     if isinstance(pieces := call.get("partialArgs"), list):

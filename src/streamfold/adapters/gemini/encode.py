@@ -1,4 +1,4 @@
-"""Encodes requests: the body, contents, parts, tools, the generation config and the thinking config."""
+"""Encodes requests to Gemini's API: the body, contents, parts, tools, the generation config and the thinking config."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
 
 
 def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingReport) -> dict[str, Any]:
-    """Returns the JSON body of a request. Raises ConfigError for content that the API doesn't support."""
+    """Returns the JSON body of a request. Raises ConfigError if the API doesn't support some content of the request."""
     options = request.options
     continued = continued_turn(request)
     opening = next((n for n, message in enumerate(request.messages) if message.role not in INSTRUCTION_ROLES), 0)
@@ -119,7 +119,8 @@ def _generation(request: Request, quirks: GeminiQuirks) -> dict[str, Any]:
 
 
 def continued_turn(request: Request) -> Message | None:
-    """Returns the unfinished answer at the end of the conversation if it has a continuation token, or None.
+    """Returns the incomplete assistant message at the end of the conversation if it contains a continuation token,
+    otherwise None.
 
     https://ai.google.dev/gemini-api/docs/generate-content/long-decode
     """
@@ -153,7 +154,7 @@ _BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh":
 
 
 def thinking_config(request: Request) -> dict[str, Any] | None:
-    """Returns the `thinkingConfig` for an effort level, or None if the request has none."""
+    """Returns the `thinkingConfig` for the request's effort level, or None if the request has no effort level."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return None
@@ -176,8 +177,7 @@ _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev
 def encode_contents(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> list[dict[str, Any]]:
-    """Converts messages to contents. Consecutive messages with the same role become one content, except for tool
-    results.
+    """Converts messages to Gemini's contents. Consecutive messages with the same role become one content.
 
     Raises:
         ConfigError: the API would refuse the conversation.
@@ -227,9 +227,9 @@ def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, lis
 def _calls(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the names of a turn's tool calls by id, and the server's ids by id, because only those are sent.
+    """Returns two mappings for the tool calls in these messages: from ids to names, and from ids to the server's ids.
 
-    If a tool call got a new id because the server used its id twice, the request still contains the server's id.
+    If a tool call got a new id because the server used one id twice, the request still contains the server's id.
     """
     names: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -266,7 +266,8 @@ def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original parts of an answer, or None if the message has been changed."""
+    """Returns the parts of an assistant message as the API sent them, or None if the program has changed the
+    message."""
     parts = blocks_of(message, request)
     if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
         return None
@@ -278,7 +279,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def report_unsent(message: Message, where: str, request: Request, quirks: GeminiQuirks, report: EncodingReport) -> None:
-    """Reports the parts of a message that aren't sent."""
+    """Adds the parts of a message that the request doesn't contain to `report`."""
     if original_payload(message, request) is None:
         report.add_message(message, where, request, lambda call: signature_of(call.extra) is not None)
     report.add_name_and_detail(message, where)
@@ -297,10 +298,10 @@ def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
-    """Adds the documented placeholder to tool calls of the current turn that have no signature.
+    """Adds Google's placeholder to tool calls without a signature, after the last user message.
 
-    Only the first tool call in each content gets a placeholder, because the API refuses a placeholder on any other
-    (BerriAI/litellm#37541).
+    Only the first tool call in each content gets a placeholder, because the API refuses a placeholder on any other tool
+    call (BerriAI/litellm#37541).
 
     Returns:
         The indexes of the contents that were changed.
@@ -333,7 +334,7 @@ def _result(message: Message, names: Mapping[str, str], ids: Mapping[str, str], 
 
 
 def _response(message: Message) -> dict[str, Any]:
-    """Returns a tool result as an object, because Gemini requires one."""
+    """Gemini requires a JSON object as a tool result."""
     text = "\n".join(part["text"] for part in content_parts(message, "") if "text" in part)
     if message.error:
         return {"error": text or str(tool_result_content(message))}
@@ -348,7 +349,7 @@ def _response(message: Message) -> dict[str, Any]:
 
 
 def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Converts a message's content to parts. Raises ConfigError for content that Gemini doesn't support."""
+    """Converts a message's content to Gemini's parts. Raises ConfigError for content that Gemini doesn't support."""
     for place, part in read_parts(message, where):
         match part:
             case TextPart(text) | {"type": "text", "text": str(text)}:

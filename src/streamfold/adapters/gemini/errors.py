@@ -1,6 +1,7 @@
 """Parses the errors of Google's APIs: https://cloud.google.com/apis/design/errors.
 
-The body contains a code such as `RESOURCE_EXHAUSTED`, and its details contain the time to wait and the exceeded quota.
+The body of an error response contains a code such as `RESOURCE_EXHAUSTED`. The error's details contain the time to wait
+and the exceeded quota.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _DEEPEST = 3  # some proxies put the JSON text of an error into the message of a
 
 
 def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses a Google error object, which may be in a list, or be text inside another error's message."""
+    """Parses a Google error object. The object may be inside a list, or be JSON text inside another error's message."""
     body = _unwrapped(body)
     info = error_info(body, status=status)
     error = body.get("error") if isinstance(body, Mapping) else None
@@ -95,7 +96,7 @@ def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
 
 
 def gemini_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Creates an error object for the body of an error response, or for the end of a stream that breaks off."""
+    """Creates the JSON body of an error response, or the last event of a stream that ends with an error."""
     status = info.status or (500 if info.retryable or not (info.type or info.code) else 400)
     word = info.code if info.code in _WORDS.values() else _WORDS.get(status)
     details: list[dict[str, Any]] = []

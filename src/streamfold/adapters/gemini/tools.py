@@ -29,7 +29,7 @@ FORMS = {
 
 
 def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the list of tools. All functions are in one entry, at the position of the first function."""
+    """Returns the request's list of tools. One entry contains all functions, at the position of the first function."""
     functions = [function(tool) for tool in request.tools if tool.hosted is None]
     entries: list[dict[str, Any]] = []
     for tool in request.tools:
@@ -42,9 +42,10 @@ def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -
 
 
 def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:
-    """Returns True if a request must declare that it has both hosted tools and functions.
+    """Returns True if a request must declare that it contains both hosted tools and functions.
 
-    Every request of such a conversation needs this: https://ai.google.dev/gemini-api/docs/tool-combination
+    Every later request of such a conversation must declare this too:
+    https://ai.google.dev/gemini-api/docs/tool-combination
 
     Raises:
         ConfigError: the model doesn't support hosted tools together with functions.

@@ -41,7 +41,7 @@ _CONFIGS = {"deep-research": {"type": "deep-research", "thinking_summaries": "au
 
 
 class InteractionsAdapter(InteractionsEventReader, Adapter):
-    """Encodes requests and decodes events of `POST /interactions`."""
+    """Encodes requests to `POST /interactions` and decodes its events."""
 
     name = "interactions"
     path = "/interactions"
@@ -70,9 +70,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False)
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. On this API, every model has thinking levels, and with "high" also
-        "xhigh".
-        """
+        """Returns a copy of the facts about a model. In the Interactions API, every model has thinking levels. A model
+        with the level "high" also has "xhigh"."""
         efforts = family.efforts or _LEVELS
         if family.thinking == "never":
             return family
@@ -89,9 +88,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return {**super().headers(request), "Api-Revision": _REVISION}
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path for the rest of a stored interaction. If no event had an id, the server sends all of it
-        again.
-        """
+        """Returns the path of a request for the rest of a stored interaction. If no event had an id, the server sends
+        the complete interaction again."""
         if not _is_stored(request):
             return None
         query = {"stream": "true", **({"last_event_id": after} if after else {})}
@@ -101,11 +99,9 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}" if _is_stored(request) else None
 
     def is_running(self, body: Any) -> bool:
-        """Returns True if the interaction with this body is still running."""
         return isinstance(body, Mapping) and body.get("status") in UNFINISHED
 
     def cancel_path(self, answer_id: str) -> str | None:
-        """Returns the path of a request that cancels an interaction."""
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def runs_on(self, request: Request) -> bool:
@@ -115,7 +111,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return read_interactions_error(body, status)
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are instructions. An interaction doesn't inherit instructions."""
+        """Returns how many messages at the beginning are instructions. An interaction doesn't inherit the instructions
+        of the interaction that it continues."""
         return next(
             (at for at, each in enumerate(request.messages) if each.role not in INSTRUCTION_ROLES),
             len(request.messages),
@@ -164,7 +161,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 
 
 def _continued_turn(request: Request) -> Message | None:
-    """Returns the unfinished answer at the end of the conversation if it has a continuation token, or None.
+    """Returns the incomplete assistant message at the end of the conversation if it contains a continuation token,
+    otherwise None.
 
     Google's own client (https://github.com/googleapis/python-genai) sends the token in the same way.
     """
@@ -184,7 +182,8 @@ def _is_stored(request: Request) -> bool:
 
 
 def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
-    """Returns the instructions, and the messages after the stored interaction. The server has the earlier messages."""
+    """Returns the instructions, and the messages after the stored interaction. The server has already stored the
+    messages in between."""
     last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
     return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in INSTRUCTION_ROLES]
 
@@ -210,7 +209,8 @@ def _generation(request: Request) -> dict[str, Any]:
 
 
 def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the fields of a request to an agent. An agent runs in the background, and has no generation config."""
+    """Returns the fields of a request to an agent. An agent runs in the background, and accepts no generation
+    config."""
     given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
     if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
         raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} doesn't accept this option")

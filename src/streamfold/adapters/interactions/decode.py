@@ -1,9 +1,9 @@
 """Converts events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
 
-An answer is a list of steps. A step begins with `step.start` and grows by each `step.delta` that has its index. Later
-requests contain the step unchanged, with its signature. Before May 2026, the API had contents instead of steps, with
-the same deltas (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026). Both versions are
-supported.
+A response is a list of steps. A step begins with `step.start`, and each `step.delta` with the step's index adds content
+to it. Later requests contain the step unchanged, with its signature. Before May 2026, the API had contents instead of
+steps, with the same deltas (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026). streamfold
+supports both versions.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class InteractionsEventReader:
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
-        """Converts the last event to deltas if it was cut off. In such an event, the types follow the text."""
+        """Converts the last event to deltas if it was truncated. In the event's JSON, the fields with the types follow
+        the text, so they may be missing."""
         payload = parse_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
@@ -136,9 +137,9 @@ def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
-    """Converts complete steps to deltas, each with its index.
+    """Converts complete steps to lists of deltas, each with the step's index.
 
-    A stored interaction may contain its input before the steps of the answer.
+    In a stored interaction, the interaction's input may precede the steps of the response.
     """
     own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     found = []
@@ -185,7 +186,7 @@ def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes running totals of tokens, which come before the finish reason in the same event."""
+    """Decodes token counts. They must precede the finish reason, which the same event may contain."""
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):
@@ -229,7 +230,7 @@ def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a content of the older API version, whose texts and media become the output of the model."""
+    """Decodes a content of the older API version. Its texts and media become a `model_output` step."""
     content, index = _object(payload, "content"), int_or_none(payload.get("index"))
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
@@ -261,7 +262,6 @@ def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _without(step: dict[str, Any], name: str) -> dict[str, Any]:
-    """Returns a step without the list that later events extend."""
     return {member: value for member, value in step.items() if member != name or not value}
 
 
@@ -302,7 +302,6 @@ def _write_call(step: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 @lru_cache(64)
 def _output(index: int | None) -> Block:
-    """Returns the step for a text whose `step.start` is missing."""
     return Block(index, "text", _OUTPUT, "content", join=_join_output)
 
 
@@ -352,7 +351,7 @@ def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
 
 
 def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a signature. After each summary the API sends an empty signature, which is ignored."""
+    """The API sends an empty signature after each summary, which is ignored."""
     if isinstance(signature := delta.get("signature"), str) and signature:
         out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
 
@@ -367,7 +366,7 @@ def _arguments(index: int | None, delta: dict[str, Any], out: list[Delta]) -> No
 
 
 def _whole_call(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a complete tool call in a delta of the older API version."""
+    """Only the older API version sends complete tool calls in a delta."""
     begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
     out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
 
@@ -379,7 +378,7 @@ def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta])
 
 
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Adds the fields of a delta to its tool step. Deltas for other kinds of steps are ignored."""
+    """Adds the fields of a delta to its tool step. Ignores deltas for other kinds of steps."""
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
     for name, value in non_empty(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):
@@ -414,7 +413,6 @@ _EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
 
 
 def _join_output(step: dict[str, Any]) -> dict[str, Any]:
-    """Joins the pieces of a `model_output` step to contents. A text continues the previous text."""
     contents: list[Any] = []
     texts: list[str] = []
 
@@ -449,7 +447,6 @@ def _is_text(content: Any) -> bool:
 
 
 def _goes_on(last: Any, piece: Any) -> bool:
-    """Returns True if a piece continues the audio content before it."""
     both = (last, piece)
     return all(isinstance(one, dict) and one.get("type") == "audio" and one.get("data") for one in both)
 

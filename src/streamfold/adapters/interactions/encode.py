@@ -1,4 +1,4 @@
-"""Encodes the conversation as steps. An answer from this API is sent unchanged."""
+"""Encodes the conversation as steps. Steps that this API sent are sent back unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer
 
 
 def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:
-    """Converts the conversation to the steps of `input`. Raises ConfigError for unsupported content."""
+    """Converts the conversation to the steps in the request field `input`. Raises ConfigError for unsupported
+    content."""
     steps: list[dict[str, Any]] = []
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     for at, message in messages:
@@ -57,7 +58,8 @@ def _assistant(message: Message, request: Request, at: int) -> Iterator[dict[str
 
 
 def original_steps(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original steps of an answer from this endpoint, or None if the message has been changed."""
+    """Returns the steps of an assistant message as this endpoint sent them, or None if the program has changed the
+    message."""
     steps = message.extras.get("steps")
     if not request.came_from_here(message) or not isinstance(steps, list) or not steps:
         return None
@@ -84,7 +86,7 @@ def _result(message: Message, names: Mapping[str, str], at: int) -> dict[str, An
 
 
 def system_texts(message: Message, at: int) -> Iterator[str]:
-    """Yields the texts of instructions. Raises ConfigError for content that isn't text."""
+    """Yields the texts of a system message. Raises ConfigError for content that isn't text."""
     for number, content in enumerate(_contents(message, f"messages[{at}]")):
         if content["type"] != "text":
             raise ConfigError(f"messages[{at}].content[{number}] must be text: instructions can contain only text")
@@ -120,7 +122,7 @@ def _media(part: MediaPart) -> dict[str, Any]:
 
 
 def report_unsent(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Reports the parts of a message that aren't sent."""
+    """Adds the parts of a message that the request doesn't contain to `report`."""
     if original_steps(message, request) is None:
         report.add_message(message, where, request, lambda call: False)
     else:

@@ -1,4 +1,4 @@
-"""Parses the errors of the Interactions API. The error code is a word in lower case instead of a number."""
+"""Parses the errors of the Interactions API. Its error codes are words in lower case instead of numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS = {status: word for word, status in reversed(_STATUS.items())} | {409: "a
 
 
 def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error object, whose code may be a word or a number."""
+    """Parses an error object. The error's code may be a word or a number."""
     info = read_google_error(body, status)
     if info.status is not None:
         return info
@@ -44,7 +44,8 @@ def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
-    """Returns the error of a failed interaction: the first entry of `errors`, or the error of a `model_output` step."""
+    """Returns the error of a failed interaction: its `error`, the first entry of its `errors`, or the error of one of
+    its steps."""
     steps = interaction.get("steps")
     said = [interaction.get("error"), interaction.get("errors")]
     said += [step.get("error") for step in steps or () if isinstance(step, Mapping)] if isinstance(steps, list) else []
@@ -53,6 +54,6 @@ def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
 
 
 def interactions_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Creates an error object for the body of an error response, or for an `error` event."""
+    """Creates the JSON body of an error response, or the data of an `error` event."""
     code = info.code if info.code in _STATUS else _WORDS.get(info.status or 500, "internal")
     return {"error": {"code": code, "message": info.message}}

@@ -1,4 +1,4 @@
-"""Converts functions, hosted tools and the tool choice: https://ai.google.dev/gemini-api/docs/interactions."""
+"""Encodes functions, hosted tools and the tool choice: https://ai.google.dev/gemini-api/docs/interactions."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ FORMS = {
 
 
 def tool_entries(request: Request) -> list[dict[str, Any]]:
-    """Returns the list of tools. The API applies the tool choice "none" only to functions, so hosted tools are then
-    left out.
-    """
+    """Returns the request's list of tools. With the tool choice "none", the list contains no hosted tools, because the
+    API applies "none" only to functions."""
     entries = []
     for tool in request.tools:
         if tool.hosted is None:
@@ -61,7 +60,8 @@ def _function(tool: Tool) -> dict[str, Any]:
 
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
-    """Returns the tool choice, or None for the default. Raises ConfigError for the choice of a hosted tool."""
+    """Returns the value of `tool_choice`, or None for the API's default. Raises ConfigError if the request chooses a
+    hosted tool."""
     if all(tool.hosted is not None for tool in request.tools):
         return None
     match request.tool_choice:
@@ -81,6 +81,6 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
 
 
 def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the field that asks for JSON output, with or without a schema."""
+    """Returns the value of the request field that asks for JSON output, with or without a schema."""
     form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
     return form if schema is None else {**form, "schema": dict(schema)}

@@ -1,3 +1,3 @@
-"""Chat Completions with the rules of Moonshot's Kimi API for requests."""
+"""Chat Completions, with the additional rules of Moonshot's Kimi API for requests."""
 
 from .adapter import KimiAdapter, KimiQuirks

@@ -1,7 +1,9 @@
-"""Chat Completions with the rules of Moonshot's Kimi API for requests. The adapter `chat` decodes the responses.
+"""Chat Completions, with the additional rules of Moonshot's Kimi API for requests. Responses are decoded as in the
+adapter `chat`.
 
 The hosted API is documented at https://platform.moonshot.ai/docs. For Kimi models on vLLM or SGLang, set the quirk
-`hosted = false`. The rules of the model (conversations, thinking switch) then apply, but not those of the hosted API.
+`hosted = false`. The rules for the model (conversations, thinking switch) then apply, but not the rules of the hosted
+API.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ class KimiQuirks(ChatQuirks):
     """How requests differ between Kimi endpoints.
 
     Attributes:
-        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling, and False for other
-            servers, such as vLLM.
+        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling options. False for
+            other servers, such as vLLM.
         counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
-        max_tokens_field: the hosted API has deprecated the old name, but inference engines accept only the old name.
-        reasoning_field: the message field that contains earlier reasoning, which Kimi requires.
+        max_tokens_field: the name of the field for the output limit. The hosted API has deprecated the old name, but
+            inference engines accept only the old name.
+        reasoning_field: the message field that contains earlier reasoning. Kimi requires this field.
         result_images: True if tool results may contain images, as MoonshotAI/kimi-cli sends them.
     """
 
@@ -52,7 +55,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
 class KimiAdapter(ChatAdapter):
-    """Encodes requests and decodes events of Kimi's Chat Completions."""
+    """Encodes requests to Kimi's Chat Completions and decodes its events."""
 
     name = "kimi"
     maker = "moonshot"
@@ -60,7 +63,6 @@ class KimiAdapter(ChatAdapter):
 
     @property
     def takes_partial(self) -> bool:
-        """True if the last message may be a text that the model continues."""
         return True
 
     quirks: KimiQuirks
@@ -74,7 +76,8 @@ class KimiAdapter(ChatAdapter):
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules by which Kimi accepts conversations. Tool call ids are always renumbered."""
+        """Returns the rules that a conversation must follow so that Kimi accepts it. Tool call ids are always
+        renumbered."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and may_reason(request)
@@ -101,9 +104,8 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. If a fact is unknown, the model is treated like the newest
-        models.
-        """
+        """Returns a copy of the facts about a model. Unknown facts are replaced by the facts about Kimi's newest
+        models."""
         return family.filled(_NEWEST_HOSTED if self.hosted else _NEWEST)
 
     def rules(self, request: Request) -> Rules:
@@ -154,7 +156,6 @@ class KimiAdapter(ChatAdapter):
         return required_count(body.get("data") if isinstance(body, Mapping) else None, "total_tokens")
 
     def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:
-        """Returns the fields for an effort. K3 has levels, and earlier models have a switch."""
         if has_levels:
             return {"reasoning_effort": effort}
         if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
@@ -190,12 +191,12 @@ class KimiAdapter(ChatAdapter):
 
 
 def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> Iterator[dict[str, Any]]:
-    """Gives tool calls the ids that the model itself would have written.
+    """Replaces tool call ids by the ids that the model itself would have written.
 
-    The model imitates earlier ids in its next tool call. If the earlier ids have another style, the function's name is
-    lost (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call of the conversation
-    gets the id `functions.NAME:n`. A result belongs to the nearest earlier tool call with the same id. The hosted API
-    renumbers ids itself, but inference engines don't.
+    The model imitates the conversation's earlier ids in its next tool call. If these ids have another style, the server
+    loses the function's name (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call
+    of the conversation gets the id `functions.NAME:n`. A tool result belongs to the nearest earlier tool call with the
+    same id. The hosted API renumbers ids itself, but inference engines don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id
@@ -221,11 +222,11 @@ def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> I
 
 
 def _mark_reasoning(messages: list[dict[str, Any]]) -> None:
-    """Adds `reasoning_content` to messages with tool calls that other providers wrote, because the hosted API requires
-    it.
+    """Adds an empty `reasoning_content` to messages with tool calls but without reasoning, because the hosted API
+    requires this field.
 
-    Without this field, the API responds "thinking is enabled but reasoning_content is missing in assistant tool call
-    message" (MoonshotAI/kimi-cli#2141).
+    Without it, the API responds "thinking is enabled but reasoning_content is missing in assistant tool call message"
+    (MoonshotAI/kimi-cli#2141).
     """
     for message in messages:
         if message.get("role") == "assistant" and message.get("tool_calls"):

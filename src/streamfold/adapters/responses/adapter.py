@@ -1,8 +1,9 @@
-"""OpenAI's Responses API. A response is a list of items, which the API first streams in parts and then sends complete.
+"""OpenAI's Responses API. A response is a list of output items. The API first streams each item in pieces and then
+sends it complete.
 
 The API is documented at https://platform.openai.com/docs/api-reference/responses. `encode.py` encodes requests, and
-`decode.py` decodes responses. If a server's responses deviate, a comment names the server. `ResponsesQuirks` describes
-how requests differ between servers.
+`decode.py` decodes responses. If a server's responses deviate from OpenAI's, a comment names the server.
+`ResponsesQuirks` describes how requests differ between servers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _COMPACTED = (
 
 
 class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
-    """Encodes requests and decodes events of the Responses API."""
+    """Encodes requests to the Responses API and decodes its events."""
 
     name = "responses"
     path = "/responses"
@@ -54,7 +55,8 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         self.keeps_conversations = self.quirks.conversations != "none"
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules by which the API accepts conversations. Only their ids connect tool calls with results."""
+        """Returns the rules that a conversation must follow so that the API accepts it. In this API, only ids connect
+        tool results with their tool calls."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
         kept = [request.options.extra_body.get(name) for name in self.conversation_members]
         items = (item for message in request.messages for item in message.extras.get("output") or ())
@@ -83,23 +85,21 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return request, [*changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path for the rest of a stored response as a stream, or None if responses aren't stored."""
+        """Returns the path of a request that streams the rest of a stored response, or None if the server doesn't store
+        responses."""
         whole = self.answer_path(request, answer_id)
         last = f"&starting_after={after}" if after != "" else ""
         return None if whole is None else f"{whole}?stream=true{last}"
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path of a stored response, or None if responses aren't stored."""
         body = request.options.extra_body
         stored = body.get("store") or body.get("background") or self.quirks.store
         return f"{self.path}/{quote(answer_id, safe='')}" if stored else None
 
     def is_running(self, body: Any) -> bool:
-        """Returns True if the response with this body is still running."""
         return isinstance(body, Mapping) and body.get("status") in UNFINISHED
 
     def cancel_path(self, answer_id: str) -> str | None:
-        """Returns the path of a request that cancels a response in the background."""
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def request_path(self, request: Request) -> str:
@@ -113,9 +113,11 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the messages of a compaction: the user's messages, and an item that replaces all other messages.
+        """Returns the messages that replace the conversation: the user's messages, and an item that replaces all other
+        messages.
 
-        OpenAI requires all these messages unchanged in the next request. Raises ValueError if no item is a compaction.
+        OpenAI requires all these messages unchanged in the next request. Raises ValueError if the reply contains no
+        compaction item.
         """
         items = reply.extras.get("output", [])
         if not any(item.get("type") == "compaction" for item in items):
@@ -140,7 +142,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path of a file in a code container, or of a file in the list of files."""
+        """Returns the path of a file in a code container, or of an uploaded file."""
         place = f"/containers/{quote(file.container_id, safe='')}" if file.container_id else ""
         return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
 
@@ -160,13 +162,11 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         )
 
     def background_tools(self, request: Request) -> bool:
-        """Returns True if the model supports tools with `async`, which are GPT-6 and later in OpenAI's guide to async
-        tools.
-        """
+        """Returns True if the model supports tools with `async`. According to OpenAI's guide to async tools, GPT-6 and
+        later do."""
         return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns the options that the API supports, with an output limit of at least 16 tokens
-        (earendil-works/pi#6265).
-        """
+        """Returns which options the API supports. The smallest output limit that it accepts is 16 tokens
+        (earendil-works/pi#6265)."""
         return OptionRules(seed=False, stops=0, least_output_tokens=16)

@@ -2,8 +2,8 @@
 
 The API sends most content twice. `deduplication.py` and `tool_call_assembly.py` compare both versions.
 
-https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Progress events of hosted tools,
-and events with an empty item or part, are ignored, because later events repeat their content.
+https://platform.openai.com/docs/api-reference/responses-streaming lists the events. The decoder ignores progress events
+of hosted tools, and events with an empty item or content part, because later events repeat their content.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 
 class TextEvent(NamedTuple):
-    """Describes an event that contains text: the kind of text, the names of its fields, and whether the text is
-    complete.
-    """
+    """Describes a type of event that contains text: the kind of text, the names of the event's fields, and whether the
+    text is complete."""
 
     kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
     member: str
@@ -93,9 +92,8 @@ class ResponsesEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Converts a JSON body to deltas. Raises ValueError for a body that is neither a complete response nor an
-        error.
-        """
+        """Converts a JSON response body to deltas. Raises ValueError if the body is neither a complete response nor an
+        error."""
         if isinstance(body, dict) and body.get("object") == "response.compaction":
             return compacted_response(body)
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
@@ -110,7 +108,7 @@ class ResponsesEventReader:
 
 
 def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
-    """Returns the position of a text. llama.cpp sends only the id of the item (fixtures/llamacpp)."""
+    """Returns the position of a text in the response. llama.cpp sends only the item's id (fixtures/llamacpp)."""
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), form)
@@ -124,9 +122,10 @@ def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Decodes the beginning of a tool call. Some servers already send complete arguments here, or their first piece.
+    """Decodes the event that begins a tool call. Some servers already send the complete arguments in this event, or
+    their first piece.
 
-    Other servers send an empty value here, which doesn't mean that the arguments are empty.
+    Other servers send an empty value here, although the arguments aren't empty.
     """
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
@@ -185,7 +184,6 @@ def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content
 
 
 def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a delta for an item that is neither a message nor a function call."""
     if isinstance(text := payload.get(member), str):
         said = {"id": str_or_none(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
         out.append(ExtraPart("item_pieces", said, place=int_or_none(payload.get("output_index"))))
@@ -197,7 +195,7 @@ def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _thought(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a thought of Perplexity's research, which no item repeats.
+    """Decodes a thought that Perplexity sends during research. No output item repeats this text.
 
     https://docs.perplexity.ai/docs/agent-api/output-control
     """
@@ -226,9 +224,8 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """Decodes an error in a body or in an event. The error's fields are at the top level, as OpenAI documents, or under
-    `error`, as OpenAI sends them.
-    """
+    """Decodes an error in a response body or in an event. OpenAI documents the error's fields at the top level, but
+    sends them under `error`."""
     error = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
         error = {name: value for name, value in payload.items() if name != "type"}

@@ -1,4 +1,4 @@
-"""Encodes the conversation as input items, the results of built-in tools, and the text format."""
+"""Encodes the conversation as input items, the results of built-in tools, and the format of the response's text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the me
 
 
 def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
-    """Converts the result of a built-in tool to an item. Returns None for the result of a function.
+    """Converts the result of a built-in tool to an input item. Returns None for the result of a function.
 
     Raises:
         ConfigError: the result's content doesn't fit this kind of tool call.
@@ -152,7 +152,7 @@ _OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", 
 
 
 def check_message(message: Message, where: str) -> None:
-    """Raises ConfigError if a message can't be converted to items."""
+    """Raises ConfigError if a message can't be converted to input items."""
     if message.role == "function":
         raise ConfigError(f"{where} has the role 'function', which the Responses API does not support")
     if message.extras.get("function_call"):
@@ -169,13 +169,14 @@ def message_items(
     came_from_here: bool = True,
     others: Mapping[str, ToolCall] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Converts a message to items.
+    """Converts a message to input items.
 
     Args:
-        stored: True if the provider may find items by their ids.
+        stored: True if the provider may find output items by their ids.
         came_from_here: True if the same provider wrote the message. The API refuses encrypted reasoning from another
-            provider ("organization_id did not match", Kilo-Org/kilo#110), and doesn't know the provider's ids.
-        others: the tool calls of built-in tools by id, because the items for their results have other types.
+            provider ("organization_id did not match", Kilo-Org/kilo#110), and doesn't know that provider's ids.
+        others: the tool calls of built-in tools by id. The items for their results have other types than those for
+            function results.
     """
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
@@ -203,7 +204,8 @@ def message_items(
 
 
 def plain_items(message: Message, position: int, *, came_from_here: bool) -> Iterator[dict[str, Any]]:
-    """Converts a message to items, for servers that support only messages, function calls and function results."""
+    """Converts a message to input items, for servers that support only messages, function calls and function
+    results."""
     if message.role != "assistant":
         yield from message_items(message, position, stored=False, came_from_here=came_from_here)
         return
@@ -229,11 +231,12 @@ def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
 
 
 def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
-    """Returns the original items of an answer, or None if the message has been changed.
+    """Returns the output items of an assistant message as the API sent them, or None if the program has changed the
+    message.
 
-    The order is kept, because the API requires each reasoning item's next item after it (openai/codex#1240). The items
-    must have the same tool calls as the message, because tool calls of a truncated answer, which weren't delivered,
-    must not be sent without results.
+    The items stay in their order, because the API requires that the same item follows each reasoning item as in the
+    response (openai/codex#1240). The items must have the same tool calls as the message. A truncated response may
+    contain tool calls that weren't delivered, and these must not be sent without results.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
@@ -259,10 +262,10 @@ def _call_id(item: Mapping[str, Any]) -> str:
 
 
 def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
-    """Converts an item of an answer to an input item. Returns None if requests don't contain such items.
+    """Converts an output item to an input item. Returns None if requests can't contain this item.
 
     Args:
-        stored: True if the provider may find items by their ids.
+        stored: True if the provider may find output items by their ids.
     """
     refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
     sent = {name: value for name, value in item.items() if name not in refused}
@@ -365,31 +368,31 @@ class ResponsesQuirks:
 
     Attributes:
         store: the value of the field `store`. With None, the field isn't sent, and OpenAI stores responses for 30 days.
-        encrypted_reasoning: True to ask for encrypted reasoning if the response isn't stored. OpenAI's models without
-            reasoning refuse such requests.
+        encrypted_reasoning: True to request encrypted reasoning if the server doesn't store the response. OpenAI's
+            models without reasoning refuse such requests.
         system_as_instructions: True if system messages at the beginning are sent as `instructions`. With False, system
-            messages are input items, because OpenAI doesn't use the `instructions` of a stored response for the next
-            response.
+            messages are input items. OpenAI doesn't use the `instructions` of a stored response for the next response.
         hosted_tools: the format of hosted tools.
-        strict_output: True if OpenAI's strict mode is requested for a pydantic model, so that the answer is always
-            valid.
-        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. None chooses by
-            model.
+        strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
+            its schema.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, the
+            row depends on the model.
         says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure).
-        returned_items: the items of earlier answers that requests contain. With "plain", requests contain only
+        returned_items: which output items of earlier responses a request contains. With "plain", requests contain only
             messages, as text, and function calls (Perplexity).
         format_member: the request field that contains the response format.
-        conversations: whether a request may continue a stored response by `previous_response_id`, and how it then
-            contains the system messages at the beginning. With "with_instructions", system messages are sent each time
-            as `instructions`, which may change, because the next response doesn't inherit them. With
-            "without_instructions", system messages are sent as input items, because the server refuses `instructions`
-            together with the id (xAI). With "none", all messages are sent, because the server doesn't support or
-            doesn't document stored responses.
+        conversations: whether a request may continue a stored response with `previous_response_id`, and how it then
+            contains the system messages at the beginning. With "with_instructions", each request contains the system
+            messages as `instructions`, because a response doesn't inherit them. With "without_instructions", system
+            messages are sent as input items, because the server refuses `instructions` together with
+            `previous_response_id` (xAI). With "none", each request contains all messages, because the server doesn't
+            support or doesn't document stored responses.
         added_tools: True if the conversation may declare tools in `additional_tools` items. With False, the request
-            declares such tools with the other tools.
-        counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't
+            declares such tools together with the other tools.
+        counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't have it
             (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: True if `tool_choice` is sent. With False, the tools that the tool choice excludes are left out.
+        tool_choice: True if `tool_choice` is sent. With False, the request contains only the tools that the tool choice
+            allows.
     """
 
     store: bool | None = False
@@ -415,7 +418,7 @@ _NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
 
 
 class ResponsesRequestWriter:
-    """Encodes requests for the Responses API."""
+    """Encodes requests to the Responses API."""
 
     quirks: ResponsesQuirks
 
@@ -484,7 +487,6 @@ class ResponsesRequestWriter:
         return None if extra and any(extra.get(name) for name in _NEED_STORE) else self.quirks.store
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are sent as `instructions`."""
         each_time = request.conversation is not None and self.quirks.conversations == "with_instructions"
         if not each_time and not self.quirks.system_as_instructions and not request.compact:
             return 0
@@ -492,7 +494,7 @@ class ResponsesRequestWriter:
         return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
 
     def grows(self, conversation_id: str) -> bool:
-        """Returns True if an id belongs to a conversation (Conversations API), and False if it belongs to a response.
+        """Returns True if this id belongs to a conversation (Conversations API), and False if it belongs to a response.
 
         https://platform.openai.com/docs/api-reference/conversations
         """
@@ -510,7 +512,8 @@ class ResponsesRequestWriter:
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
     def _added_tools(self, message: Message, position: int, request: Request) -> Iterator[dict[str, Any]]:
-        """Yields the item that declares tools inside the conversation, and an item for the text of its message."""
+        """Yields an item that declares the message's tools inside the conversation, and an item for the message's
+        text."""
         sent_as = {own: sent for sent, own in request.names.items()}
         wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
         if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:
@@ -578,7 +581,8 @@ class ResponsesRequestWriter:
                 return choice
 
     def _chosen(self, tool: Tool | HostedTool) -> dict[str, Any]:
-        """Returns the tool choice for a tool, which is its type and name without the nesting of Chat Completions."""
+        """Returns the value of `tool_choice` that forces this tool. Unlike in Chat Completions, the tool's name is next
+        to its type."""
         written = tool.raw if isinstance(tool, HostedTool) else self._tool(tool)
         return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 
@@ -598,7 +602,6 @@ class ResponsesRequestWriter:
 
 
 def _context_management(request: Request) -> list[dict[str, Any]] | None:
-    """Returns the setting for automatic compaction: https://developers.openai.com/api/docs/guides/compaction."""
     threshold = request.options.compact_threshold
     return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
 

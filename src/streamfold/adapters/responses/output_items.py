@@ -1,4 +1,4 @@
-"""Converts output items to deltas: single items when they are finished, and all items of the final response."""
+"""Converts output items to deltas: each item when it is finished, and all items of the final response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
 def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
-    """Adds the deltas for a finished item, and the unchanged item, because later requests may contain it."""
+    """Adds a finished item's deltas to `out`, and the item itself. Later requests may have to contain the item exactly
+    as the server sent it."""
     kind = item.get("type")
     if kind == "function_call":
         out.append(function_call(item, output, out))
@@ -70,7 +71,7 @@ def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | Re
 
 
 def part_text(part: dict[str, Any], place: PartRef) -> TextDelta | ReasoningDelta | RefusalDelta | None:
-    """Returns the complete text of a part, or None if the part has no text."""
+    """Returns the complete text of a content part as a delta, or None if the content part has no text."""
     kind, text = part.get("type"), part.get("text")
     if kind == "refusal" and isinstance(refusal := part.get("refusal"), str) and refusal:
         return RefusalDelta(refusal, place, whole=True)
@@ -82,7 +83,7 @@ def part_text(part: dict[str, Any], place: PartRef) -> TextDelta | ReasoningDelt
 
 
 def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Returns the tool call in an item, and adds warnings to `out`.
+    """Returns the tool call in an output item. Adds warnings to `out`.
 
     `call_id` is the id of the tool call, and `id` is the id of the item.
     """
@@ -103,9 +104,8 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
 
 def arguments_text(arguments: Any, out: list[Delta]) -> str:
-    """Returns arguments as text, even if the server sent an object. Raises ValueError if the object is nested too
-    deeply.
-    """
+    """Returns a tool call's arguments as text, even if the server sent an object. Raises ValueError if the object is
+    nested too deeply."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None:
@@ -118,10 +118,10 @@ def arguments_text(arguments: Any, out: list[Delta]) -> str:
 
 
 def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
-    """Adds the deltas for the final response: all items again, the usage, and the status.
+    """Adds the deltas of the final response to `out`: all items again, the usage, and the status.
 
     Args:
-        said: the status in the name of the event, or `""` if unknown.
+        said: the status that the event's name contains, or `""` if unknown.
     """
     out.append(response_meta(response))
     items = [item for item in _list(response.get("output")) if isinstance(item, dict)]
@@ -137,9 +137,8 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Converts a compaction to deltas. The items of a compaction aren't an answer, because they include the user's
-    messages.
-    """
+    """Converts the response to a compaction request to deltas. Its items aren't a reply to the user, because they
+    include the user's messages."""
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):
@@ -148,7 +147,7 @@ def compacted_response(response: dict[str, Any]) -> list[Delta]:
 
 
 def response_meta(response: dict[str, Any]) -> Meta:
-    """Returns the id, the model and the time of a response, and the id of the response that it continues."""
+    """Returns the id, model and creation time of a response, and the id of the response that it continues."""
     created = response.get("created_at")
     created = created if isinstance(created, int | float | str) else None
     previous = (str_or_none(response["previous_response_id"]) or "") if "previous_response_id" in response else None
@@ -178,7 +177,8 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
-    """Returns how the answer ended. The worst status wins, because aimock names every event "completed"."""
+    """Returns how the response ended. If the event's name and the response have different statuses, the worse status
+    counts, because aimock names every event "completed"."""
     status = str_or_none(response.get("status"))
     word_for_it = status
     for end in _ENDS:
@@ -211,9 +211,9 @@ _COUNTED = {
 
 
 def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
-    """Adds the number of requests to hosted tools.
+    """Adds the number of requests to each hosted tool to `out`.
 
-    OpenAI sends this number beside the usage, and xAI and Perplexity inside the usage.
+    OpenAI sends these numbers next to the usage object. xAI and Perplexity send them inside the usage object.
     """
     details, calls = usage.get("server_side_tool_usage_details"), usage.get("tool_calls_details")
     if isinstance(calls, dict):
@@ -232,14 +232,12 @@ def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> No
 
 
 def said_text(value: Any) -> str:
-    """Returns a text, or the field `text` of an object, or `""` for any other value."""
     if isinstance(value, dict):
         value = value.get("text")
     return value if isinstance(value, str) else ""
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Returns the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""Converts hosted tools to the format of the Responses API and of compatible providers.
+"""Encodes hosted tools in the format of the Responses API and of compatible providers.
 
 https://platform.openai.com/docs/guides/tools, https://docs.x.ai/docs/guides/tools/overview,
 https://openrouter.ai/docs/features/server-tools, https://docs.perplexity.ai/docs/agent-api/tools.

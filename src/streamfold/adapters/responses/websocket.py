@@ -1,8 +1,8 @@
-"""The Responses API over a WebSocket: requests become messages, and the server's messages become events.
+"""The Responses API over a WebSocket. Requests become WebSocket messages, and the server's messages become SSE events.
 
 The client sends `{"type": "response.create", ...}` with the fields of a request. Each message from the server is one
 event of the stream. A connection handles one request after the other. The server keeps each connection's newest
-response in memory, even if responses aren't stored. For this reason, the next request can name that response and
+response in memory, even if it doesn't store responses. For this reason, the next request can name that response and
 contain only new items.
 
 The documentation is https://developers.openai.com/api/docs/guides/websocket-mode and
@@ -23,10 +23,10 @@ from .encode import input_item
 from .output_items import as_object
 
 CONNECTION_EXPIRED = "websocket_connection_limit_reached"
-"""The code of the error that a server sends before it closes a connection that is too old."""
+"""The error code that a server sends before it closes a connection that is too old."""
 
 RESPONSE_FORGOTTEN = "previous_response_not_found"
-"""The code of the error that a server sends if it doesn't have the response in `previous_response_id`."""
+"""The error code that a server sends if it no longer has the response in `previous_response_id`."""
 
 _ENDS = frozenset(f"response.{end}" for end in ("completed", "incomplete", "failed", "cancelled", "done"))
 _HTTP_ONLY = ("stream", "stream_options", "background", "background_options")  # members that a message must not have
@@ -36,12 +36,12 @@ _HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # 
 
 @dataclass(frozen=True, slots=True)
 class NewestResponse:
-    """The newest response, which the server remembers for the connection.
+    """The newest response of a connection, which the server keeps in memory.
 
     Attributes:
         response_id: the id of the response.
-        items: digests of all items in the conversation, including the response, or None if the items are unknown,
-            because the request named an earlier response.
+        items: digests of all items in the conversation, including the items of the response. None if the items are
+            unknown, because the request named an earlier response.
         conversation: the id of the stored conversation to which the response belongs.
     """
 
@@ -52,12 +52,12 @@ class NewestResponse:
 
 @dataclass(frozen=True, slots=True)
 class SocketError:
-    """An error that the server sent instead of an answer.
+    """An error that the server sent instead of a response.
 
     Attributes:
         status: the HTTP status with which the server would have responded over HTTP.
         headers: the headers that the error contains, such as `retry-after`.
-        body: the error object as JSON.
+        body: the error object as JSON text.
     """
 
     status: int
@@ -66,14 +66,14 @@ class SocketError:
 
 
 class SocketTurn:
-    """One request for an answer, and the messages that belong to the answer.
+    """One request for a response, and the server's messages that belong to the response.
 
     Attributes:
         names_response: True if the caller's request already names the response that it continues.
-        begun: True if an event of the answer has arrived.
-        ended: True if the last message of the answer has arrived.
-        error_code: the code of the error that ended the answer, or None.
-        newest: the response that the connection can now continue, or None.
+        begun: True if an event of the response has arrived.
+        ended: True if the last message of the response has arrived.
+        error_code: the code of the error that ended the response, or None.
+        newest: the response that the connection can continue next, or None.
     """
 
     def __init__(self, body: dict[str, Any]) -> None:
@@ -92,9 +92,10 @@ class SocketTurn:
 
     @classmethod
     def read(cls, body: bytes) -> SocketTurn | None:
-        """Creates a turn from the body of a POST request.
+        """Creates a `SocketTurn` from the body of a POST request.
 
-        Returns None if the request must be sent over HTTP, because it isn't streamed or runs in the background.
+        Returns None if the request must be sent over HTTP, because it isn't streamed or because it runs in the
+        background.
         """
         try:
             read = json.loads(body)
@@ -105,9 +106,8 @@ class SocketTurn:
         return cls(read)
 
     def continues(self, newest: NewestResponse | None) -> bool:
-        """Returns True if this request continues a response: by its id, or because its input begins with that
-        conversation.
-        """
+        """Returns True if this request continues the response `newest`. It does if it names the response's id, or if
+        its input begins with the conversation that the response ends."""
         if newest is None:
             return False
         if self.names_response:
@@ -131,9 +131,8 @@ class SocketTurn:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
     def feed(self, message: bytes) -> bytes | SocketError:
-        """Converts a message to a server-sent event. An error with a status becomes a `SocketError` if no event has
-        arrived.
-        """
+        """Converts a message from the server to a server-sent event. If no event has arrived yet, an error with a
+        status becomes a `SocketError` instead."""
         try:
             payload = as_object(json.loads(message))
         except (ValueError, RecursionError):  # the decoder says what is wrong with it
@@ -163,7 +162,8 @@ class SocketTurn:
         return SocketError(status, headers, message)
 
     def _end(self, response: dict[str, Any]) -> None:
-        """Records the response if the connection can continue it. The server doesn't remember any other response."""
+        """Stores the response in `newest` if the connection can continue it. The server doesn't keep any other response
+        in memory."""
         error = as_object(response.get("error"))
         self.error_code = str_or_none(error.get("code"))
         response_id, output = response.get("id"), response.get("output") or self._output

@@ -90,8 +90,6 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
 
 
 def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
-    """Returns whether a dialect finds tool calls in a text. With `declared`, only complete tool calls with a declared
-    tool count."""
     dialect = find_dialect(name, context)
     found = [*dialect.feed(TextDelta(text)), *dialect.finish()]
     names = {tool.name for tool in context.tools}

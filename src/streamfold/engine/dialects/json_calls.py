@@ -111,7 +111,6 @@ def read_calls(
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yields the complete objects of a JSON array, each as JSON text."""
     at = 1
     while True:
         at = _between(text, at)
@@ -146,7 +145,6 @@ def _value(text: str) -> Any:
 
 
 def _between(text: str, at: int) -> int:
-    """Returns the position after white space and separators."""
     found = _SEPARATORS.match(text, at)
     return found.end() if found else at
 

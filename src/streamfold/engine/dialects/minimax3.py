@@ -53,7 +53,6 @@ class _Element:
         return self.object()
 
     def object(self) -> str:
-        """Returns the children as a JSON object. Children with the same name become a list."""
         found: dict[str, list[str]] = {}
         for name, value in self.children:
             found.setdefault(name, []).append(value)
@@ -127,7 +126,6 @@ def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str
 
 
 def _skip(text: MarkupReader, raw: list[str]) -> Reading[tuple[str, str]]:
-    """Consumes text to the end of an invalid tool call. Returns the consumed text and the closing tag."""
     while (yield from text.until(_MARK, raw.append)):
         if end := (yield from text.match(_END)):
             return "".join(raw), end["tag"]

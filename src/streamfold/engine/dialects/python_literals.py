@@ -28,13 +28,11 @@ def _fail(text: Scanner) -> Exception:
 
 
 def _next(text: Scanner, wanted: Markers) -> Reading[str]:
-    """Skips white space and returns the marker after it, or "" if another text follows."""
     yield from text.span(NOT_SPACE, drop)
     return (yield from text.expect(wanted))
 
 
 def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Reading[None]:
-    """Parses comma-separated items up to the closing bracket. A trailing comma is allowed."""
     while not (yield from _next(text, markers(closer))):
         yield from item()
         mark = yield from _next(text, markers(",", closer))

@@ -198,7 +198,6 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def say_all(self) -> None:
-        """Outputs the current marker and all text after it as text."""
         self._say("".join(self._tape or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
@@ -230,7 +229,6 @@ class MarkupReader(Scanner):
                 yield from self._in_text(marker)
 
     def _speak(self) -> Reading[str]:
-        """Outputs text up to the next marker. Returns the marker, or "" at the end of the input."""
         if self._fresh:
             yield from self.span(NOT_SPACE, self._space.append)
             marker = yield from self.expect(self._wanted())
@@ -261,7 +259,6 @@ class MarkupReader(Scanner):
             yield from self._ask(marker)
 
     def _ask(self, marker: str) -> Reading[None]:
-        """Lets each format in turn parse the structure that the marker may begin."""
         self._head = self._head and marker not in self._heads
         for family in self._families:
             if marker not in family.openers + family.heads + family.followers:
@@ -277,7 +274,6 @@ class MarkupReader(Scanner):
         self._say(marker)
 
     def _reason(self) -> Reading[str]:
-        """Outputs reasoning up to the marker that ends it. Returns the marker, or "" at the end of the input."""
         wanted = self._closers + self._interrupts
         if self._repeatable:
             yield from self.span(NOT_SPACE, self._think_aloud)
@@ -325,7 +321,6 @@ class MarkupReader(Scanner):
             self.thought.append(piece)
 
     def _shown(self) -> list[Delta]:
-        """Returns the new deltas, with consecutive text and consecutive reasoning joined."""
         out, self._out = self._out, []
         if len(out) < 2:
             return [*out]

@@ -120,7 +120,6 @@ _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "to
 
 
 def _dsml(*tags: str) -> tuple[str, ...]:
-    """Returns the DSML tags, each with and without the space that DeepSeek V4.1 adds."""
     return tuple(tag.replace("@", _DSML_MARK + blank) for tag in tags for blank in ("", " "))
 
 
