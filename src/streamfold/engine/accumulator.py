@@ -555,7 +555,6 @@ class StreamAccumulator:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that have begun but aren't complete. The tuple is empty after the finished chunk."""
         if self.finished or self._tool_choice == "none":
             return ()
         own, answer = self._names.own, self._names.answer
@@ -581,7 +580,6 @@ class StreamAccumulator:
             )
 
     def mark(self, mark: ExtraPart) -> None:
-        """Adds an entry to the next chunk's `marks`."""
         self._marks.append(mark)
         self._late = True
 
@@ -719,7 +717,6 @@ class CallPositions:
         self._indices.add(call.index)
 
     def is_in_order(self, call: IncomingCall) -> bool:
-        """Returns whether `call.number` is the tool call's final position in the reply."""
         return self._unplaced is None or call.number < self._unplaced
 
     def numbers(self, delivered: Sequence[IncomingCall]) -> list[int]:

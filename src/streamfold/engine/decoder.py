@@ -199,7 +199,7 @@ class StreamDecoder:
 
     @property
     def meta(self) -> Meta:
-        """The id, model and creation time of the response. A field that the server hasn't sent is None."""
+        """The id, model and creation time of the response. Each of them is None until the server has sent it."""
         return self._accumulator.meta
 
     @property

@@ -54,7 +54,6 @@ class _Item:
 
     @property
     def member(self) -> str:
-        """The name of the field that arrives in pieces; `""` if the item has no such field."""
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:

@@ -568,7 +568,6 @@ class ToolCallAssembler:
         return is_another_item(call, part)
 
     def _tells(self, part: ToolCallDelta) -> bool:
-        """Returns whether an empty fragment matters, because it begins an item or ends a tool call."""
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index

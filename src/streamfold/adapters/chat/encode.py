@@ -357,7 +357,7 @@ _NOT_SENT = (
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
-    """Returns the extras that the caller has set. Requests contain them unchanged."""
+    """Returns the extras that the caller has set. Requests contain these extras unchanged."""
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}

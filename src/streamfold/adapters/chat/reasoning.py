@@ -35,8 +35,8 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Removes the tools that a tool choice excludes from the request, for servers that don't support a choice among
-    some tools."""
+    """For servers that don't support a choice among some tools: removes the tools that the tool choice excludes from
+    the request."""
     choice = request.tool_choice
     return keep_only_tools(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 

@@ -103,9 +103,8 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. A request for a compaction has another path:
-        https://developers.openai.com/api/docs/guides/compaction.
-        """
+        """Returns the path of a request. A request for a compaction has a different path than other requests:
+        https://developers.openai.com/api/docs/guides/compaction."""
         return f"{self.path}/compact" if request.compact else self.path
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:

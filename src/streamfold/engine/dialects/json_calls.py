@@ -124,7 +124,6 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _member(text: str, wanted: str) -> str:
-    """If the key occurs several times, the last value counts."""
     found, at = "", _between(text, 1)
     while text[at] != "}":
         key, at = _decode(text, at)

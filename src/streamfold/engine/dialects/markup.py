@@ -68,7 +68,6 @@ class MarkupDialect:
         return [*out, *(replace(call, index=number, markup=True) for number, call in enumerate(calls))]
 
     def _late(self) -> list[ToolCallDelta]:
-        """Returns the tool calls in unclosed reasoning. See the class docstring for the reason."""
         if self._structured or not self._text.unclosed or not self._text.thought:
             return []
         reader = MarkupReader(self._quiet, calls=True)

@@ -76,7 +76,6 @@ class GemmaNotation:
         return unquoted_json(word, schema, self._root)
 
     def object(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
-        """Parses the rest of an object after its opening bracket, and returns the object as JSON text."""
         members: dict[str, str] = {}
 
         def read() -> Reading[None]:
@@ -132,9 +131,6 @@ class Python:
 
     @classmethod
     def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
-        """Parses function calls up to the closing bracket of their list. Appends the name and arguments of each
-        complete call to `found`."""
-
         def item() -> Reading[None]:
             found.append((yield from cls.call(text)))
 
@@ -161,7 +157,6 @@ class Python:
 
     @classmethod
     def value(cls, text: Scanner, depth: int = 0) -> Reading[str]:
-        """Parses a value and returns it as JSON text. Raises InvalidLiteral or IncompleteLiteral."""
         mark = yield from _next(text, _PYTHON)
         if depth > _DEEPEST:
             raise InvalidLiteral

@@ -149,7 +149,6 @@ class Scanner(ABC):
             yield
 
     def take(self, size: int) -> Reading[str]:
-        """Consumes and returns `size` characters, or fewer at the end of the input."""
         while len(self._window) - self._at < size and not self._ended:
             yield
         return self._take(min(self._at + size, len(self._window)))
@@ -290,7 +289,6 @@ class Scanner(ABC):
         return True
 
     def _may_grow(self, wanted: Markers, at: int) -> bool:
-        """Returns whether the text from `at` to its end is the beginning of a longer marker."""
         return self._window[at : at + wanted.longest] in wanted.beginnings
 
 

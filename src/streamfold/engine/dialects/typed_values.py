@@ -62,7 +62,7 @@ def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
 
 
 def items(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Returns the schema of a list's items; None if the list's schema has none."""
+    """Returns the schema of a list's items; None if the list's schema doesn't say."""
     return _plain(schema, root).get("items")
 
 
