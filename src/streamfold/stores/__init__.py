@@ -1,6 +1,6 @@
-"""Stores for values that have an owner, an age and a size.
+"""Stores keep values by owner and key, and delete old values when they exceed their limits.
 
-store         the interface of stores, and the limits of a store
+store         the interface of stores, and the class for a store's limits
 memory        stores values in this process
 sqlite        stores values in a file
 valkey        stores values on a server

@@ -1,4 +1,4 @@
-"""A store in the memory of this process."""
+"""`MemoryStore`: a store in the memory of this process."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class _Owner:
     size: int = 0
 
     def oldest(self, now: float) -> tuple[float, str]:
-        """Returns the name and the time of last use of the least recently used record, as (time, name)."""
+        """Returns the least recently used record as a tuple of its time of last use and its name."""
         names = (name for name, record in self.records.items() if record.used <= now)
         name = next(names, next(iter(self.records)))  # a few count as used in the future
         return self.records[name].used, name
 
 
 class MemoryStore:
-    """A `Store` in this process, whose values are lost when the process ends.
+    """A `Store` in the memory of this process. Its values are lost when the process ends.
 
     Args:
-        retention: the limits for the stored records.
-        clock: a function that returns the time in seconds, from which the age of records is computed.
+        retention: the limits of the store.
+        clock: a function that returns the time in seconds. The store computes the age of records from it.
     """
 
     def __init__(self, retention: Retention | None = None, *, clock: Callable[[], float] = time) -> None:
@@ -110,8 +110,11 @@ class MemoryStore:
         return dict(record.parts) if record else None
 
     def forget(self, owner: str, values: Mapping[str, bytes], *, unless_newer: bool = False) -> None:
-        """Deletes parts, and each record that then has no parts. With `unless_newer`, parts whose value has changed are
-        kept.
+        """Deletes parts of records. A record without remaining parts is deleted too.
+
+        Args:
+            values: the parts to delete, with their values.
+            unless_newer: True to keep a part whose value has changed.
         """
         for key in values:
             name, part = split_key(key)
@@ -132,7 +135,9 @@ class MemoryStore:
         return kept.records.get(name) if kept else None
 
     def _used(self, owner: str, name: str) -> _Record | None:
-        """Returns a record and updates its time of last use. Returns None if the record has expired."""
+        """Returns a record and updates its time of last use. Returns None if the record doesn't exist or has
+        expired.
+        """
         record = self._record(owner, name)
         now = self._clock()
         if record is not None and record.used < now - self._retention.age:

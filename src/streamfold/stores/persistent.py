@@ -26,12 +26,12 @@ _logger = logging.getLogger("streamfold.stores")
 class WriteBehindStore:
     """A `Store` that buffers values in memory while the real store is down, and writes them when it works again.
 
-    `keep_trying` or the next successful `put` writes the buffered values. A `put` with `new=True` is never buffered,
-    because only the real store knows which keys exist.
+    `keep_trying` or the next successful `put` writes the buffered values to the real store. A `put` with `new=True` is
+    never buffered, because only the real store knows which keys exist.
 
     Args:
         store: the real store.
-        retention: the limits for buffered values.
+        retention: the limits for the buffered values.
     """
 
     def __init__(self, store: Store, retention: Retention | None = None) -> None:
@@ -81,7 +81,8 @@ class WriteBehindStore:
         return await self.store.runs(name)
 
     async def move(self) -> None:
-        """Writes the buffered values to the store, the smallest record first. Raises StoreError if the store is still
+        """Writes the buffered values to the real store, the smallest record first. Raises StoreError if the store is
+        still
         down.
         """
         if self._moving or not self._waits:
@@ -111,14 +112,14 @@ class WriteBehindStore:
         self._waiting.forget(owner, values, unless_newer=True)
 
     async def keep_trying(self) -> NoReturn:
-        """Writes the buffered values as soon as the store works again. Runs until it is cancelled."""
+        """Waits until the real store works again, then writes the buffered values to it. Runs until it is cancelled."""
         while True:
             await anyio.sleep(RETRY_SECONDS)
             with suppress(StoreError):  # it has been logged when it went away
                 await self.move()
 
     async def aclose(self) -> None:
-        """Closes the store. Records that can't be written are lost, and their number is logged."""
+        """Closes the real store. Logs the number of buffered records that can't be written and are lost."""
         self._paused.clear()
         try:
             with anyio.CancelScope(shield=True), suppress(Interrupted):
@@ -129,7 +130,8 @@ class WriteBehindStore:
             await self.store.aclose()
 
     async def _move_soon(self) -> None:
-        """Tries to write the buffered values from time to time, for programs that don't run `keep_trying`."""
+        """Writes the buffered values if the last try was some seconds ago. This is for programs that don't run
+        `keep_trying`."""
         if monotonic() >= self._next:
             self._next = monotonic() + RETRY_SECONDS
             with suppress(StoreError, Interrupted):
@@ -143,12 +145,11 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
     """Opens a store by its URL.
 
     Args:
-        where: the URL of the store, which is "memory", `sqlite:///PATH` (relative to the working directory, or absolute
-            after a fourth slash), or the URL of a Valkey or Redis server, which is `valkey://HOST:PORT/DATABASE`, or
-            `valkeys://` with TLS.
-        retention: the limits for the stored records.
+        where: the URL of the store: "memory", `sqlite:///PATH`, or `valkey://HOST:PORT/DATABASE` for a Valkey or Redis
+            server. `valkeys://` uses TLS. PATH is relative to the working directory, or absolute after a fourth slash.
+        retention: the limits of the store.
         table: a name for the kind of data. Stores with different names share no records, even in the same database.
-        present: True to let other processes find out with `Store.runs` whether this process runs.
+        present: True if other processes can find out with `Store.runs` whether this process is still running.
 
     Raises:
         ConfigError: `where` isn't the URL of a store.
@@ -162,6 +163,6 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
 
 
 def persistent_store(where: str, retention: Retention | None = None, *, table: str, present: bool = False) -> Store:
-    """Opens a store like `open_store`, and buffers values in memory while that store is down."""
+    """Opens a store like `open_store`. While the store is down, values are buffered in memory."""
     store = open_store(where, retention, table=table, present=present)
     return store if isinstance(store, MemoryStore) else WriteBehindStore(store, retention)

@@ -1,4 +1,4 @@
-"""Locks files, and finds out by these locks which processes still run."""
+"""Locks files. By means of such locks, a process finds out which other processes are still running."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 
 def locked_file(path: Path, mode: str) -> IO[bytes]:
-    """Opens and locks a file. The lock is released when the file is closed or the process ends.
+    """Opens a file and locks it for this process. The lock is released when the file is closed or the process ends.
 
     Raises:
         BlockingIOError: another process holds the lock.
@@ -32,7 +32,7 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
 
 
 class ProcessLiveness:
-    """Shows other processes that this process runs, by a locked file next to the shared database.
+    """Creates and locks a file beside a shared database, so that other processes can see that this process is running.
 
     Args:
         name: a name for this process.
@@ -44,7 +44,7 @@ class ProcessLiveness:
 
     @staticmethod
     def runs(database: Path, name: str) -> bool:
-        """Returns True if the process with this name still runs. Removes the files of processes that have ended."""
+        """Returns True if the process with this name is still running. If the process has ended, removes its file."""
         path = _path(database, name)
         try:
             locked_file(path, "r+b").close()
@@ -57,7 +57,6 @@ class ProcessLiveness:
         return False
 
     def close(self) -> None:
-        """Removes the file."""
         self._file.close()
         with suppress(OSError):
             self._path.unlink()

@@ -1,4 +1,4 @@
-"""A store in an SQLite file that only the current user may read."""
+"""`SQLiteStore`: a store in an SQLite file that only the current user may read."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ _TOUCHED = 0.05  # part of the age after which another use of a record is writte
 
 
 class PrivateDatabase:
-    """An SQLite file that only the current user may read, for several threads and processes. The first use opens the
-    file.
+    """An SQLite file that several threads and processes can use. Only the current user may read it. The first use opens
+    the file.
 
     Args:
         schema: SQL statements that create missing tables.
         patience: the maximum time to wait for another process or thread, in seconds.
-        durable: True if committed data must survive a power failure.
+        durable: True if committed data must survive a power failure. This makes commits slower.
 
     Raises:
         ConfigError: the folder of the file doesn't exist.
 
     Attributes:
-        lock: a lock that the thread which uses the file holds.
+        lock: a lock. A thread must hold it while it uses the file.
     """
 
     def __init__(
@@ -88,10 +88,11 @@ class PrivateDatabase:
 
     @contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
-        """Begins a transaction and commits it, or rolls it back if the block raises an exception.
+        """Runs the block in a transaction. Commits it after the block, or rolls it back if the block raises an
+        exception.
 
         Args:
-            reads: True if the block only reads, so that it doesn't wait for writers.
+            reads: True if the block only reads. Then the transaction doesn't wait for writers.
 
         Raises:
             ConfigError: the file can't be opened, or isn't a database.
@@ -111,7 +112,7 @@ class PrivateDatabase:
                 raise
 
     def close(self) -> None:
-        """Closes the file, which the next use opens again."""
+        """Closes the file. The next use opens it again."""
         with self.lock:
             if self._open is not None:
                 self._open.close()
@@ -140,8 +141,8 @@ class PrivateDatabase:
         return database
 
     def _write_ahead(self, database: sqlite3.Connection) -> None:
-        """Switches to write-ahead logging. If other processes do this at the same time, SQLite raises an error at once,
-        so this tries again.
+        """Switches to write-ahead logging. If other processes do this at the same time, SQLite raises an error at once.
+        Then this method tries again.
         """
         import sqlite3
 
@@ -161,11 +162,11 @@ class SQLiteStore(ThreadedStore):
 
     Args:
         path: the path of the file.
-        retention: the limits for the stored records.
-        clock: a function that returns the time in seconds since 1970, from which the age of records is computed.
-        table: a prefix for the names of the SQL tables. Stores with different prefixes share no records.
-        present: True to create a file beside the database, by which other processes find out with `runs` that this
-            process runs.
+        retention: the limits of the store.
+        clock: a function that returns the time in seconds since 1970. The store computes the age of records from it.
+        table: a prefix for the names of the store's SQL tables. Stores with different prefixes share no records.
+        present: True to create a locked file beside the database. Other processes can then find out with `runs` whether
+            this process is still running.
 
     Raises:
         ConfigError: the folder of the file doesn't exist.
@@ -257,7 +258,7 @@ class SQLiteStore(ThreadedStore):
             raise
 
     def _used(self, database: sqlite3.Connection, owner: str, key: str) -> float | None:
-        """Returns the time at which a record was last used, or None if the record is unknown or has expired."""
+        """Returns the time at which a record was last used, or None if the record doesn't exist or has expired."""
         found = f"SELECT used FROM {self._table}_records WHERE owner = ? AND key = ? AND used >= ?"  # noqa: S608
         row = database.execute(found, (owner, key, self._clock() - self._retention.age)).fetchone()
         return None if row is None else float(row[0])
@@ -274,7 +275,7 @@ class SQLiteStore(ThreadedStore):
         return found
 
     def _touch(self, owner: str, used: Mapping[str, float]) -> None:
-        """Updates the time of last use of records, unless it was updated recently."""
+        """Updates the time of last use of those records for which it wasn't updated recently."""
         now, seldom = self._clock(), self._retention.age * _TOUCHED
         late = [name for name, at in used.items() if at < now - seldom]
         if late:

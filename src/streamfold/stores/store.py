@@ -1,4 +1,4 @@
-"""The interface of all stores. A store contains values that have an owner, an age and a size."""
+"""The interface of all stores, the limits of a store, and helper functions for keys."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TIED = 50  # owners with equally much, among which the oldest record is looked f
 
 
 class StoreError(StreamfoldError):
-    """A store can't be used, or is full.
+    """A store can't be used, or it is full and must not delete records.
 
     Attributes:
-        found: the values that could be read nevertheless.
+        found: the values that the store read before it failed.
     """
 
     def __init__(self, message: str, found: Mapping[str, bytes] | None = None) -> None:
@@ -26,16 +26,15 @@ class StoreError(StreamfoldError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The limits of a store. If a store is full, the owner with the most records or bytes loses its oldest record. An
-    owner therefore can't evict the records of another owner that uses less.
+    """The limits of a store. If a store is full, it deletes the least recently used record of the owner that has the
+    most records or bytes. So an owner can't displace the records of an owner that uses less.
 
     Attributes:
         entries: the maximum number of records.
         size: the maximum size of all records together, in bytes.
-        age: the time after its last use at which a record expires, in seconds.
-        evicts: True if records are deleted to stay within the limits, or False for data that must not be lost. With
-            False, a write to a full store raises StoreError, and a server that may evict keys raises ConfigError. Only
-            the store itself deletes records, after `age`.
+        age: the number of seconds after its last use at which a record expires.
+        evicts: True if a full store may delete records. False for data that must not be lost before `age`. A write to a
+            full store then raises StoreError, and the store raises ConfigError for a server that may evict keys.
 
     Raises:
         ConfigError: a limit isn't greater than 0.
@@ -55,32 +54,33 @@ class Retention:
 class Store(Protocol):
     """Stores values by key, separately for each owner.
 
-    A key is the name of a record (`"a"`) or of a part of a record (`"a/b"`). The limits count and evict complete
-    records. Reading or writing a record resets its age. If the store can't be used, all methods except `aclose` raise
+    A key is the name of a record (`"a"`) or of a part of a record (`"a/b"`). The limits of a store apply to complete
+    records: a store counts and deletes records, not parts. Reading or writing a record resets its age. If the store
+    can't be used, all methods except `aclose` raise
     StoreError after a limited time.
 
     Attributes:
-        name: a name that identifies this open store, for `runs`.
+        name: the argument of `runs` that identifies this open store.
     """
 
     name: str
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that exist."""
+        """Returns the values of those keys that exist, by key."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
         """Stores all values, or none of them. The new value of an existing key replaces the old value.
 
         Args:
-            new: True to store the values only if none of the keys exists. If several calls with `new=True` run at once,
-                one succeeds.
-            ahead: a time in seconds, during which these records count as in use, so that other records are evicted
-                first.
+            new: True to store the values only if none of the keys exists. If several calls with `new=True` run at once
+                for the same keys, one call succeeds.
+            ahead: a number of seconds during which these records count as just used. A full store then deletes other
+                records first.
 
         Returns:
-            True if the values were stored, or False if `new` is true and a key exists, or if the values are larger than
-            the store.
+            True if the values were stored. False if `new` is true and a key exists, or if the values are larger than
+            the limit of the store.
 
         Raises:
             StoreError: the store can't be used, or is full and doesn't evict records.
@@ -88,7 +88,7 @@ class Store(Protocol):
         ...
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort after `after`, in this order."""
+        """Returns those parts of a record whose names sort after the string `after`, in the order of their names."""
         ...
 
     async def delete(self, owner: str, key: str) -> bool:
@@ -96,7 +96,9 @@ class Store(Protocol):
         ...
 
     async def runs(self, name: str) -> bool:
-        """Returns True if the store with this name is still open, so its process runs and hasn't closed it."""
+        """Returns True if the store with this name is still open, which means that its process is running and
+        hasn't closed it.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -105,23 +107,23 @@ class Store(Protocol):
 
 
 def full(store: object) -> StoreError:
-    """Returns the error for a write that would exceed the limits of a store that never evicts records."""
+    """Returns the StoreError for a write to a full store that must not delete records."""
     return StoreError(f"{store!r} is full, and its records must not be removed")
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Splits a key into the names of the record and of the part. The part "" is the record's own value."""
+    """Splits a key into the names of the record and of the part. The part "" means the value of the record itself."""
     record, _, part = key.partition("/")
     return record, part
 
 
 def joined_key(record: str, part: str) -> str:
-    """Returns the key for a part of a record."""
+    """Returns the key that `split_key` splits into this record and this part."""
     return f"{record}/{part}" if part else record
 
 
 def by_record(values: Mapping[str, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Groups values by record. Yields each record's name, and its parts by name."""
+    """Groups values by record. Yields the name of each record, and its values by part name."""
     records: dict[str, dict[str, bytes]] = {}
     for key, value in values.items():
         record, part = split_key(key)

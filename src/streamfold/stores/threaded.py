@@ -1,4 +1,4 @@
-"""The base class of stores with blocking calls, which run in threads, with a timeout and a pause after a failure."""
+"""The base class of stores whose calls block. The calls run in threads, with a timeout and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Availability:
     """Decides whether a store may be called. After a failure, the store isn't called for a second.
 
     Attributes:
-        failure: the error of the last call, or None if it succeeded.
+        failure: the error message of the last call, or None if the call succeeded.
         failures: the number of calls that failed.
     """
 
@@ -45,8 +45,8 @@ class Availability:
         return self.failure is not None and monotonic() < self._retry_at
 
     def check(self) -> None:
-        """Raises StoreError during the pause after a failure. After the pause, one caller may try the store, while the
-        others still get StoreError.
+        """Raises StoreError during the pause after a failure. After the pause, one caller may try the store. For the
+        other callers, the pause continues.
         """
         if self.failure is not None:
             if self.is_paused:
@@ -54,25 +54,25 @@ class Availability:
             self._retry_at = monotonic() + RETRY_SECONDS
 
     def failed(self, why: str) -> StoreError:
-        """Begins a pause. Returns the exception for the caller to raise."""
+        """Starts a pause. Returns the StoreError that the caller must raise."""
         self.failure, self._retry_at = why, monotonic() + RETRY_SECONDS
         self.failures += 1
         return StoreError(why)
 
     def recovered(self) -> None:
-        """Ends the pause."""
+        """Records that a call succeeded, and ends the pause."""
         self.failure = None
 
 
 class ThreadedCalls:
     """Runs the blocking calls of a store in threads, for at most 1.5 seconds each.
 
-    A call that takes longer is abandoned, but its thread continues. While all threads are busy with abandoned calls,
-    the store isn't called.
+    streamfold stops waiting for a call that takes longer, but the call's thread continues. While all threads are busy
+    with such calls, further calls raise StoreError.
 
     Args:
-        store: the store, whose `repr` error messages contain.
-        failures: a function that returns the exceptions which a call raises if the store can't be used.
+        store: the store. Error messages contain its `repr`.
+        failures: a function that returns the exception classes that mean that the store can't be used.
         threads: the number of calls that may run in parallel.
     """
 
@@ -118,11 +118,11 @@ class ThreadedCalls:
 
 
 class _Call(Generic[T]):
-    """A call in a thread, which the caller may abandon.
+    """A call in a thread. The caller may stop waiting for its result.
 
     Attributes:
-        began, ended: True if the thread has begun or ended the call.
-        found: a list that contains the result, or an empty list until the call has ended and after a failure.
+        began, ended: True if the thread has started or finished the call.
+        found: a list with the result of the call. It is empty before the call has finished, and after a failure.
     """
 
     def __init__(self, availability: Availability, call: Callable[[], T]) -> None:
@@ -145,11 +145,11 @@ class _Call(Generic[T]):
 class ThreadedStore(ABC):
     """A `Store` that implements its methods with blocking calls. See `ThreadedCalls`.
 
-    Reads and writes use separate threads, so reads don't wait for writes, and a store on a full disk can still be read.
+    Reads and writes use separate threads, so reads don't wait for writes. A store on a full disk can still be read.
 
     Args:
-        retention: the limits for the stored records.
-        clock: a function that returns the time in seconds since 1970, from which the age of records is computed.
+        retention: the limits of the store.
+        clock: a function that returns the time in seconds since 1970. The store computes the age of records from it.
     """
 
     threads: ClassVar[int] = 1
@@ -181,7 +181,7 @@ class ThreadedStore(ABC):
 
     @abstractmethod
     def failures(self) -> tuple[type[Exception], ...]:
-        """Returns the exceptions that the blocking methods below raise if the store can't be used."""
+        """Returns the exception classes that the blocking methods raise if the store can't be used."""
 
     @abstractmethod
     def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]: ...
@@ -198,6 +198,6 @@ class ThreadedStore(ABC):
 
 
 async def close_in_thread(close: Callable[[], None]) -> None:
-    """Calls a blocking close function in a thread, even if the task has been cancelled."""
+    """Calls a blocking function in a thread, and waits for it even if the current task is cancelled."""
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(close)

@@ -1,4 +1,4 @@
-"""A store in Valkey or Redis, for processes on several machines. Needs the extra `valkey`."""
+"""`ValkeyStore`: a store in Valkey or Redis, for processes on several machines. Needs the extra `valkey`."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ class ValkeyStore(ThreadedStore):
     """A `Store` on a Valkey or Redis server. The first use opens the connections.
 
     Args:
-        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. No message contains
-            it.
+        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. Error messages don't
+            contain the URL, because it may contain a password.
         retention: the limits for the records of all processes that use the same database.
-        table: a prefix for the keys. Stores with different prefixes share no records.
-        present: True to let other processes find out with `runs` whether this process runs. A process counts as running
-            until 15 seconds after its last call to the store.
+        table: a prefix for the keys on the server. Stores with different prefixes share no records.
+        present: True if other processes can find out with `runs` whether this process is still running. `runs` returns
+            True until 15 seconds after the process's last call to the store.
 
     Raises:
         ConfigError: the extra isn't installed, or the URL is invalid.
@@ -226,13 +226,14 @@ class ValkeyStore(ThreadedStore):
 
 
 def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
-    """Returns a client for a server. The first use opens the connection, and later uses open a broken connection again.
+    """Returns a client for a Valkey or Redis server. The first use opens the connection. If the connection breaks, the
+    next use opens it again.
 
     Args:
-        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. No message contains
-            it.
-        what: the kind of data, for error messages.
-        timeout: the maximum time for a connection or a response, in seconds.
+        url: the server's URL, `valkey://` or `redis://`, or with TLS `valkeys://` or `rediss://`. Error messages don't
+            contain the URL, because it may contain a password.
+        what: a name for the stored data, for error messages.
+        timeout: the maximum time to wait for a connection or a response, in seconds.
 
     Raises:
         ConfigError: the extra isn't installed, or the URL is invalid.
@@ -261,8 +262,8 @@ def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
 
 
 def refuse_eviction(client: valkey.Valkey, server: str) -> None:
-    """Raises ConfigError if the server may evict keys that have no expiry. Logs a warning if the server doesn't say
-    whether it may.
+    """Raises ConfigError if the server is configured to evict keys without an expiry time. Logs a warning if the server
+    doesn't report this setting.
 
     Args:
         server: the name of the server, for messages.
@@ -285,7 +286,7 @@ def refuse_eviction(client: valkey.Valkey, server: str) -> None:
 
 
 def shown_server(url: str) -> str:
-    """Returns the scheme, the host and the port of a URL, without the password."""
+    """Returns a server's URL reduced to its scheme, host and port, without the password."""
     with suppress(ValueError):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"

@@ -1,4 +1,4 @@
-"""The tool loop, approvals of tool calls, and journals that make each tool call run once."""
+"""The tool loop, approvals of tool calls, and journals that ensure that each tool call runs only once."""
 
 from ..public_names import set_public_module
 from ..types import as_tool, as_tools

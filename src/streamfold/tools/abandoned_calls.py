@@ -1,4 +1,6 @@
-"""Denies tool calls that never got a result because the conversation continued, unless the tool has already started."""
+"""Denies tool calls that have no result although the conversation continued. Tools that have already started aren't
+affected.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class AbandonedCalls:
 
     Args:
         state: the saved state of the conversation's paused run, or None.
-        is_shown_as: a function that gets a tool call's id and an id from a user interface, and returns True if both ids
-            belong to the same tool call.
+        is_shown_as: a function of a tool call's id and an id that a user interface uses. It returns True if both ids
+            mean the same tool call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
@@ -48,9 +50,9 @@ class AbandonedCalls:
         self._is_shown_as = is_shown_as
 
     async def settle(self, messages: list[Message], journal: CallJournal, owner: str, chat_id: str) -> set[str]:
-        """Denies the waiting tool calls, and adds the results to the messages.
+        """Denies the tool calls that wait for an approval or a result, and inserts the denials into `messages`.
 
-        If the journal's store fails, the failure is logged, and the messages aren't changed.
+        If the journal's store fails, logs the failure and leaves `messages` as they are.
 
         Returns:
             The journal keys of the runs and approvals that have ended.
@@ -128,8 +130,9 @@ async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Messag
 
 
 async def _denied(journal: CallJournal, key: CallKey) -> ToolResult | None:
-    """Denies a tool call and returns the denial as its result. If another run has already started the tool call,
-    returns the result of that run, or None if there is no result yet.
+    """Denies a tool call and returns the denial as its result.
+
+    If another run has already started the tool call, returns the result of that run, or None if there is no result yet.
     """
 
     async def deny() -> ToolResult:

@@ -29,13 +29,14 @@ _NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A tool call for which a paused run waits.
+    """A tool call that waits for a decision or a result, so that its run is paused.
 
     Attributes:
         call: the tool call.
-        waits_for: what is missing, either an "approval" (call `approve` or `deny`) or a "result" (pass it to `answer`).
-        approval_id: a random id, which a client sends with its decision, or None if a result is missing or a client
-            sent the conversation with this tool call.
+        waits_for: "approval" if the program must call `approve` or `deny`, "result" if it must pass the result to
+            `answer`.
+        approval_id: a random id that a client sends with its decision. None if the tool call waits for a result, or if
+            a client sent the conversation with this tool call.
     """
 
     call: ToolCall
@@ -45,11 +46,11 @@ class PendingCall:
 
 @dataclass(slots=True)
 class CallState:
-    """A tool call of the turn, with its status.
+    """A tool call of the last turn, with its status and the decision about it.
 
     Attributes:
-        approval_id: the id from `PendingCall`, which is still set after the decision.
-        nonce: the nonce of a signed decision, if a client sent the conversation with this tool call.
+        approval_id: see `PendingCall`. The id stays set after the decision.
+        nonce: the nonce of the client's signed decision, if a client sent the conversation with this tool call.
         unanswered: see `CallKey`.
     """
 
@@ -64,11 +65,11 @@ class CallState:
 
 
 class TurnCalls:
-    """The tool calls of a turn, with their status and their result messages.
+    """The tool calls of one assistant turn, with their status and their result messages.
 
     Args:
         calls: the tool calls, in the order in which the model made them.
-        unfinished: the text that the model gets in place of a missing result.
+        unfinished: the text that is sent to the model in place of a missing result.
     """
 
     def __init__(self, calls: Iterable[ToolCall], unfinished: str = _NOT_FINISHED) -> None:
@@ -77,15 +78,17 @@ class TurnCalls:
 
     @property
     def only_background(self) -> bool:
-        """True if all tool calls run in the background, so that there are no results to send yet."""
+        """True if all tool calls of the turn run in the background, so that there are no results to send to the
+        model yet.
+        """
         return all(found.status == "background" for found in self._calls.values())
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns the result messages. A missing result is replaced by the reason why it is missing. Background tool
-        calls are left out.
+        """Returns the result messages. For a missing result, the message says why it is missing. Tool calls that run in
+        the background have no message.
         """
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)
@@ -95,7 +98,7 @@ class TurnCalls:
 
     @property
     def open(self) -> bool:
-        """True if a tool call can still run, or can still get a result."""
+        """True if a tool call of the turn can still start, or still waits for a decision or a result."""
         return any(found.status not in ("started", "background", "done") for found in self._calls.values())
 
     @property
@@ -114,7 +117,7 @@ class TurnCalls:
         return self._calls[call.id]
 
     def wait_for_approval(self, call: ToolCall) -> None:
-        """Makes a tool call wait for an approval, and gives it a new approval id."""
+        """Sets a tool call's status to "approval", and sets a new random approval id."""
         found = self._calls[call.id]
         found.status, found.approval_id = "approval", secrets.token_hex(16)
 
@@ -133,10 +136,10 @@ class TurnCalls:
         found.status, found.message = "done", result.message
 
     def decide(self, call_id: str, decision: _Decision, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Records a decision. Recording the same decision again has no effect.
+        """Records the decision about a tool call. Recording the same decision again has no effect.
 
         Raises:
-            ConfigError: the tool call is unknown, doesn't wait for an approval, or already has another decision.
+            ConfigError: the tool call is unknown, doesn't wait for an approval, or was already decided differently.
         """
         found = self._found(call_id)
         if found.status == "approval":
@@ -162,7 +165,8 @@ class TurnCalls:
         ]
 
     def load(self, data: Any) -> None:
-        """Restores the statuses that `dump` returned. Raises ConfigError if the statuses belong to other tool calls."""
+        """Restores the tool calls' statuses from the output of `dump`. Raises ConfigError if the statuses belong to
+        other tool calls."""
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
             raise ConfigError("state.calls does not match the tool calls of the last turn")
@@ -196,8 +200,8 @@ def take_open_calls(
     """Removes the last turn's tool results from a conversation, and returns the tool calls of that turn. Returns None
     if the turn has no tool calls.
 
-    If a tool call has no result, it waits for an approval if its tool is in `waiting`, or for a result if its tool is
-    in `external`. Any other tool call may already have started, so it never runs again.
+    A tool call without a result waits for an approval if its tool is in `waiting`, or for a result if its tool is in
+    `external`. Any other tool call may have started before, so streamfold never runs it again.
     """
     end = len(messages)
     while end and messages[end - 1].role == "tool":
@@ -234,7 +238,7 @@ Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
 async def needs_approval(
     call: ToolCall, tools: Mapping[str, Tool], external: Container[str]
 ) -> Literal["result", "approval", "ready"]:
-    """Returns "approval" or "result" if the tool call must wait for one of them, and "ready" if it can run now."""
+    """Returns what a tool call must wait for, "approval" or "result". Returns "ready" if it can run now."""
     if call.kind == "approval":  # the provider runs it: a tool of an MCP server
         return "approval"
     if call.name in external:

@@ -1,4 +1,4 @@
-"""Runs tool calls while the model continues. Each tool call has a task, and its result is used once."""
+"""Runs tool calls in the background while the model continues. Each result is delivered once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Running:
 
 
 class BackgroundCalls:
-    """The background tool calls from all turns of a run, in the order in which they started.
+    """The tool calls of a run that run in the background, in the order in which they started.
 
-    The tasks aren't part of a task group, because different tasks may read the run. A task ends when its tool call ends
-    or when the run is closed.
+    Each tool call has an asyncio or trio task outside of any task group, because different tasks may read the run. The
+    task ends when the tool call ends or the run is closed.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class BackgroundCalls:
         return bool(self._running)
 
     def start(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> None:
-        """Starts a tool call. If the tool call raises an exception, `take` raises that exception."""
+        """Starts a tool call in the background. If it raises an exception, `take` raises this exception."""
         started = _Running(call)
         self._running.append(started)
 
@@ -65,8 +65,8 @@ class BackgroundCalls:
             await self._changed.wait()
 
     def take(self) -> list[ToolResult]:
-        """Returns the results of tool calls that have ended since the last time. Raises the exception of a failed tool
-        call.
+        """Returns the results of the tool calls that have ended since the last call of `take`. Raises a tool call's
+        exception.
         """
         ended = [each for each in self._running if each.ended]
         self._running = [each for each in self._running if not each.ended]
@@ -76,7 +76,7 @@ class BackgroundCalls:
         return [each.result for each in ended if each.result is not None]
 
     def with_unfinished(self, messages: Iterable[Message]) -> list[Message]:
-        """Returns the conversation, with the result "not finished" for each tool call that is still running."""
+        """Returns the messages, and inserts the result "not finished" for each tool call that is still running."""
         waiting = {each.call.id: each.call for each in self._running}
         found: list[Message] = []
         for message in messages:

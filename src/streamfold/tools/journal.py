@@ -1,8 +1,8 @@
-"""Journals that record which tool calls have started. Processes share a journal, so that each tool call runs once.
+"""Journals record which tool calls have started. If several processes share a journal, each tool call runs only once.
 
-The state of a paused run is text and can be copied. For example, if a user presses a button twice, the same state is
-resumed twice. Both resumed runs have the same id, so they claim the same journal key. The first run to claim the key
-runs the tool call, and the other run gets its result (see `run_once`).
+The saved state of a paused run can be resumed more than once, for example if a user presses a button twice. Both
+resumed runs have the same id, so they claim the same journal key. The run that claims the key first runs the tool call.
+The other run returns the stored result (see `run_once`).
 """
 
 from __future__ import annotations
@@ -43,21 +43,19 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class CallJournal(Protocol):
-    """Records tool calls that have started, and their results. All processes that resume the same runs share the
-    journal.
+    """The interface of journals. A journal records which tool calls have started, and their results. All processes that
+    resume the same runs must use the same journal.
 
-    A key has the form `RUN/CALL`: a digest of the run and its owner, and a digest of the tool call. A journal may also
-    have the method `end_run(run)` and the attribute `keep_days`. After a run has ended, `end_run` is called with the
-    first part of the key, so that the journal can later delete the tool calls. `keep_days` is the maximum age of a
-    saved state. Resuming an older state raises ConfigError.
+    A key has the form `RUN/CALL`. RUN is a digest of the run and its owner, CALL a digest of the tool call. A journal
+    may also have the method `end_run(run)` and the attribute `keep_days`. After a run has ended, streamfold calls
+    `end_run` with RUN, so that the journal can later delete the run's entries. `keep_days` is the maximum age in days
+    of a saved state. Resuming an older state raises ConfigError.
     """
 
     async def claim(self, key: str, nonce: str) -> bool:
-        """Claims a tool call. Returns True if this nonce has the claim.
-
-        The first nonce for a key keeps the claim forever.
-
-        If the response was lost, streamfold repeats the claim with the same nonce.
+        """Claims the right to run a tool call. Returns True if the claim belongs to this nonce. The claim of a key
+        belongs to the first nonce, and never changes. If the journal's response was lost, streamfold repeats the claim
+        with the same nonce.
         """
         ...
 
@@ -71,11 +69,11 @@ class CallJournal(Protocol):
 
 
 class CallInDoubtError(StreamfoldError):
-    """Another run of the same state has started the tool call, and there is no result yet.
+    """Another run of the same saved state has started a tool call, and its result isn't known yet.
 
-    The tool call is still running, or its process has crashed. streamfold doesn't run the tool call again. Resume
-    later, when the other run may have stored the result. If the tool call's kind is `approval`, another run has sent
-    the decision to the provider, and this error is final.
+    The tool call is still running, or its process has crashed. streamfold doesn't run it again. Resume the state later:
+    the other run may have stored the result by then. If the tool call's kind is `approval`, the other run has sent the
+    decision to the provider, and resuming later raises this error again.
 
     Attributes:
         call: the tool call that another run has started.
@@ -96,15 +94,15 @@ NOT_RUN = (CallInDoubtError, StoreError)  # errors of a call that was not starte
 class FileJournal:
     """A journal in a folder, for processes that share a file system.
 
-    The journal has one folder per run and two files per tool call.
-
-    A claim is written to disk before the tool runs.
+    The journal creates a folder for each run, and two files for each tool call. A claim is on the disk before the tool
+    runs.
 
     Args:
         directory: the journal's folder, which is created if it doesn't exist.
-        keep_days: the number of days after which an ended run's files are deleted. Resuming a run that began earlier
-            raises ConfigError, because its tool calls could run twice. The files of an unfinished run are never
-            deleted.
+        keep_days: the number of days after which the journal deletes the files of an ended run. Resuming a run that
+            began earlier
+            raises ConfigError, because its tool calls could run twice. The journal never deletes the files of an
+            unfinished run.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep_days: float = KEEP_DAYS) -> None:
@@ -174,17 +172,19 @@ class FileJournal:
 
 
 class StoreJournal:
-    """A journal in a store, which is an SQLite file, or a Valkey or Redis server for processes on several machines.
+    """A journal in a store: an SQLite file, or a Valkey or Redis server that several machines share.
 
-    If the store is full or fails, the run raises an error before the tool starts. Entries never expire. A server that
-    may evict keys raises ConfigError.
+    If the store is full or fails, the run raises an error before the tool starts. Entries never expire. If the server
+    is configured to evict keys, the journal raises ConfigError.
 
     Args:
-        store: a store, or the name of a store as for `streamfold.stores.open_store`. Your own store must keep claims as
-            long as a state may be resumed, and declare this: `Retention(evicts=False, age=...)`.
-        owner: the owner of this journal. Two journals with different owners share no entries.
-        keep_days: the number of days after which an ended run is deleted. Resuming a run that began earlier raises
-            ConfigError, because its tool calls could run twice. An unfinished run is never deleted.
+        store: a store, or a store's URL as for `streamfold.stores.open_store`. A store that you implement must keep
+            claims as long as a state may be resumed, and declare this with `Retention(evicts=False, age=...)`.
+        owner: the owner of the journal's entries in the store. Two journals with different owners share no entries.
+        keep_days: the number of days after which the journal deletes the entries of an ended run. Resuming a run that
+            began earlier raises
+            ConfigError, because its tool calls could run twice. The journal never deletes the entries of an unfinished
+            run.
     """
 
     def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
@@ -242,13 +242,13 @@ class StoreJournal:
 
 @dataclass(frozen=True, slots=True)
 class CallKey:
-    """Identifies one tool call of one run.
+    """Identifies one tool call of one run in a journal.
 
     Attributes:
         text: the tool call's key in the journal, as `call_key` returns it.
         call: the tool call.
-        unanswered: the nonces of claims for which the journal's response was lost, so that the tool calls haven't
-            started. A run's saved state contains these nonces.
+        unanswered: the nonces of claims for which the journal's response was lost. The tool call hasn't started with
+            these claims. A run's saved state contains the nonces.
     """
 
     text: str
@@ -257,18 +257,17 @@ class CallKey:
 
 
 async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Runs a tool call and returns its result. If another run has claimed the tool call, returns the result of that
-    run.
+    """Claims a tool call in the journal, runs it, and returns its result. If another run has claimed the tool call,
+    returns the result that the other run has stored.
 
-    If the journal fails, the operation is retried for a few seconds. If the claim still fails, its nonce is added to
-    `key.unanswered`, and `run` isn't called. If the result can't be stored, the error is logged and the result is
-    returned.
+    If the journal fails, streamfold retries the operation for a few seconds. If the claim still fails, its nonce is
+    added to `key.unanswered`, and `run` isn't called.
 
     Args:
         run: a function that runs the tool call.
 
     Returns:
-        The result, even if the journal can't store it, because the tool has run.
+        The result. If the journal can't store it, streamfold logs the error and returns the result anyway.
 
     Raises:
         CallInDoubtError: another run has claimed the tool call, and there is no result yet.
@@ -294,7 +293,7 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
 
 
 async def claim_answer(journal: CallJournal, key: CallKey) -> None:
-    """Claims the right to send a decision about a hosted tool call, so that only one run sends the decision.
+    """Claims the right to send the decision about a hosted tool call to the provider. So only one run sends it.
 
     Raises:
         CallInDoubtError: another run has already sent the decision.
@@ -321,7 +320,8 @@ async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
 
 
 async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
-    """Records that runs have ended. A failure of the journal is only logged, because the answer is already complete."""
+    """Records that runs have ended. If the journal fails, the failure is only logged, because the answer is already
+    complete."""
     end: Callable[[str], Awaitable[None]] | None = getattr(journal, "end_run", None)
     if end is None:
         return
@@ -333,27 +333,28 @@ async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
 
 
 def run_key(owner: str, run_id: str) -> str:
-    """Returns the part of a journal key that identifies the run."""
+    """Returns the first part of a journal key, which identifies the run and its owner."""
     return _digest(json.dumps(["run", owner, run_id]))
 
 
 def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
     """Returns the journal key of a tool call.
 
-    All runs of the same saved state have the same key for a tool call. No other tool call has this key.
+    All runs of the same saved state compute the same key for a tool call. Different tool calls have different keys.
 
     Args:
-        position: the index of the turn in the conversation, which is needed because ids may repeat in later turns.
+        position: the index of the assistant turn in the conversation. It is part of the key because ids of tool calls
+            may repeat in later turns.
     """
     return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """An approval that was requested, in the form in which a journal stores it.
+    """A requested approval, as a journal stores it.
 
     Attributes:
-        nonce: a random value that the server created, and that can be used only once.
+        nonce: a random value that the application's server created. It can be used for only one decision.
         key: the journal key of the tool call, as `call_key` returns it.
     """
 
@@ -364,7 +365,8 @@ class Approval:
 def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
     """Returns the journal key of the latest approval for a tool call with these arguments in an owner's chat.
 
-    The client chooses the chat id, so this key leads only to a nonce, which the server verifies, and to no result.
+    The client chooses the chat id. So under this key, the journal stores only a nonce, which the application's server
+    verifies, and never a result.
     """
     return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
 
@@ -379,7 +381,7 @@ async def load_approval(journal: CallJournal, key: str) -> Approval | None:
 
 
 def required_journal(journal: CallJournal | None) -> CallJournal:
-    """Returns the journal that signed approvals need. Raises ConfigError if there is none."""
+    """Returns the journal that signed approvals need. Raises ConfigError if the argument is None."""
     if journal is None:
         raise ConfigError(
             "signed approvals need a journal, so that each approval is used once: pass the same journal= to each run,"

@@ -1,4 +1,4 @@
-"""`McpTools`, which makes the tools of an MCP server usable, by means of the official MCP SDK (extra `mcp`)."""
+"""`McpTools`: the tools of an MCP server as `Tool`s. It uses the official MCP SDK (extra `mcp`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class McpServerError(StreamfoldError):
-    """An MCP server couldn't be started or reached, or returned an error."""
+    """An MCP server couldn't be started or reached, or it returned an error."""
 
 
 class McpTools:
@@ -70,41 +70,45 @@ class McpTools:
         async with McpTools(["uvx", "mcp-server-git"]) as git, McpTools(url="https://example.com/mcp") as web:
             reply = await run_tools(provider, "What changed last?", [git, web, get_weather])
 
-    If the server changes its list of tools, `run_tools` uses the new list from the next turn on. `[*git]` is a list of
-    the tools that the server has now.
+    If the server changes its list of tools, `run_tools` uses the new list from the next turn on. In the example,
+    `[*git]` is a list of the tools that the server offers now.
 
-    If the server stops, the next tool call restarts it, up to three times without a successful tool call in between. If
-    a tool call fails or takes too long, or the server stops meanwhile, the model gets an error as the result.
+    If the server stops, the next tool call restarts it. After three restarts without a successful tool call, the server
+    isn't restarted again. If a tool call fails or takes too long, or the server stops meanwhile, the model receives an
+    error message as the result.
     Cancelling a tool call also cancels it on the server.
 
-    The model treats a server's tool descriptions as instructions. Therefore, use only servers that you trust, and set
-    `needs_approval` for dangerous tools. streamfold cuts descriptions after 4,000 characters, makes control characters
-    visible and escapes special tokens.
+    The model treats a server's tool descriptions as instructions. Use only servers that you trust, and set
+    `needs_approval` for dangerous tools. streamfold cuts descriptions after 4,000 characters, replaces control
+    characters by visible characters, and escapes special tokens.
 
     Args:
-        command: a command that starts an MCP server on its standard input and output. The server gets only a few
-            environment variables (`PATH`, `HOME`, ...) and the variables in `env`.
+        command: a command that starts an MCP server on its standard input and output. The server's process receives
+            only a few environment variables (`PATH`, `HOME`, ...) and the variables in `env`.
         url: the URL of a server that uses streamable HTTP.
         env: additional environment variables for the command, such as secrets.
         cwd: the working directory of the command.
         headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
-        http_client: your own HTTP client, instead of `headers`, which is an `httpx.AsyncClient`, or an
-            `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close this client.
-        prefix: a text that is put before the name of each tool, so that two servers may have tools with the same name.
+        http_client: an HTTP client that you have created, to be used instead of `headers`. It is an
+            `httpx.AsyncClient`, or an `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close it.
+        prefix: a text to insert before the name of each tool. It is needed if two servers have tools with the same
+            name.
         allowed_tools: the names of the tools that the model may call, without the prefix. By default, the model may
             call all tools.
-        needs_approval: as for `Tool`, or a list of the names of tools that need approval, without the prefix.
+        needs_approval: True, False or a function, as for `Tool`. It can also be a list of the names of tools that need
+            approval, without the prefix.
         connect_timeout: the maximum time for starting the server and listing its tools, in seconds.
         call_timeout: the maximum time for a tool call, in seconds. None disables the limit.
-        on_progress: a synchronous or async function, which is called with the tool's name, the progress, the total or
-            None, and a message or None.
+        on_progress: a synchronous or async function that is called when a tool reports its progress. Its arguments are
+            the tool's name, the progress, the total or None, and a message or None.
         sampling_callback: a function that handles the server's sampling requests, as for the SDK's `ClientSession`.
-            Without this function, sampling requests are refused.
+            Without this function, streamfold refuses sampling requests.
         elicitation_callback: a function that handles the server's questions to the user, as for the SDK's
             `ClientSession`.
 
     Raises:
-        ConfigError: the arguments are invalid, the package `mcp` isn't installed, or the server lacks an allowed tool.
+        ConfigError: the arguments are invalid, the package `mcp` isn't installed, or the server doesn't offer a tool in
+            `allowed_tools`.
         McpServerError: `async with` couldn't start or reach the server.
     """
 
@@ -178,8 +182,8 @@ class McpTools:
 
     @property
     def session(self) -> ClientSession:
-        """The MCP SDK's `ClientSession`, for features that this class lacks. After a restart of the server, this is a
-        new session.
+        """The MCP SDK's `ClientSession`, for features of MCP that this class doesn't support. After a restart of the
+        server, the property returns a new session.
         """
         if self._connection is None:
             raise ConfigError(f"the session of {self!r} is available only inside `async with McpTools(...) as tools`")
@@ -380,7 +384,7 @@ class _Connection:
 
     Attributes:
         lost: True if the server has stopped, or the session was closed.
-        ended: an event, which is set when the task and the server's process have ended.
+        ended: an event that is set when the task and the server's process have ended.
         names: the names of all tools, without the prefix.
     """
 
@@ -517,7 +521,8 @@ class _Connection:
 
 
 class _ErrorOutput:
-    """Copies a server's standard error to this process's standard error, and stores the last lines for error messages.
+    """Copies the standard error of a server's process to this process's standard error. Stores the last lines for error
+    messages.
 
     A thread reads the pipe, because neither trio nor Windows can wait for a pipe asynchronously.
     """
@@ -554,7 +559,9 @@ class _ErrorOutput:
 
 
 class _WatchedStream:
-    """The messages from a server, with callbacks for a changed list of tools and for the end of the stream."""
+    """The stream of messages from a server. Calls functions when the server's list of tools changes, and when the
+    stream ends.
+    """
 
     def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
@@ -595,7 +602,7 @@ _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
 class _RequestIds:
-    """The messages to a server, with a record of the request ids, so that requests can be cancelled."""
+    """The stream of messages to a server. Records the ids of requests, so that they can be cancelled."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -624,7 +631,7 @@ def _sdk() -> Any:
 
 
 def _shown_command(command: Sequence[str]) -> str:
-    """Returns a command for log messages. The arguments of the program are left out, because they may be secrets.
+    """Returns a shortened command for log messages. Most arguments are left out, because they may be secrets.
 
     >>> _shown_command(["/usr/bin/python3", "server.py", "--key", "secret"]), _shown_command(["x", "--key=secret"])
     ('python3 server.py ...', 'x ...')

@@ -1,4 +1,4 @@
-"""Converts the state of a run to text and back."""
+"""Converts the state of a run to JSON text and back."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class RunState:
     """The state of a run, as `ToolRun.dump` saves it.
 
     Attributes:
-        run_id: the run's id, or None if the state is a conversation, for which a new id is created.
+        run_id: the run's id. None if the state was created from a conversation, which has no id yet.
         owner: the user or tenant to which the run belongs.
         began: the time at which the run began, in seconds since 1970. A journal refuses a state that is too old.
         messages: the conversation, with a result message for each tool call of the last turn.
         max_turns: the maximum number of requests to the model.
         turns: the number of requests that the run has sent.
-        calls: the status of each tool call in the last turn, or None if the state is a conversation.
+        calls: the status of each tool call in the last turn, or None if the state was created from a conversation.
         ended: True if the model has given its final answer.
     """
 

@@ -1,4 +1,4 @@
-"""`run_tools` and `resume_tools`, which stream the model's turns and run the tool calls between the turns."""
+"""`run_tools` and `resume_tools`: they stream the model's turns, and run the tool calls between the turns."""
 
 from __future__ import annotations
 
@@ -81,15 +81,16 @@ _Status: TypeAlias = Literal["running", "answered", "read", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Functions that a run calls for tracing, and that must not block. If such a function raises an exception, the run
-    logs the exception.
+    """Functions that a run calls, for example for tracing. They must not block. If a hook raises an exception,
+    streamfold logs it and continues the run.
 
     Attributes:
-        reading: returns a context manager, which is active while requests are sent and tools run.
+        reading: a function that returns a context manager. The context is active while requests are sent and tools run.
         calling: called before each tool call, with the run, the tool call, and the tool (None if it is unknown).
-            Returns a context manager, which is active during the tool call, and whose `as` value is a function that
-            gets the `ToolResult`.
-        on_stop: called with the run, and the error or None, when the run has ended, was closed, or has paused.
+            Returns a context manager that is active during the tool call. Its `as` value is a function that is called
+            with the `ToolResult`.
+        on_stop: called when the run has ended, was closed or has paused. The arguments are the run, and the error or
+            None.
     """
 
     reading: Callable[[ToolRun], AbstractContextManager[object]]
@@ -98,7 +99,7 @@ class RunHooks:
 
 
 class RunOptions(ChatOptions, total=False):
-    """The keyword arguments that `run_tools` and `resume_tools` have in common, documented at `run_tools`."""
+    """The keyword arguments of both `run_tools` and `resume_tools`. They are documented at `run_tools`."""
 
     external: Iterable[ToolLike]
     max_turns: int
@@ -115,10 +116,10 @@ class RunSettings:
     """The validated options of a run.
 
     Attributes:
-        tools: all tools, including external tools. A group of tools, such as `McpTools`, may change during the run.
+        tools: all tools, including external tools. The tools of a group such as `McpTools` may change during the run.
         external: the names of the external tools.
-        output_type: the type of the final answer. None for text.
-        request_options: the options that every request has.
+        output_type: the type of the final answer. None means text.
+        request_options: the chat options for every request.
     """
 
     tools: Sequence[Tool | Iterable[Tool]]
@@ -177,20 +178,21 @@ class RunSettings:
 
 
 class ToolRun(AsyncIteration, AsyncContext):
-    """The chunks from all turns of a tool run, as an async iterator. A run is also an async context manager, which
-    closes the connection.
+    """An async iterator over the chunks of all turns of a tool run. It is also an async context manager that closes the
+    connection.
 
-    The last chunk of each turn has `finished=True` and the tool calls. The tool calls run when you read the next chunk.
-    Between two chunks no task runs, except for tools with `background=True`.
+    The last chunk of each turn has `finished=True` and contains the tool calls. The tools run when you read the next
+    chunk. While you don't read, only tools with `background=True` are running.
 
     Attributes:
-        id: a random id, which the run's saved state contains.
+        id: a random id of the run. The saved state contains it.
         owner: the user or tenant to which the run belongs.
-        chat_id: the id that a user interface has chosen for the conversation, or "". Signed approvals contain it.
-        abandoned: tool calls for which the conversation has no result although it continued, or None. Before its first
-            request, the run denies them or reads their results from the journal.
-        messages: the conversation so far, including tool calls and results. You can always send these messages again,
-            because each unfinished tool call has the result "not finished".
+        chat_id: the id that a user interface has chosen for the conversation, or "". A signed approval is valid only
+            for this id.
+        abandoned: the tool calls that have no result although the conversation continued, or None. Before its first
+            request, the run denies these tool calls, or reads their results from the journal.
+        messages: the conversation so far, including tool calls and results. You can send these messages to a model at
+            any time, because each unfinished tool call has the result "not finished".
         replies: the replies of the turns so far. For a run that was just resumed, the list is empty.
     """
 
@@ -237,7 +239,8 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def output(self) -> Any:
-        """The answer as a value of `output_type`. Raises StreamfoldError without `output_type`, or before the run
+        """The final answer as an instance of `output_type`. Raises StreamfoldError without `output_type`, or before the
+        run
         has ended.
         """
         if self._settings.output_type is None:
@@ -248,12 +251,12 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def usage(self) -> Usage | None:
-        """The sum of the token counts from all turns so far, or None if the server sent no token counts."""
+        """The token counts of all turns so far, added up. None if the server sent no token counts."""
         return total_usage(self.replies)
 
     @property
     def cost(self) -> Cost | None:
-        """The sum of the costs from all turns so far, or None if a cost is unknown or the currencies differ."""
+        """The costs of all turns so far, added up. None if a cost is unknown or the currencies differ."""
         return total_cost(self.replies)
 
     @property
@@ -263,7 +266,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The tool calls for which a paused run waits."""
+        """The tool calls that wait for a decision or a result, so that the run is paused."""
         return self._turn.pending if self._stream is None else ()
 
     @property
@@ -272,7 +275,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._stream.partial_tool_calls if self._stream is not None else ()
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function for each new piece of a value that the model is writing, in any turn.
+        """Registers a function that is called for each new piece of a value that the model is writing, in any turn.
 
         See `ChatStream.watch`.
 
@@ -285,7 +288,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._watched.append((path, function, tool))
 
     def approve(self, call_id: str, *, nonce: str | None = None) -> None:
-        """Approves a tool call that waits for approval, and that runs when you read the run again.
+        """Approves a tool call that waits for approval. The tool runs when you read the run again.
 
         Approving a tool call twice has no effect.
 
@@ -302,10 +305,11 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Denies a tool call that waits for approval, so that it never runs. The model gets a message about the denial.
+        """Denies a tool call that waits for approval. The tool never runs, and the model receives a message about the
+        denial.
 
         Args:
-            reason: the reason for the denial, which the model gets.
+            reason: the reason for the denial. It is sent to the model.
             nonce: see `approve`.
 
         Raises:
@@ -317,7 +321,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the tool call that has this approval id (`PendingCall.approval_id`), also after the decision.
+        """Returns the tool call that has this approval id (`PendingCall.approval_id`), even after the decision.
 
         A client should send the approval id with its decision, because ids of tool calls may repeat in other turns and
         runs.
@@ -331,11 +335,11 @@ class ToolRun(AsyncIteration, AsyncContext):
         """Creates a nonce for the signed approval of a pending tool call, and stores it in the journal. See `approve`.
 
         Args:
-            shown: the tool call, in the client's format.
+            shown: the tool call as the client displays it.
 
         Returns:
-            The nonce, or None if a client sent the conversation with this tool call, because the client may have
-            invented the tool call.
+            The nonce. If a client sent the conversation with this tool call, the client may have invented the tool
+            call. Then the result is the nonce that the journal already contains, or None.
 
         Raises:
             ConfigError: the run has no journal.
@@ -348,7 +352,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Sets the result of an external tool call that waits for it. If the tool call already has a result, the new
+        """Sets the result of an external tool call. If the tool call already has a result, the new
         result is ignored.
 
         Args:
@@ -366,11 +370,11 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._check_open()
 
     def dump(self) -> str:
-        """Returns the run's state as JSON text. `resume_tools` continues the run from this text, also in another
+        """Returns the run's state as JSON text. `resume_tools` continues the run from this text, even in another
         process.
 
-        The state contains the conversation and the decisions about tool calls, but neither tools nor options. An
-        unfinished answer isn't part of the state, so a resumed run requests the answer again.
+        The state contains the conversation and the decisions about tool calls, but neither tools nor options. The state
+        doesn't contain an answer that the model hasn't finished. A resumed run requests this answer again.
         """
         return RunState(
             self.id,
@@ -384,14 +388,14 @@ class ToolRun(AsyncIteration, AsyncContext):
         ).to_json()
 
     def events(self) -> RunEvents:
-        """Returns an iterator over the run's chunks and tool results, for a user interface.
+        """Returns an async iterator over the run's chunks and tool results, for a user interface.
 
             async for event in run.events():
                 match event:
                     case StreamChunk(): print(event.delta, end="")
                     case ToolResult(): print(event.call.name, event.value)
 
-        The results of a turn are yielded after all its tool calls have ended, apart from those that wait for a
+        The iterator yields a turn's results after all its tool calls have ended, except for those that wait for a
         decision.
         """
         return RunEvents(self)
@@ -475,7 +479,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return None
 
     async def aclose(self) -> None:
-        """Closes the connection and ends the run. `messages` and `replies` are still available."""
+        """Closes the connection and ends the run. `messages` and `replies` stay available."""
         if self._status in ("running", "answered"):
             self._stopped(None)
         self._close()
@@ -719,7 +723,9 @@ def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterat
 
 
 class RunEvents(AsyncIteration):
-    """The chunks and tool results of a run, in the order in which they occur. See `ToolRun.events`."""
+    """An async iterator over the chunks and tool results of a run, in the order in which they occur. See
+    `ToolRun.events`.
+    """
 
     def __init__(self, run: ToolRun) -> None:
         self._run = run
@@ -758,34 +764,38 @@ def run_tools(
     chunk.
 
     If the model calls an unknown tool or sends invalid arguments, or the tool raises an exception, the run continues.
-    The model then gets an error message as the result, with the name of the tool and the exception class. Only the log
-    has the exception's text and traceback, because they may contain secrets.
+    The model then receives an error message as the result, with the name of the tool and the exception class. The
+    exception's text and traceback are only logged, because they may contain secrets.
 
-    The run pauses if a tool call needs approval, or if its tool is external. Iteration then stops, and `pending` has
-    the tool calls. Call `approve`, `deny` or `answer`, and read the run again. To continue in another process, use
+    The run pauses if a tool call needs approval, or if its tool is external. Iteration then stops, and `pending`
+    contains these tool calls. Call `approve`, `deny` or `answer`, and read the run again. To continue in another
+    process, use
     `resume_tools`.
 
     Args:
         provider: a provider or any other `ChatModel`.
         messages: the conversation. A string becomes one user message.
         tools: typed functions, `Tool`s that have a function, and groups of tools such as `McpTools`. Each turn uses the
-            tools that a group has at that time.
+            tools that a group contains at that time.
         external: tools that run elsewhere, for example in a browser. They need no function.
         max_turns: the maximum number of requests to the model. The default is 10.
-        tool_choice: the tool choice for the first turn. Later turns use "auto", because the model could never finish if
-            every turn forced a tool call. The tool choice "none" applies to all turns.
-        on_tool_error: a synchronous or async function that gets the tool call and the tool's exception, and returns the
-            message for the model, or None for the default message. If `on_tool_error` raises an exception, the run
+        tool_choice: the tool choice for the first turn. Later turns use "auto": if every turn forced a tool call, the
+            model could never finish. Only the tool choice "none" applies to all turns.
+        on_tool_error: a synchronous or async function that is called with the tool call and the tool's exception. It
+            returns the message for the model, or None for the default message. If `on_tool_error` raises an exception,
+            the run
             ends.
-        approve: a synchronous or async function that gets each tool call that needs approval, and returns True if the
-            tool call may run. With this function, the run doesn't pause for approvals. The function also decides about
+        approve: a synchronous or async function that is called with each tool call that needs approval. It returns True
+            if the tool call may run. With this function, the run doesn't pause for approvals. The function also decides
+            about
             tool calls of `HostedMcpServer(require_approval=...)`.
         journal: records which tool calls have started, so that each runs only once even if the saved state is copied.
         hooks: functions that the run calls, such as `otel_run_hooks()` from the package `streamfold-integrations`.
         owner: the user or tenant to which the run belongs. The saved state and all journal keys contain it. By default,
             all runs have the same owner.
-        output_type: the type of the final answer, as for `extract`. `run.output` then has the value. If the answer is
-            invalid, the model gets the error and can correct its answer, at most twice.
+        output_type: the type of the final answer, as for `extract`. `run.output` then returns the answer as this type.
+            If the answer is invalid, streamfold sends the error to the model, which can correct its answer at most
+            twice.
         options: the options for every turn; see `ChatOptions`.
 
     Returns:
@@ -793,8 +803,8 @@ def run_tools(
         the run to its end and returns the last reply.
 
     Raises:
-        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. The error is also
-            raised, while you read the run, if a tool returns a value that can't be converted to JSON.
+        ConfigError: a tool has no function, two tools have the same name, or the request is invalid. Also raised while
+            you read the run, if a tool returns a value that can't be converted to JSON.
         TurnLimitError: the model still called tools in the last turn (raised while you read the run).
         InvalidReplyError: the answer doesn't match `output_type` (raised while you read the run).
         APIError: a request failed (raised while you read the run).
@@ -818,21 +828,21 @@ def resume_tools(
         run.approve("call_1")
         async for chunk in run: ...
 
-    If a tool call had already started, it isn't run again. If there is no result, the model is told that the tool call
-    didn't finish. If the same state may be resumed twice, for example because a user presses a button twice, pass a
-    `journal`, so that each tool call runs only once.
+    streamfold doesn't run a tool call again that had already started. If the state contains no result for it, the model
+    receives a message that the tool call didn't finish. If the same state may be resumed twice, for example because a
+    user presses a button twice, pass a `journal`. Then each tool call runs only once.
 
     Args:
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
-            decides which tools run, so never accept it from an untrusted client. A conversation starts a new run, for
-            which the journal has no results.
+            decides which tools run, so never accept it from an untrusted client. A conversation starts a new run. The
+            journal contains no results for a new run.
         tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain these
             arguments.
         max_turns: the maximum number of requests, if `state` is a conversation. A saved state has its own maximum.
         owner: the owner of the run, which must be the same as in the saved state.
 
     Raises:
-        ConfigError: the state is invalid, too old, or belongs to another owner. Or the conversation doesn't end with
+        ConfigError: the state is invalid, too old, or belongs to another owner, or the conversation doesn't end with
             tool calls. See also `run_tools`.
         CallInDoubtError: another run of the same state has started a tool call that has no result yet (raised while you
             read the run).
@@ -849,10 +859,11 @@ def resume_tools(
 
 
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Returns an async function that runs a blocking function (files, databases, `requests`) in a worker thread.
+    """Returns an async function that runs a blocking function in a worker thread, for example one that uses files, a
+    database or `requests`.
 
-    `tool(in_thread(read_file))` creates a tool that doesn't block the event loop. Threads can't be stopped, so
-    cancelling the tool waits until the function returns.
+    `tool(in_thread(read_file))` creates a tool that doesn't block the event loop. A thread can't be stopped. If the
+    tool is cancelled, the cancellation waits until the function returns.
     """
 
     @wraps(function)

@@ -51,13 +51,13 @@ class ToolResult:
     denied: bool = False
 
     def to_json(self) -> str:
-        """Returns the result as JSON text, without the tool call."""
+        """Returns the result as JSON text. The text doesn't contain the tool call."""
         value = None if isinstance(self.message.content, tuple) else self.value
         return json.dumps({"message": self.message.to_dict(), "value": value, "denied": self.denied})
 
     @classmethod
     def from_json(cls, call: ToolCall, text: str) -> ToolResult:
-        """Creates a tool call's result from the output of `to_json`."""
+        """Parses the output of `to_json`, and returns it as the result of a tool call."""
         data = json.loads(text)
         message = Message.from_dict(data["message"])
         parts = list(message.content) if isinstance(message.content, tuple) else None
@@ -103,7 +103,8 @@ def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
 
 
 def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
-    """Converts a tool's return value to its result. Raises ConfigError if the value can't be converted to JSON."""
+    """Converts the return value of a tool to a `ToolResult`. Raises ConfigError if the value can't be converted to
+    JSON."""
     if (result := read_mcp_result(value)) is not None:
         value, error = result.content, error or result.error
     several = value if isinstance(value, list | tuple) else [value]
