@@ -1,6 +1,7 @@
 """Records HTTP responses of model servers, and replays them.
 
-`record` captures responses that pass through httpx. `replay` is an httpx transport that responds with recordings.
+The module `record` captures the responses that an httpx client receives. The module `replay` contains an httpx
+transport that answers requests with recordings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `[expect]` table of a recording: its schema, and the conversion of a reply or an error to it."""
+"""The `[expect]` table of a recording: its schema, and a function that converts a reply or an error to this table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Expected = Annotated[Mapping[str, Any], PlainValidator(_read)]
 
 
 def as_expectation(outcome: Reply | StreamError) -> dict[str, Any]:
-    """Converts a reply or an error to the table `[expect]`, without empty fields."""
+    """Converts a reply or an error to an `[expect]` table. Empty fields are left out."""
     if isinstance(outcome, StreamError):
         partial = _members(outcome.partial) if outcome.partial else {}
         found: dict[str, Any] = {"error": type(outcome).__name__, **partial}

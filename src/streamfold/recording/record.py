@@ -1,7 +1,7 @@
 """RecordTransport captures responses, removes secrets and saves recordings. RecordingDraft replaces older recordings.
 
-The files are written when a response is complete. The network may have split an API key, which can then only be found
-in the complete body. Secrets are never written to the disk.
+The files are written when a response is complete. The reason is that the network may split an API key, and a split key
+can be found only in the complete body. So secrets are never written to the disk.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)
 
 
 class Capture(httpx.AsyncByteStream):
-    """A response body, which is passed to the reader and captured.
+    """A response body that is captured while the application reads it.
 
     Attributes:
         address: the server's address.
         path: the path of the new recording, without a suffix.
         pieces: the pieces of the body as the network delivered them, each with the seconds since the previous piece.
-        ended: why the body is incomplete; empty if it is complete.
-        broken: true if the network or the server ended the body, false if the reader did.
+        ended: the reason why the body is incomplete. Empty if the body is complete.
+        broken: True if the network or the server ended the body early. False if the application stopped reading.
     """
 
     def __init__(
@@ -110,7 +110,12 @@ class Capture(httpx.AsyncByteStream):
             await self._stream.aclose()
 
     def end(self, how: str = "", *, broken: bool = False) -> None:
-        """Saves the recording. Further calls do nothing."""
+        """Saves the recording. A second call has no effect.
+
+        Args:
+            how: the reason why the body is incomplete. Empty if the body is complete.
+            broken: see the attribute.
+        """
         save, self._save = self._save, None
         if save is not None:
             self.ended, self.broken = how, broken
@@ -118,13 +123,18 @@ class Capture(httpx.AsyncByteStream):
 
 
 def default_name(request: RecordedRequest) -> str:
-    """Returns a name for an unnamed recording: the name of the model, or the last part of the path."""
+    """Returns the name for a recording without a configured name. It is the model's name, or else the last part of the
+    URL's path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
 
 def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | None, conversation: str = "") -> Recording:
-    """Returns the recording of a request and its response. `adapter` is used if the path belongs to it."""
+    """Returns the recording of a captured response and its request, without secrets.
+
+    Args:
+        adapter: the wire format. It is ignored if the request's path belongs to another wire format.
+    """
     request, path = capture.request, capture.request.path.partition("?")[0]
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
     redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
@@ -155,7 +165,7 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
 
 
 def _with_expectation(recording: Recording) -> Recording:
-    """Sets `complete` and, if the wire format of the recording is known, `expect`."""
+    """Returns the recording with `complete` and, if its wire format is known, `expect`, from its decoded body."""
     ended, said_so = recording.ended, False
     if recording.adapter != _NO_API:
         decoder = StreamDecoder(recording.adapter, **recording.options())
@@ -168,7 +178,7 @@ def _with_expectation(recording: Recording) -> Recording:
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
-    """Returns the pieces as cuts. The delay of an empty piece is added to the next piece."""
+    """Converts the captured pieces to cuts. Skips empty pieces, and adds their delays to the next piece."""
     cuts, waited = [], 0.0
     for wait, piece in pieces:
         waited += wait
@@ -179,10 +189,11 @@ def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
 
 
 def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
-    """Decompresses the pieces of a body. Returns the pieces, the name of the compression, and the error if the
-    decompression failed.
+    """Decompresses the pieces of a captured body. Returns the pieces, the names of the compression methods, and an
+    error message if the decompression failed.
 
-    Each returned piece has the data that could be decompressed after one network read, so that the times stay correct.
+    Each returned piece contains the data that could be decompressed after one network read. So each piece keeps the
+    time of its network read.
     """
     codings = body_codings((name.lower(), value) for name, value in capture.headers.multi_items())
     encoding, out = ", ".join(reversed(codings)), [(wait, b"") for wait, _ in capture.pieces]
@@ -198,14 +209,17 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
-    """Removes secrets from a body, even if the network or SSE events have split them. Returns the body and its cuts."""
+    """Removes secrets from a body and returns the new body and its cuts.
+
+    Also finds secrets that the network or the server has split.
+    """
     found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
     body, cuts = _changed(body, cuts, found)
     return _changed(body, cuts, secrets_in_body(body, redactor))
 
 
 def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -> tuple[bytes, tuple[Cut, ...]]:
-    """Applies the changes and moves the cuts. The delay of a removed cut is added to the next cut."""
+    """Applies replacements to a body, and adapts its cuts. The delay of a removed cut is added to the next cut."""
     if not splices:
         return body, tuple(cuts)
     grown = list(accumulate((len(new) - (end - start) for start, end, new in splices), initial=0))
@@ -229,7 +243,8 @@ def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -
 
 
 def failure_in(recording: Recording) -> str | None:
-    """Describes how a recorded response failed (a status, an early end, an error). Returns None if it succeeded."""
+    """Returns a description of how a recorded response failed: its HTTP status, its early end or its error. Returns
+    None if the response succeeded."""
     answer = f"the response {recording.name.rpartition('/')[2]}"
     if recording.status >= 400:
         return f"{answer} has the status {recording.status}"
@@ -240,10 +255,10 @@ def failure_in(recording: Recording) -> str | None:
 
 
 class RecordingDraft:
-    """The recordings of one conversation, in a temporary folder beside their target.
+    """The new recordings of one conversation, in a temporary folder beside the target folder.
 
     Attributes:
-        folder: the temporary folder. It is created when there is something to write.
+        folder: the temporary folder. It is created when the first recording is written.
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
@@ -258,19 +273,20 @@ class RecordingDraft:
 
     @property
     def has_older(self) -> bool:
-        """True if there is a recording at `target`."""
+        """True if an older recording exists at the target path."""
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """Returns why these recordings must not replace older recordings, or None if they may. The reason is a missing
-        or a failed response.
+        """Returns the reason why the new recordings must not replace older ones, or None if they may.
+
+        The reason is that a response is missing or has failed.
         """
         if not (files := self._files()):
             return "there was no response, or it is still open"
         return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
 
     def keep(self) -> list[Path]:
-        """Replaces the older recordings with the drafts. Returns the paths of the new recordings, without a suffix."""
+        """Replaces the older recordings by the new ones. Returns the paths of the new recordings, without a suffix."""
         try:
             older = load_source(self.target) if self.has_older else []
         except ConfigError:  # unreadable: only files of the same names are replaced
@@ -297,24 +313,25 @@ class RecordingDraft:
 class RecordTransport(httpx.AsyncBaseTransport):
     """An httpx transport that records the responses of another transport, as `<name>.sse` and `<name>.toml`.
 
-    The first response is named `<name>`, later responses `<name>-2`, `<name>-3` and so on. Older files with these names
-    are replaced. An incomplete response is recorded, and marked as incomplete.
+    The recording of the first response is named `<name>`, those of later responses `<name>-2`, `<name>-3` and so on.
+    They replace older files with these names. An incomplete response is recorded too, and marked as incomplete.
 
-    Only harmless headers are recorded. API keys of the request, `secrets`, and texts that look like an API key are
-    removed from the bodies.
+    A recording contains only headers that can't contain secrets. The API keys of the request, `secrets`, and texts that
+    look like an API key are removed from the bodies.
 
     Args:
         transport: the transport that sends the requests.
-        directory: the folder of the files; it is created if needed.
-        name: the name of the recordings, such as `kimi/hello`. Default: the name of the model, and no file is replaced.
-        secrets: further texts to remove. The secrets of the provider that sends the requests are removed anyway.
-        adapter: the wire format of the responses. Default: chosen by the path of the request.
+        directory: the folder for the files. It is created if it doesn't exist.
+        name: the name of the recordings, such as `kimi/hello`. Without a name, each recording is named after its model,
+            and no older file is replaced.
+        secrets: additional texts to remove. The secrets of the provider that sends the requests are always removed.
+        adapter: the wire format of the responses. By default, the path of a request tells its wire format.
 
     Attributes:
-        written: the paths of the recordings so far, without a suffix, in the order in which the responses ended.
+        written: the paths of the finished recordings, without a suffix, in the order in which the responses ended.
 
     Raises:
-        ConfigError: the name or a secret is invalid. A request raises it if the files can't be written.
+        ConfigError: the name or a secret is invalid. Also raised by a request if the files can't be written.
     """
 
     def __init__(
@@ -352,7 +369,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         check_writer()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request, and records the response while it is read."""
+        """Sends the request. Records the response while the application reads it."""
         self._make_folder(self._directory)
         await request.aread()
         response = await self._transport.handle_async_request(request)
@@ -364,7 +381,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         return httpx.Response(capture.status, headers=capture.headers, stream=capture, extensions=response.extensions)
 
     async def aclose(self) -> None:
-        """Saves abandoned responses, and closes the transport."""
+        """Saves the responses that the application hasn't closed, and closes the transport."""
         try:
             for capture in list(self._open):
                 capture.end("abandoned: neither read to its end nor closed")
@@ -382,7 +399,6 @@ class RecordTransport(httpx.AsyncBaseTransport):
                 return path
 
     def _write(self, capture: Capture) -> None:
-        """Writes the files of a finished response. Raises ConfigError if that fails."""
         self._open.discard(capture)
         recording = build_recording(capture, self._secrets, self._adapter, self._conversation)
         self._make_folder(capture.path.parent)
@@ -410,19 +426,17 @@ def recording_client(
     secrets: Iterable[str] = (),
     adapter: str | None = None,
 ) -> tuple[httpx.AsyncClient, RecordTransport]:
-    """Returns a client that records responses. It sends its requests with `client`, so that the proxies and
-    certificates of `client` are used.
+    """Returns a client that records responses, and its transport. The new client sends requests with `client`, so it
+    uses the proxies and certificates of `client`.
 
-    Closing the new client closes `client`, too. Arguments and errors are those of `RecordTransport`.
+    Closing the new client closes `client`, too. For the arguments and errors, see `RecordTransport`.
     """
     transport = RecordTransport(_Through(client), directory, name=name, secrets=secrets, adapter=adapter)
     return httpx.AsyncClient(transport=transport, timeout=None), transport
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """A transport that sends requests with a client, because a client with its own transport would ignore the proxy
-    settings.
-    """
+    """Sends requests with a client. A new client with its own transport would ignore the client's proxy settings."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

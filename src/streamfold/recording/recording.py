@@ -1,7 +1,7 @@
 """Recorded responses: the class `Recording`, its two files, and functions that find recordings.
 
-`<case>.sse` is the body, byte for byte. `<case>.toml` is its description: the origin of the body, its pieces, and the
-expected reply. Unknown keys are errors, because descriptions are written by hand.
+`<case>.sse` contains the response body, byte for byte. `<case>.toml` is its description: the body's origin, its pieces,
+and the expected reply. An unknown key in a description is an error, because people write descriptions by hand.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_writer() -> None:
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
-    """Serializes a description as TOML: first scalars, then cuts (several on each line), then tables."""
+    """Serializes a recording's description as TOML: first scalars, then cuts (several on each line), then tables."""
     check_writer()
     import tomli_w
 
@@ -69,8 +69,10 @@ def as_toml(values: Mapping[str, Any]) -> str:
 
 
 class Cut(NamedTuple):
-    """A piece of the body as the network delivered it: its length, and the seconds since the previous piece or the
-    headers."""
+    """A piece of the body as the network delivered it.
+
+    It consists of the number of bytes, and the seconds since the previous piece or the headers.
+    """
 
     size: Annotated[int, Field(gt=0)]
     delay: Annotated[float, Field(ge=0)]
@@ -81,8 +83,8 @@ class SentExchange:
     """The request of a recording, without headers and secrets.
 
     Attributes:
-        path: the path of the URL with its query.
-        body: the request body; JSON is indented.
+        path: the URL's path and query.
+        body: the request body as text. JSON is indented.
     """
 
     method: str = "POST"
@@ -96,7 +98,7 @@ class SentExchange:
 
 
 def requested_model(path: str, body: Any) -> str | None:
-    """Returns the model of a request, from its body or its path (Gemini, Vertex AI)."""
+    """Returns the model that a request is for, from its body or, for Gemini and Vertex AI, from its path."""
     model = body.get("model") if isinstance(body, dict) else None
     if isinstance(model, str):
         return model
@@ -105,7 +107,7 @@ def requested_model(path: str, body: Any) -> str | None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Returns the value of a JSON text; None if the text is not JSON."""
+    """Parses a JSON text. Returns None if the text isn't JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -118,22 +120,22 @@ class Recording:
 
     Attributes:
         name: the folder and the file name, as in `kimi/parallel_calls`.
-        body: the bytes, without compression.
+        body: the decompressed bytes of the response body.
         adapter: the wire format.
-        status, headers: the HTTP response's status and headers, without unneeded headers.
-        cuts: the pieces in which the network delivered the body; empty if unknown.
-        broken: true if the connection broke at the end of the body. A replay then breaks the connection, too.
-        complete: true if the response was recorded to its end.
-        ended: why the recording is incomplete.
-        encoding: the compression in which the server sent the body.
-        source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
-            `synthesised` if it was written as a test case; None if unknown.
-        shows: the purpose of the recording in one sentence.
+        status, headers: the HTTP response's status, and those of its headers that a replay needs.
+        cuts: the pieces in which the network delivered the body. Empty if the pieces are unknown.
+        broken: True if the connection broke at the end of the body. A replay then breaks the connection too.
+        complete: True if the response was recorded to its end.
+        ended: the reason why the recording is incomplete.
+        encoding: the compression method with which the server sent the body.
+        source: `recorded` if it comes from a running server, `documented` if it was written from a vendor's
+            documentation, `synthesised` if it was written as a test case. None if unknown.
+        shows: one sentence about what the recording shows.
         origin, date, link, request, notes: a description of the recording's origin.
         conversation: an id that is the same for all recordings of a conversation.
-        sent: the request, if it was recorded.
-        dialect, tools, tool_choice: arguments of `StreamDecoder`: the dialect, the names of the tools, and the tool
-            choice (also the name of a tool).
+        sent: the request, or None if it wasn't recorded.
+        dialect, tools, tool_choice: arguments for `StreamDecoder`: the dialect, the names of the tools, and the tool
+            choice, which can be the name of a tool.
         expect: the expected reply or error, without empty fields.
     """
 
@@ -170,18 +172,18 @@ class Recording:
 
     @property
     def interrupted(self) -> str | None:
-        """The argument for `StreamDecoder.close`: why the connection broke, or None."""
+        """The reason why the connection broke, as the argument for `StreamDecoder.close`. None if it didn't break."""
         return "the connection broke off" if self.broken else None
 
     def options(self) -> dict[str, Any]:
-        """Returns the arguments for a decoder of this recording: `StreamDecoder(recording.adapter,
+        """Returns the keyword arguments for a decoder of this recording: `StreamDecoder(recording.adapter,
         **recording.options())`."""
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
         choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
         return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
 
     def reply(self) -> Reply:
-        """Decodes the body.
+        """Decodes the body and returns the reply.
 
         Raises:
             StreamError: the recorded response failed.
@@ -193,7 +195,7 @@ class Recording:
         return decoder.reply
 
     def expectation(self) -> dict[str, Any]:
-        """Decodes the body, and returns the reply or the error in the form of `expect`."""
+        """Decodes the body, and returns the reply or the error as an `[expect]` table."""
         try:
             return as_expectation(self.reply())
         except StreamError as error:
@@ -201,9 +203,8 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Loads `<path>.sse` and, if it exists, `<path>.toml`. The path may have either suffix.
-
-        The body's file may also have another suffix.
+        """Loads the body from `<path>.sse` and, if it exists, the description from `<path>.toml`. The path may end with
+        either suffix. The body's file may also have another suffix.
 
         Raises:
             ConfigError: the recording doesn't exist, or a key of its description is invalid.
@@ -232,17 +233,17 @@ class Recording:
         return read
 
     def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
-        """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
+        """Writes `<path>.sse` and `<path>.toml`. `load` creates an equal recording from these files.
 
-        After a crash, the files contain the old recording, the new recording, or either recording with `complete =
-        false`. Processes that save at the same time wait for each other.
+        If the process crashes meanwhile, the files contain the old recording or the new recording, perhaps with
+        `complete = false`. Processes that save into the same folder wait for each other, except on Windows.
 
         Args:
-            replace_older: replace a recording of the same name. Otherwise the files are created atomically.
+            replace_older: True to replace an existing recording at this path. False to raise FileExistsError instead.
 
         Raises:
-            FileExistsError: a recording of this name exists and may not be replaced.
-            OSError: the files can't be written. The old recording is then unchanged, or marked as incomplete.
+            FileExistsError: a recording exists at this path, and `replace_older` is False.
+            OSError: the files can't be written. The old recording then stays as it is, or is marked as incomplete.
             ConfigError: the package that writes TOML is not installed.
         """
         base = Path(path).absolute()
@@ -267,7 +268,7 @@ class Recording:
                     source.unlink(missing_ok=True)
 
     def _description(self) -> bytes:
-        """Returns the content of `<path>.toml`, without default values."""
+        """Returns the content of `<path>.toml`. Fields with their default value are left out."""
         values: dict[str, Any] = {"adapter": self.adapter}
         tables: dict[str, Any] = {}
         for part in sorted(fields(self), key=lambda part: part.name == "cuts"):  # the longest one last
@@ -281,7 +282,7 @@ class Recording:
 
 
 def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
-    """Reads a description and its body. Reads both again if another process replaces them in the meantime."""
+    """Reads a body and its description. If another process replaces them meanwhile, reads both again."""
     while True:
         before = described.read_bytes() if described.is_file() else None
         content = body.read_bytes()
@@ -292,7 +293,7 @@ def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Prevents other processes from saving into a folder. Has no effect on Windows, where folders can't be locked."""
+    """Prevents other processes from saving into a folder. Does nothing on Windows, where folders can't be locked."""
     try:
         from fcntl import LOCK_EX, flock
     except ImportError:
@@ -308,15 +309,15 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def temporary_path(target: Path) -> Path:
-    """Returns an unused, hidden name beside `target` that no recording can have."""
+    """Returns an unused path of a hidden file beside `target`. No recording can have this path."""
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
 
 def find_recording(name: str) -> Recording:
-    """Returns a bundled recording by its name: `find_recording("demo/parallel_calls")`.
+    """Loads a bundled recording by its name: `find_recording("demo/parallel_calls")`.
 
     Raises:
-        ConfigError: the name is unknown. The message lists the names.
+        ConfigError: the name is unknown. The message lists the known names.
     """
     package = Path(__file__).parents[1]
     folders = [package / "fixtures"]  # in a wheel
@@ -332,7 +333,7 @@ def find_recording(name: str) -> Recording:
 
 
 def open_recording(source: str | os.PathLike[str]) -> Recording:
-    """Returns the recording at a path, or the bundled recording of this name.
+    """Loads the recording at a path, or the bundled recording with this name.
 
     Raises:
         ConfigError: no such recording exists, or its description is invalid.
@@ -347,14 +348,15 @@ def open_recording(source: str | os.PathLike[str]) -> Recording:
 
 
 def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
-    """Splits the body into non-empty pieces.
+    """Splits a recording's body into non-empty pieces.
 
     Args:
-        cuts: "recorded" (as the network delivered the body; SSE events if unknown), "whole", "events", "bytes:N", or
-            "random:SEED", which gives the same pieces for the same seed.
+        cuts: how to split the body. "recorded" uses the recorded pieces, or the SSE events if the pieces are unknown.
+            "whole" doesn't split, "events" splits into SSE events, "bytes:N" after every N bytes. "random:SEED" splits
+            at random positions, which are the same for the same seed.
 
     Raises:
-        ConfigError: `cuts` has another value.
+        ConfigError: `cuts` has an invalid value.
     """
     body = recording.body
     kind, _, value = cuts.partition(":")
@@ -375,13 +377,15 @@ def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
 
 
 def with_delays(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
-    """Splits the body into pieces, each with the seconds to wait before it.
+    """Splits a recording's body into pieces. Each comes with the number of seconds to wait before it is sent.
 
     Args:
-        speed: "instant", "recorded" (each byte at its recorded time, with any `cuts`), or pieces per second.
+        speed: "instant", "recorded" or a number of pieces per second. With "recorded", each byte is sent at its
+            recorded time, whatever `cuts` is.
 
     Raises:
-        ConfigError: `cuts` or `speed` has another value, or the times were not recorded.
+        ConfigError: `cuts` or `speed` has an invalid value, or `speed` is "recorded" and the recording contains no
+            times.
     """
     made = split_body(recording, cuts)
     if speed == "instant":

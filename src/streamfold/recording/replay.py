@@ -1,4 +1,4 @@
-"""ReplayTransport and FaultTransport, and the selection of a recording for a request."""
+"""`ReplayTransport` and `FaultTransport`, and the class that selects a recording for a request."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NOT_REPLAYED = {"connection", "keep-alive", "transfer-encoding", "content-lengt
 
 
 def answer_headers(recording: Recording) -> dict[str, str]:
-    """Returns the recorded headers for a replay: always a content type, and no headers about the recorded connection or
-    compression.
+    """Returns the response headers for a replay of a recording. A content type is always included. Headers about the
+    recorded connection or its compression are left out.
     """
     kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_REPLAYED}
     return {"content-type": "text/event-stream", **kept}
@@ -41,12 +41,12 @@ def load_source(source: Source) -> list[Recording]:
     """Loads recordings.
 
     Args:
-        source: a recording; a path, which includes the later recordings of its conversation (`hello`, `hello-2`,
-            `hello-3`); the name of a bundled recording; a folder, sorted by name (`hello-2` before `hello-10`); or a
-            list of recordings and paths.
+        source: a recording, the path or name of a recording, a folder, or a list of recordings and paths. A path also
+            loads the later recordings of the conversation: `hello` also loads `hello-2` and `hello-3`. A folder's
+            recordings are sorted by name, `hello-2` before `hello-10`.
 
     Raises:
-        ConfigError: there is no recording, or a recording can't be read.
+        ConfigError: no recording was found, or a recording can't be read.
     """
     if isinstance(source, Recording):
         return [source]
@@ -82,13 +82,14 @@ def _key(name: str) -> list[tuple[int, str]]:
 
 @dataclass(slots=True, eq=False)
 class ReplayedResponse:
-    """The response to a request.
+    """A replayed response.
 
     Attributes:
-        delay: seconds before the response head.
-        status, headers: the response head. With the status None, the connection is closed without a response.
-        steps: the pieces of the body; the last step tells how the body ends.
-        broken: true if the response was interrupted.
+        delay: the number of seconds to wait before the headers are sent.
+        status, headers: the status and the headers of the response. If the status is None, the connection is closed
+            without a response.
+        steps: the pieces of the body. The last step says how the body ends.
+        broken: True if the connection breaks before the end of the response.
     """
 
     delay: float
@@ -98,14 +99,16 @@ class ReplayedResponse:
     broken: bool = False
 
     def respond(self, request: httpx.Request) -> httpx.Response:
-        """Returns the response. If the connection is closed without a response, raises httpx's error for that."""
+        """Converts this object to an httpx response. If the status is None, raises httpx's error for a closed
+        connection.
+        """
         if self.status is None:
             raise hung_up()
         return httpx.Response(self.status, headers=dict(self.headers), stream=_ReplayedBody(self), request=request)
 
 
 class RecordingSelector:
-    """Chooses the recording for a request, and injects faults. The arguments are those of `ReplayTransport`.
+    """Chooses the recording for a request, and injects faults. For the arguments, see `ReplayTransport`.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -137,7 +140,7 @@ class RecordingSelector:
         self._spoiled: list[tuple[RecordedRequest, int, ReplayedResponse]] = []
 
     def answer(self, request: RecordedRequest) -> ReplayedResponse | None:
-        """Returns the response to a request, or None if all recordings were served.
+        """Returns the replayed response to a request, or None if no recording is left.
 
         Raises:
             ReplayMismatch: the request differs from the recorded request.
@@ -157,10 +160,11 @@ class RecordingSelector:
         return answer
 
     def named(self, name: str | None) -> ReplayedResponse | None:
-        """Returns the response of the recording with this name, or with a name that ends with it; None if there is no
-        such recording.
+        """Returns the replayed response of the recording with this name, or None. The name can be a recording's full
+        name or the last part of it.
 
-        A recording can be selected repeatedly. The name of the recorded model doesn't select a recording.
+        The same recording can be selected repeatedly. A name that equals the recorded request's model doesn't select
+        its recording.
         """
         for number, recording in enumerate(self.recordings):
             model = recording.sent.model if recording.sent else None
@@ -229,25 +233,27 @@ def _replacement(injection: Injection) -> ReplayedResponse:
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
-    """An httpx transport that responds with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
+    """An httpx transport that answers requests with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
 
     Args:
-        source: a recording; a path, which includes the later recordings of its conversation; the name of a bundled
-            recording; a folder; or a list.
-        speed: "instant", "recorded" (each byte at its recorded time), or a number of pieces per second.
-        cuts: how to split the body: "recorded", "whole", "events", "bytes:N" or "random:SEED".
-        faults: values of `streamfold.faults`. A request that is retried after a fault gets the same recording again.
-        match: "order" plays the recordings in order, each once. If a recording has its request, the request is compared
-            with it. "request" finds the recording by its request, any number of times. "any" plays the recordings in
-            order for any request.
-        ignore: regular expressions. Text that matches one of them may differ from the recorded request, for example
+        source: a recording, the path or name of a recording, a folder, or a list of recordings and paths. A path also
+            loads the later recordings of its conversation.
+        speed: "instant", "recorded" or a number of pieces per second. With "recorded", each byte is sent at its
+            recorded time.
+        cuts: how to split the body: "recorded", "whole", "events", "bytes:N" or "random:SEED". See `split_body`.
+        faults: the faults to inject; see `streamfold.faults`. If the application retries a request after a fault, the
+            same recording answers it.
+        match: how to choose a recording. "order" uses the recordings in order, each once. If a recording contains its
+            request, the new request must be equal to it. "request" uses the recording that contains an equal request,
+            any number of times. "any" uses the recordings in order for any request.
+        ignore: regular expressions for texts that may differ from the recorded request, for example
             `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
 
     Attributes:
-        requests: the requests that were received.
+        requests: the requests that the transport received.
 
     Raises:
-        ConfigError: an argument is invalid. A request raises it if no recording is left.
+        ConfigError: an argument is invalid. Also raised by a request if no recording is left.
         ReplayMismatch: a request differs from the recorded request.
     """
 
@@ -267,12 +273,15 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
     @property
     def open_streams(self) -> int:
-        """The number of responses that have not been closed yet."""
+        """The number of responses that the application hasn't closed yet."""
         return sum(not response.is_closed for response in self._responses)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Responds with a recording. Raises ConfigError if no recording is left, and ReplayMismatch if the request
-        differs.
+        """Answers a request with a recording.
+
+        Raises:
+            ConfigError: no recording is left.
+            ReplayMismatch: the request differs from the recorded request.
         """
         await request.aread()
         self.requests.append(request)
@@ -291,7 +300,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
 
 class _StepBody(httpx.AsyncByteStream):
-    """A body made of steps. It isn't a generator, because trio warns about abandoned generators."""
+    """A response body that consists of steps. It isn't a generator, because trio warns about abandoned generators."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -339,14 +348,14 @@ class _ReplayedBody(_StepBody):
 
 
 async def wait(seconds: float) -> None:
-    """Sleeps, forever if `seconds` is infinite. Zero seconds let other tasks run."""
+    """Sleeps for this number of seconds, or forever if the number is infinite. With 0, only lets other tasks run."""
     if seconds == math.inf:
         await anyio.sleep_forever()
     await anyio.sleep(seconds)
 
 
 def hung_up() -> httpx.HTTPError:
-    """Returns the exception that httpx raises if a connection is closed before the response."""
+    """Returns the exception that httpx raises if the server closes a connection before it responds."""
     return httpx.RemoteProtocolError("Server disconnected without sending a response.")
 
 
@@ -362,8 +371,8 @@ def broken_off(ending: Ending) -> httpx.HTTPError:
 class FaultTransport(httpx.AsyncBaseTransport):
     """Injects faults into the responses of another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.
 
-    If a fault replaces the response, the request is not sent. Compression is not requested, because faults count bytes
-    and SSE events.
+    If a fault replaces the response, the transport doesn't send the request. The transport asks servers not to compress
+    responses, because faults count bytes and SSE events.
 
     Raises:
         ConfigError: `faults` contains something that isn't a fault.
@@ -374,7 +383,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
         self._injector = Injector(faults)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request, unless a fault replaces the response, and applies the faults."""
+        """Sends the request unless a fault replaces the response. Applies the faults to the response."""
         injection = self._injector.next()
         if isinstance(injection.replacement, status):
             fault = injection.replacement

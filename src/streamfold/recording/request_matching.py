@@ -1,4 +1,4 @@
-"""Recorded requests, and the comparison of a new request with a recorded request.
+"""Recorded requests, and functions that compare a new request with a recorded request.
 
 Secrets are removed from both requests before the comparison. `***` in a recorded text matches any text.
 """
@@ -31,7 +31,7 @@ class ReplayMismatch(ConfigError):
     """A request differs from the recorded request.
 
     Attributes:
-        diff: the difference, as a unified diff of the two bodies if they differ.
+        diff: the difference between the two requests. If their bodies differ, it is a unified diff of the bodies.
     """
 
     def __init__(self, message: str, diff: str) -> None:
@@ -41,10 +41,10 @@ class ReplayMismatch(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A request. Headers are not compared.
+    """A request, for comparison with another request and for a recording. Headers aren't compared.
 
     Attributes:
-        path: the URL's path with its query.
+        path: the URL's path and query.
         redactor: removes the secrets of the provider that sends the request.
     """
 
@@ -56,7 +56,7 @@ class RecordedRequest:
 
     @classmethod
     def of(cls, request: httpx.Request) -> RecordedRequest:
-        """Converts an httpx request whose body has been read."""
+        """Converts an httpx request. Its body must have been read."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
             headers.append(("password", unquote(request.url.password)))
@@ -65,7 +65,7 @@ class RecordedRequest:
 
     @property
     def json(self) -> Any:
-        """The parsed body; None if the body is not JSON."""
+        """The body as parsed JSON, or None if the body isn't JSON."""
         return parse_json(self.body)
 
     @property
@@ -74,14 +74,14 @@ class RecordedRequest:
         return requested_model(self.path, self.json)
 
     def secrets(self) -> list[str]:
-        """Returns possible API keys in headers, URL and body, without placeholders."""
+        """Returns the texts in headers, URL and body that may be API keys. Leaves out placeholders such as "test"."""
         headers = [(name, value) for name, value in self.headers if name.lower() not in _HARMLESS]
         query = [(name, value) for name, value in parse_qsl(urlsplit(self.path).query) if _SECRET_QUERY.search(name)]
         found = [*secrets_in_headers([*headers, *query]), *secrets_in_json(self.json)]
         return [secret for secret in found if not is_placeholder(secret)]
 
     def sent(self, redactor: Redactor) -> SentExchange:
-        """Returns the request for a recording. A body that is compressed or binary is left out."""
+        """Returns the request for a recording, without secrets. A compressed or binary body is left out."""
         coding = next((value for name, value in self.headers if name.lower() == "content-encoding"), "identity")
         text = ""
         if coding == "identity" and (value := self.json) is not None:
@@ -98,12 +98,12 @@ class RecordedRequest:
 
 
 def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
-    """Returns the difference between a request and a recorded request; empty if they are equal.
+    """Returns the difference between a new request and a recorded request, or "" if they are equal.
 
-    Only the last part of the path is compared, because servers may have different base URLs.
+    Of the URL, only the last part of the path is compared, because servers may have different base URLs.
 
     Args:
-        ignore: patterns of texts that may differ, such as a date.
+        ignore: patterns for texts that may differ, such as a date.
     """
     sent = request.sent(Redactor(request.secrets(), guess=True))
     for pattern in ignore:
@@ -130,7 +130,7 @@ def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[
 
 
 def _apply_wildcards(recorded: Any, sent: Any) -> Any:
-    """Replaces a sent text by the recorded text if a `***` in the recorded text matches the difference."""
+    """Replaces a sent text by the recorded text if the two differ only where the recorded text contains `***`."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
             return recorded if _fits(recorded.split(HIDDEN), sent) else sent
@@ -144,7 +144,7 @@ def _apply_wildcards(recorded: Any, sent: Any) -> Any:
 
 
 def _fits(parts: list[str], text: str) -> bool:
-    """Returns whether a text consists of these parts in this order, with any text between the parts."""
+    """Returns True if a text consists of these parts in this order, with any text between them."""
     first, *middle, last = parts
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -162,7 +162,8 @@ def _lines(value: Any) -> list[str]:
 
 
 def _shortened_lines(lines: list[str]) -> list[str]:
-    """Shortens the long lines of a diff: around the first change if a line replaces another line, else at the end."""
+    """Shortens the long lines of a diff. A line that replaces another line is shortened around the first difference,
+    any other line at its end."""
     changes = [0] * len(lines)
     for start in range(len(lines)):
         if lines[start][:1] == "-" and lines[max(start - 1, 0)][:1] != "-":
@@ -181,7 +182,7 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _cut(line: str, at: int) -> str:
-    """Shortens a long line to its beginning and the text around a position."""
+    """Shortens a long line to its beginning and the text around the position `at`."""
     if len(line) <= _WIDEST:
         return line
     room = _WIDEST - _HEAD

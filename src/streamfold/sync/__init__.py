@@ -1,4 +1,4 @@
-"""Providers for synchronous code, with plain `with` and `for`, without an event loop.
+"""Providers, response streams and tool runs for synchronous code, which uses plain `with` and `for`.
 
 from streamfold.sync import Provider
 

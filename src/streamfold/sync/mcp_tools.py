@@ -12,16 +12,16 @@ from .provider import Provider
 
 @contextmanager
 def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
-    """Opens the tools of an MCP server for the tool loops of a provider, as a context manager.
+    """A context manager that opens the tools of an MCP server for tool runs with this provider.
 
         with open_mcp_tools(provider, McpTools(["uvx", "mcp-server-git"])) as git:
             reply = run_tools(provider, "What changed last?", [git]).read()
 
-    The MCP session runs on the thread of the provider. The server's resources and prompts are only available in
-    asynchronous code.
+    The MCP session runs on the provider's background thread. Synchronous code can't use the server's resources and
+    prompts.
 
     Args:
-        tools: the tools to open. They are closed at the end of the block, or with the provider.
+        tools: the MCP tools to open. They are closed at the end of the block, or when the provider is closed.
 
     Raises:
         ConfigError, McpServerError: as for `async with McpTools(...)`.
@@ -35,7 +35,9 @@ def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
 
 
 class _Session:
-    """Keeps the tools open in one task, as the MCP SDK requires, although each call from a thread is a new task."""
+    """Opens and closes the tools in one task, as the MCP SDK requires. Otherwise each call from a thread would be a
+    new task.
+    """
 
     def __init__(self, tools: McpTools) -> None:
         self._tools = tools

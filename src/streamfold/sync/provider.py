@@ -1,4 +1,4 @@
-"""Providers for synchronous code."""
+"""`Provider`: a provider for synchronous code."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ class Provider:
         with Provider.from_config("kimi:kimi-k2.6") as provider:
             print(provider.chat("Hello").text)
 
-    Types, errors and guarantees are those of `streamfold.Provider`, which runs on a background thread. So a synchronous
-    provider also works while an event loop is running, as in a notebook. The first request starts the thread.
+    It has the types, errors and guarantees of `streamfold.Provider`, which it runs on a background thread. So a
+    synchronous provider also works while an event loop is running, for example in a notebook. The first request starts
+    the thread.
 
-    Create a provider with `from_config`. Use the provider as a context manager, or call `close` at the end. Garbage
-    collection and the exit of the interpreter close a provider, too. After a fork, create a new provider.
+    Create a provider with `from_config`. Use the provider as a context manager, or call `close` at the end. A provider
+    is also closed when it is garbage-collected and when the interpreter exits. After a fork, create a new provider.
 
     Attributes:
-        model: the asynchronous provider or another `ChatModel`. Don't use it elsewhere. `close` closes it.
+        model: the asynchronous provider or another `ChatModel`. Don't use it anywhere else. `close` closes it.
         thread: the thread that runs the asynchronous provider.
     """
 
@@ -67,12 +68,12 @@ class Provider:
 
         Args:
             spec, config, overrides: see `streamfold.Provider.from_config`.
-            http_client: an asynchronous client. Don't use it elsewhere. The provider doesn't close it.
-            hooks: functions that are called on the thread of the provider.
+            http_client: an asynchronous HTTP client. Don't use it anywhere else. The caller must close it.
+            hooks: hooks. streamfold calls them on the provider's background thread.
             turn_cache: see `streamfold.Provider`.
 
         Raises:
-            ConfigError: a key or a value is not allowed. The message lists the allowed keys or values.
+            ConfigError: a key or a value is invalid. The message lists the allowed keys or values.
         """
         return cls(
             AsyncProvider.from_config(
@@ -89,7 +90,7 @@ class Provider:
         """Returns the capabilities of a model at this endpoint. See `streamfold.Provider.capabilities`.
 
         Raises:
-            ConfigError: this provider wraps a model that has no capabilities, such as a `Fallback`.
+            ConfigError: this provider wraps a model without the method `capabilities`, such as a `Fallback`.
         """
         return self._member("capabilities")(model)  # type: ignore[no-any-return]
 
@@ -102,7 +103,7 @@ class Provider:
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a response stream: an iterator of `StreamChunk`, which is also a context manager.
+        """Returns a response stream. It is an iterator of `StreamChunk` and a context manager.
 
         See `streamfold.Provider.chat_stream`.
         """
@@ -119,7 +120,7 @@ class Provider:
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the complete reply. See `streamfold.Provider.chat`."""
+        """Sends a request and returns the complete reply. See `streamfold.Provider.chat`."""
         answer = open_stream(self.model, messages, tools, tool_choice, options, stream=stream)
         return ChatStream(self, self.thread, answer).read()
 
@@ -170,8 +171,8 @@ class Provider:
         with_reply: bool = False,
         **options: Unpack[ChatOptions],
     ) -> T | tuple[T, Reply]:
-        """Returns the model's answer as a value of a type. If the answer doesn't match the type, streamfold sends a new
-        request.
+        """Returns the model's answer as an instance of the type `form`. If the answer doesn't match the type,
+        streamfold sends a new request.
 
         Args:
             form, messages, tools, attempts, with_reply, options: as in `streamfold.extract`.
@@ -195,10 +196,10 @@ class Provider:
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
-        """Returns the request that `chat` would send for the same arguments. See `streamfold.Provider.preview`.
+        """Returns the HTTP request that `chat` would send for the same arguments. See `streamfold.Provider.preview`.
 
         Raises:
-            ConfigError: the request is invalid, or this provider wraps a model without preview.
+            ConfigError: the request is invalid, or this provider wraps a model without the method `preview`.
         """
         return self._member("preview")(messages, tools, tool_choice=tool_choice, stream=stream, **options)  # type: ignore[no-any-return]
 
@@ -211,7 +212,7 @@ class Provider:
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> int:
-        """Returns how many input tokens a request would have. See `streamfold.Provider.count_tokens`.
+        """Returns how many input tokens a request has. See `streamfold.Provider.count_tokens`.
 
         Raises:
             ConfigError: the request is invalid, or this provider can't count tokens.
@@ -225,11 +226,12 @@ class Provider:
     def compact(
         self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> Compaction:
-        """Returns a shorter conversation to continue with. See `streamfold.Provider.compact`.
+        """Asks the provider to compact a conversation, and returns the shorter conversation. See
+        `streamfold.Provider.compact`.
 
         Raises:
             ConfigError: the request can't be sent as it is, or this provider can't compact.
-            APIError: the request failed, or its response has no compaction.
+            APIError: the request failed, or the response contains no compaction.
         """
         compacted: Compaction = self.thread.run(partial(self._member("compact"), messages, tools, **options))
         return compacted
@@ -238,21 +240,22 @@ class Provider:
     def retrieve(
         self, answer_id: str, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> ChatStream:
-        """Returns a stored response from its start. See `streamfold.Provider.retrieve`."""
+        """Returns the stream of a stored answer from its start. See `streamfold.Provider.retrieve`."""
         return ChatStream(self, self.thread, self._member("retrieve")(answer_id, tools, **options))
 
     def cancel(self, answer_id: str) -> None:
-        """Cancels a response that runs in the background. See `streamfold.Provider.cancel`."""
+        """Cancels an answer that is running in the background. See `streamfold.Provider.cancel`."""
         self.thread.run(partial(self._member("cancel"), answer_id))
 
     def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
-        """Returns the bytes of a file that a provider-run tool created. See `streamfold.Provider.fetch_file`."""
+        """Returns the bytes of a file that a hosted tool created. See `streamfold.Provider.fetch_file`."""
         data: bytes = self.thread.run(partial(self._member("fetch_file"), file, max_bytes=max_bytes))
         return data
 
     def close(self) -> None:
-        """Closes the connections and ends the background thread. Threads that wait for a response get a
-        StreamfoldError.
+        """Closes the connections and stops the background thread.
+
+        A thread that is waiting for a response then raises StreamfoldError.
         """
         self.thread.stop()
         self.thread.join()
@@ -278,7 +281,7 @@ def trim_history(messages: Messages, max_tokens: int, *, model: Provider | None 
 
     Args:
         messages, max_tokens: see `streamfold.trim_history`.
-        model: a synchronous provider.
+        model: a synchronous provider that counts the tokens. None estimates the number of tokens.
 
     Raises:
         ConfigError: an argument is invalid.

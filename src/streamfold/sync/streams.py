@@ -1,4 +1,4 @@
-"""Response streams and tool runs for synchronous code, read with a plain `for` loop."""
+"""Response streams and tool runs for synchronous code. A plain `for` loop reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ S = TypeVar("S", AsyncChatStream, AsyncToolRun)
 
 
 class Chunks(Generic[S]):
-    """The chunks of an asynchronous stream or run: an iterator, and a context manager that closes the connection."""
+    """An iterator over the chunks of an asynchronous stream or run, and a context manager that closes the
+    connection.
+    """
 
     def __init__(self, owner: object, thread: LoopThread, source: S) -> None:
         self._owner = owner  # the provider, which is closed when it is garbage-collected
@@ -36,15 +38,15 @@ class Chunks(Generic[S]):
 
     @property
     def reply(self) -> Reply:
-        """The complete reply; for a tool run, the last reply. Raises StreamfoldError before the reply is complete."""
+        """The complete reply, or for a tool run the last reply. Raises StreamfoldError before the reply is complete."""
         return self._source.reply
 
     def read(self) -> Reply:
-        """Reads to the end and returns the reply.
+        """Reads all chunks and returns the reply.
 
         Raises:
-            APIError: the request failed, or the response is incomplete. The error's `partial` has the text received so
-                far.
+            APIError: the request failed, or the response is incomplete. The error's `partial` contains the text
+                received so far.
             StreamfoldError: the stream was closed before its end.
         """
         with self:
@@ -58,7 +60,7 @@ class Chunks(Generic[S]):
     def close(self) -> None:
         """Closes the connection, and waits until it is closed. May be called from any thread, and repeatedly.
 
-        If another thread waits for a chunk, its iteration ends.
+        If another thread is waiting for a chunk, its `for` loop ends.
         """
         ended, self._ended = self._ended, True
         if self._started and not ended:
@@ -89,7 +91,6 @@ class Chunks(Generic[S]):
 
     @property
     def _whole(self) -> bool:
-        """True if the last chunk was read."""
         return self._last is not None and self._last.finished
 
     def _run(self, function: Callable[[S], Awaitable[T]]) -> T:
@@ -98,15 +99,15 @@ class Chunks(Generic[S]):
 
 
 class ChatStream(Chunks[AsyncChatStream]):
-    """The chunks of one response: an iterator, and a context manager that closes the connection.
+    """An iterator over the chunks of one response, and a context manager that closes the connection.
 
         with provider.chat_stream("Hello") as stream:
             for chunk in stream:
                 print(chunk.delta, end="")
         print(stream.reply.usage)
 
-    Without `with`, the connection is closed at the end of the response, or when an abandoned stream is
-    garbage-collected. An exception in the waiting thread, such as KeyboardInterrupt, closes the connection. Only one
+    Without `with`, the connection is closed at the end of the response, or when the stream is garbage-collected. An
+    exception in the thread that waits for a chunk, such as KeyboardInterrupt, also closes the connection. Only one
     thread may read a stream.
     """
 
@@ -117,22 +118,24 @@ class ChatStream(Chunks[AsyncChatStream]):
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far. See `streamfold.ChatStream.warnings`."""
+        """The warnings about the request and the response so far. See `streamfold.ChatStream.warnings`."""
         return self._source.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing. See `streamfold.ChatStream.partial_tool_calls`."""
+        """The tool calls whose arguments aren't complete yet. See `streamfold.ChatStream.partial_tool_calls`."""
         return self._source.partial_tool_calls
 
     @property
     def answer_id(self) -> str | None:
-        """The provider's id of the response, once it has arrived. See `streamfold.ChatStream.answer_id`."""
+        """The provider's id of the answer, or None before it has arrived. See `streamfold.ChatStream.answer_id`."""
         return self._source.answer_id
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function for each update of a partial value, in the reading thread. See
-        `streamfold.ChatStream.watch`."""
+        """Registers a function that is called for each update of a partial value, in the thread that reads the stream.
+
+        See `streamfold.ChatStream.watch`.
+        """
         watcher = checked_watcher(function)
         self._source.watch(path, lambda update: self._grown.append((watcher, update)), tool=tool)
         if not self._watching:
@@ -181,11 +184,11 @@ class ChatStream(Chunks[AsyncChatStream]):
 
 
 class ToolRun(Chunks[AsyncToolRun]):
-    """The chunks of all responses of a tool run: an iterator, and a context manager that closes the connection."""
+    """An iterator over the chunks of all turns of a tool run, and a context manager that closes the connection."""
 
     @property
     def id(self) -> str:
-        """Identifies the run. See `streamfold.ToolRun.id`."""
+        """A random id of the run. See `streamfold.ToolRun.id`."""
         return self._source.id
 
     @property
@@ -195,38 +198,40 @@ class ToolRun(Chunks[AsyncToolRun]):
 
     @property
     def replies(self) -> list[Reply]:
-        """All replies of the model so far."""
+        """The replies of the model's turns so far."""
         return self._source.replies
 
     @property
     def output(self) -> Any:
-        """The answer as a value of `output_type`. Raises StreamfoldError if the run hasn't ended or has no
-        `output_type`.
+        """The final answer as an instance of `output_type`.
+
+        Raises:
+            StreamfoldError: the run hasn't ended, or it has no `output_type`.
         """
         return self._source.output
 
     @property
     def usage(self) -> Usage | None:
-        """The sum of the token counts of all responses so far; None if the server sent no token counts."""
+        """The token counts of all responses so far, added up. None if the server sent no token counts."""
         return self._source.usage
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The tool calls that a paused run waits for; empty if the run isn't paused."""
+        """The tool calls that wait for a decision or a result. Empty if the run isn't paused."""
         return self._source.pending
 
     def approve(self, call_id: str) -> None:
-        """Approves a pending call. See `streamfold.ToolRun.approve`."""
+        """Approves a tool call that waits for approval. See `streamfold.ToolRun.approve`."""
         self._source.approve(call_id)
         self._ended = False
 
     def deny(self, call_id: str, reason: str | None = None) -> None:
-        """Denies a pending call. See `streamfold.ToolRun.deny`."""
+        """Denies a tool call that waits for approval. See `streamfold.ToolRun.deny`."""
         self._source.deny(call_id, reason)
         self._ended = False
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Provides the result of a pending external tool call. See `streamfold.ToolRun.answer`."""
+        """Sets the result of an external tool call. See `streamfold.ToolRun.answer`."""
         self._source.answer(call_id, content, error=error)
         self._ended = False
 
@@ -245,7 +250,7 @@ async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
 
 
 async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
-    """Reads the stream to its end. Returns the last chunk, or None if the stream was already read."""
+    """Reads a stream or run to its end. Returns the last chunk, or None if there were no more chunks."""
     last = None
     while (chunk := await anext(source, None)) is not None:
         last = chunk

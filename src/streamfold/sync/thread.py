@@ -1,7 +1,7 @@
-"""The thread of a synchronous provider, with the event loop that runs the provider's coroutines.
+"""`LoopThread`: the background thread of a synchronous provider. Its event loop runs the provider's coroutines.
 
-anyio's blocking portal doesn't fit: a finalizer can't stop it without waiting. When it ends, it starts a thread, which
-Python 3.12 and later refuse at the exit of the interpreter.
+anyio's blocking portal isn't used, for two reasons. A finalizer can't stop it without waiting. When the portal ends, it
+starts a thread, and Python 3.12 and later don't allow new threads while the interpreter exits.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _EXIT_SECONDS = 5.0  # for closing connections at the exit of the interpreter
 class LoopThread:
     """Runs the coroutines of a model for callers in other threads. The first call starts the thread.
 
-    A LoopThread must not refer to the synchronous provider, whose garbage collection stops the thread.
+    A LoopThread must not hold a reference to the synchronous provider. When the provider is garbage-collected, the
+    thread is stopped.
 
     Args:
-        model: the model; it is closed at the end.
+        model: the asynchronous model. The thread closes it when it stops.
 
     Attributes:
         closed: true after `stop` was called.
@@ -61,13 +62,14 @@ class LoopThread:
         self._process = 0
 
     def run(self, step: Callable[[], Awaitable[T]], source: Closeable | None = None) -> T:
-        """Calls an async function on the event loop, and waits for its result.
+        """Calls an async function on the thread's event loop, and waits for its result.
 
         Args:
-            source: the stream or run that the function reads. An exception in the waiting thread (Ctrl-C) closes it.
+            source: the stream or run that the function reads. If the calling thread is interrupted, for example by
+                Ctrl-C, this stream is closed.
 
         Raises:
-            StreamfoldError: the thread was stopped, or can't be used from here.
+            StreamfoldError: the thread was stopped, or the method was called from the thread itself or after a fork.
             Exception: the exception of the function.
         """
         future: Future[T] = Future()  # made first, so that an interruption at any moment can cancel it
@@ -86,19 +88,18 @@ class LoopThread:
             raise
 
     def close(self, source: Closeable) -> None:
-        """Closes a stream or run, unless the provider is closed."""
         if not self.closed:
             self.run(source.aclose, source)
 
     def stop(self) -> None:
-        """Tells the thread to close everything and end, without waiting. May be called from any thread."""
+        """Signals the thread to close the model and to stop. Doesn't wait. May be called from any thread."""
         with self._lock:
             before, self.closed = self.closed, True  # first: callers that wake up without an answer check it
             if not before and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits for the thread to end, unless the caller is that thread."""
+        """Waits until the thread has stopped. Does nothing if the caller is this thread."""
         if self._loop is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
@@ -130,7 +131,9 @@ class LoopThread:
         step: Callable[[], Awaitable[T]],
         source: Closeable | None,
     ) -> None:
-        """Starts a call on the loop. `step` is called here, because Ctrl-C could lose a coroutine that the caller
+        """Starts a call as a task on the event loop.
+
+        `step` is called here and not in the calling thread: Ctrl-C could lose a coroutine that the calling thread
         created.
         """
 
@@ -183,7 +186,6 @@ def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
 
 
 async def _end_tasks() -> None:
-    """Cancels the other tasks of this event loop and waits for them."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""The tool loop for synchronous code."""
+"""`run_tools` and `resume_tools` for synchronous code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_tools(
     tool_choice: ToolChoice = "auto",
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Streams the responses of a model, and runs the tool calls between them.
+    """Streams the responses of a model, and runs the tool calls between the responses.
 
         with run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]) as run:
             for chunk in run:
@@ -41,7 +41,8 @@ def run_tools(
         reply = run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]).read()
 
     All tool calls of a response run in parallel. Each plain function runs in its own thread, so a tool may block and
-    use the provider. Async tools, `on_tool_error` and hooks run on the thread of the provider, and must not block.
+    use the provider. Async tools, `on_tool_error` and hooks run on the provider's background thread, and must not
+    block.
     Everything else works as in `streamfold.run_tools`.
     """
     _check_provider(provider, "run_tools()")
@@ -56,7 +57,7 @@ def resume_tools(
     tools: Iterable[ToolLike],
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Continues a paused run, also in another process. See `streamfold.tools.resume_tools`."""
+    """Continues a paused run, in this process or in another one. See `streamfold.tools.resume_tools`."""
     _check_provider(provider, "resume_tools()")
     run = resume_async(provider.model, state, _threaded_tools(tools), **options)
     return ToolRun(provider, provider.thread, run)
@@ -73,7 +74,7 @@ def _threaded_tools(given: Iterable[ToolLike]) -> list[Tool | Iterable[Tool]]:
 
 
 class _ThreadedSet:
-    """A set of tools such as `McpTools`, which may change during a run."""
+    """A group of tools such as `McpTools`, whose plain functions run in threads. Its tools may change during a run."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tools
@@ -83,7 +84,7 @@ class _ThreadedSet:
 
 
 def _threaded(tool: Tool) -> Tool:
-    """Returns a tool whose plain function runs in a thread, because it would block the event loop."""
+    """Returns a copy of a tool whose plain function runs in a thread, because it may block."""
     function = tool.function
     if function is None or iscoroutinefunction(function):
         return tool
@@ -97,7 +98,8 @@ def _threaded(tool: Tool) -> Tool:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Calls a function in a new thread. Unlike a pool's threads, it doesn't delay the exit of the interpreter."""
+    """Calls a function in a new thread. Unlike the threads of a thread pool, it doesn't delay the exit of the
+    interpreter."""
     done: Future[Any] = Future()
 
     def work() -> None:

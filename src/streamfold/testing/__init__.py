@@ -1,7 +1,7 @@
-"""Test doubles and checks for applications and adapters: scripted models, replayed recordings, streams that are split
-anywhere.
+"""Helpers for tests of applications and adapters: scripted models, replayed recordings, and checks that split a stream
+at any position.
 
-In pytest, the fixtures `scripted` and `replay` create the doubles. The doubles also work without pytest.
+In pytest, the fixtures `scripted` and `replay` create the models. The models also work without pytest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Checks for authors of adapters and dialects: splitting the bytes or the text elsewhere must not change the reply.
+"""Checks for authors of adapters and dialects: the reply must not depend on how the network splits the bytes, or how
+the server splits the text into SSE events.
 
-A network splits bytes anywhere, even inside a character. A failed check shows the smallest set of splits that fails.
+A network splits bytes anywhere, even inside a character. A failed check shows the smallest set of split positions that
+fails.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _ABSENT = "(absent)"
 
 
 def comparable(outcome: Outcome) -> tuple[Any, ...]:
-    """Returns the parts of a reply or an error that must be equal for every split."""
+    """Returns those parts of a reply or an error that must be the same for every split of the body."""
     if isinstance(outcome, Reply):
         return outcome, [call.extra for call in outcome.tool_calls]
     words = (outcome.type, outcome.code, outcome.status_code) if isinstance(outcome, UpstreamError) else ()
@@ -38,11 +40,12 @@ def comparable(outcome: Outcome) -> tuple[Any, ...]:
 
 
 def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list[str]:
-    """Checks streamfold's promises about chunks. Returns a line for each broken promise.
+    """Checks streamfold's promises about chunks, for example that their texts add up to the reply's text. Returns a
+    line for each broken promise.
 
     Args:
         chunks: the chunks of one response.
-        outcome: the reply or the error of the response.
+        outcome: the reply or the error that the response led to.
     """
     text = "".join(chunk.delta for chunk in chunks)
     reasoning = "".join(chunk.reasoning for chunk in chunks)
@@ -67,13 +70,18 @@ def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list
 
 
 def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[str]:
-    """Returns the differences between two outcomes: both values of each field that differs."""
+    """Compares two outcomes. Returns a line with both values for each field that differs.
+
+    Args:
+        names: the names of the two outcomes, for the lines.
+    """
     return _differences(_flat(one), _flat(other), names)
 
 
 def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
-    """Returns the differences between an outcome and the `[expect]` of a recording. Fields that `[expect]` leaves out
-    must be empty.
+    """Returns the differences between an outcome and the `[expect]` table of a recording.
+
+    Fields that are missing in `[expect]` must be empty in the outcome.
     """
     found = as_expectation(outcome)
     found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
@@ -108,7 +116,7 @@ def _value(value: Any) -> Any:
 
 
 def _plain(value: Any, path: str = "") -> dict[str, Any]:
-    """Returns the leaves of dicts and lists by their paths: `tool_calls[0].arguments.city`."""
+    """Returns the leaves of nested dicts and lists. The keys are paths such as `tool_calls[0].arguments.city`."""
     if isinstance(value, Mapping) and (value or not path):
         pairs = [(f"{path}.{name}" if path else str(name), item) for name, item in value.items()]
     elif isinstance(value, list) and value:
@@ -153,26 +161,26 @@ def assert_any_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Asserts that a body gives the same reply in one piece, split in two anywhere, byte by byte and in random pieces.
-
-    Also asserts streamfold's promises about chunks, for each split.
+    """Asserts that the reply doesn't depend on the pieces in which a response body arrives. The body is decoded in one
+    piece, in two pieces, byte by byte, and in random pieces. For each split, streamfold's promises about chunks are
+    checked too.
 
     Args:
         source: bytes, a `Recording`, the path of a recording, or the name of a bundled recording.
-        adapter: the wire format. Default: the recording's, or "chat" for bytes.
-        dialect: the dialect's name, or a function that returns a new dialect, because a dialect has state. Default: the
-            recording's.
+        adapter: the wire format. Default: the wire format of the recording, or "chat" for bytes.
+        dialect: the dialect's name, or a function that creates a new dialect, because a dialect has state. Default: the
+            dialect of the recording.
         splits: the number of positions at which the body is split in two. A shorter body is split at every position.
         random_cuts: how often the body is split into up to forty pieces, at random but reproducible positions.
         decoder: other arguments of `StreamDecoder`: tools, tool_choice, start_in_reasoning, limits. Default: the
-            recording's.
+            arguments in the recording.
 
     Returns:
         The reply.
 
     Raises:
         AssertionError: the reply depends on the split. The message shows the split and the difference.
-        StreamError: the body leads to this error, however it is split.
+        StreamError: the body leads to this error for every split.
     """
     __tracebackhide__ = True
     return _reply(_of_bytes(source, adapter, dialect, decoder).any_cut(splits, random_cuts))
@@ -186,10 +194,10 @@ def assert_any_text_cut(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply:
-    """Asserts that a model's text gives the same reply, however the text is split into SSE events.
+    """Asserts that the reply doesn't depend on how a model's text is split into SSE events.
 
-    Use this check for a dialect, because a dialect parses text across SSE events. `assert_any_cut` splits bytes, but
-    doesn't change the events.
+    Use this check for a dialect, because a dialect parses text across SSE events. `assert_any_cut` splits the bytes of
+    the body, but keeps the events.
 
     Args:
         text: the model's text, including its markup.
@@ -220,7 +228,7 @@ def assert_recording(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply | StreamError:
-    """Asserts that a recording gives the reply or the error in its `[expect]`, for every split.
+    """Asserts that a recording leads to the reply or the error in its `[expect]` table, for every split of its body.
 
     Args:
         source: a `Recording`, the path of a recording, or the name of a bundled recording.
@@ -231,7 +239,7 @@ def assert_recording(
 
     Raises:
         AssertionError: the outcome differs from `[expect]`, or depends on the split.
-        ConfigError: there is no such recording, or its description has no `[expect]`.
+        ConfigError: the recording doesn't exist, or its description contains no `[expect]`.
     """
     __tracebackhide__ = True  # pytest shows the call of this function, and nothing below
     recording = read_source(source)
@@ -285,12 +293,12 @@ def _reply(outcome: Outcome) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Folding:
-    """A body or a text to cut, with a decoder for its pieces.
+    """A body or a text to split, and the functions that decode its pieces.
 
     Attributes:
-        make: returns a new decoder.
-        api: returns the bytes to feed for some pieces.
-        interrupted: why the connection broke at the end; None if it didn't.
+        make: a function that returns a new decoder.
+        api: a function that converts pieces to the bytes for the decoder.
+        interrupted: the reason why the connection broke at the end of the body, or None if it didn't break.
     """
 
     name: str
@@ -300,7 +308,9 @@ class _Folding:
     interrupted: str | None = None
 
     def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
-        """Returns the reply or the error of these pieces. Raises AssertionError for a broken promise."""
+        """Decodes the pieces and returns the reply or the error. Raises AssertionError if a promise about chunks is
+        broken.
+        """
         __tracebackhide__ = True
         decoder, chunks = self.make(), list[StreamChunk]()
         outcome: Outcome
@@ -317,7 +327,8 @@ class _Folding:
         return outcome
 
     def any_cut(self, splits: int, random_cuts: int) -> Outcome:
-        """Returns the outcome of the unsplit content. Raises AssertionError if a split leads to another outcome."""
+        """Returns the reply or the error for the content in one piece. Raises AssertionError if a split leads to
+        another outcome."""
         __tracebackhide__ = True
         whole = self.fold([self.content])
         known = comparable(whole)
@@ -351,9 +362,7 @@ class _Folding:
 
 
 def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int]]:
-    """Yields sets of positions to split at. Single positions come first, because their failures are easiest to
-    understand.
-    """
+    """Yields lists of positions at which to split. Single positions come first, because they are easiest to debug."""
     for at in range(0, size + 1, max(1, size // max(1, splits))):
         yield (at,)
     yield range(1, size)
@@ -363,7 +372,7 @@ def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int
 
 
 def _fewest(places: list[int], differs: Callable[[list[int]], bool]) -> list[int]:
-    """Removes splits that don't cause the failure: first half of them together, finally one by one."""
+    """Removes positions at which a split doesn't matter for the failure: first many at once, finally one by one."""
     size = max(1, len(places) // 2)
     while True:
         at = 0

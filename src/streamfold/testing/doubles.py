@@ -1,7 +1,7 @@
 """The base class of test doubles, and SentRequest, ReplayProvider and RecordingProvider.
 
-A test double is a `ChatModel` with a real `Provider`, which encodes requests and decodes responses. Only the transport
-of the HTTP client is replaced.
+A test double is a `ChatModel` that contains a real `Provider`. The provider encodes requests and decodes responses.
+Only the HTTP client's transport is replaced.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _SENDING: ContextVar[Request] = ContextVar("_SENDING")
 class ScriptError(AssertionError):
     """The application sent too many requests, too few requests, or a request that its test doesn't expect.
 
-    ScriptError isn't a StreamfoldError, because an application might handle a StreamfoldError as a failure of its
+    ScriptError isn't a StreamfoldError, because an application might catch a StreamfoldError as a failure of its
     provider.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request: the arguments of the application, and the JSON body that was sent.
+    """A request that a test double received: the application's arguments, and the JSON body of the HTTP request.
 
     Attributes:
         model: the requested model.
-        messages: the conversation; a string becomes one user message.
+        messages: the conversation. If the application passed a string, it is one user message.
         tools: the tools, as `Tool` objects.
         tool_choice: "auto", "none", "required", or a `NamedTool`.
-        options: temperature and so on.
-        body: the JSON body.
+        options: the chat options, such as the temperature.
+        body: the parsed JSON body of the HTTP request.
     """
 
     model: str
@@ -75,7 +75,7 @@ class SentRequest:
 
 
 class _DoubleAnswer(WrappedAnswer):
-    """A response whose ScriptError has a short traceback, without the frames of the network code."""
+    """Streams a response. Shortens the traceback of a ScriptError by the frames of the network code."""
 
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         try:
@@ -88,11 +88,12 @@ class _DoubleAnswer(WrappedAnswer):
 
 
 class ProviderDouble(BaseChatModel):
-    """Base class of test doubles: a model whose requests go to a transport of the test and are recorded in `requests`.
+    """Base class of test doubles. A test double is a model that answers requests in the test process, and records them
+    in `requests`.
 
     Attributes:
-        provider: the provider that does the work.
-        requests: the requests that were sent, in order, retries included.
+        provider: the `Provider` that encodes requests and decodes responses.
+        requests: the requests that the application sent, in order. Retries are included.
     """
 
     def __init__(self, profile: Profile, *, hooks: Hooks | Iterable[Hooks] = ()) -> None:
@@ -104,8 +105,12 @@ class ProviderDouble(BaseChatModel):
 
     @abstractmethod
     async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
-        """Returns the response to a request. The request is passed as `SentRequest`, in its parsed form, and as an HTTP
-        request.
+        """Returns the response to a request.
+
+        Args:
+            sent: the request as the application's arguments and JSON body.
+            parsed: the same request, parsed from its JSON body.
+            request: the same request as the HTTP client sends it.
         """
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
@@ -142,7 +147,7 @@ class ProviderDouble(BaseChatModel):
         return self.provider.preview(messages, tools, tool_choice=tool_choice, stream=stream, **options)
 
     async def aclose(self) -> None:
-        """Closes connections, if there are any. The double can be used again."""
+        """Does nothing, because a test double has no connections. The double can be used again."""
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
         answer = _DoubleAnswer(forward_source(self.provider, arguments))
@@ -162,14 +167,14 @@ def replaced_profile(
 ) -> Profile:
     """Returns the configuration of the provider that a double replaces, without base URL, API key and headers.
 
-    Requests are not retried, unless `overrides` has `max_retries`.
+    The provider doesn't retry requests, unless `overrides` contains `max_retries`.
 
     Args:
-        spec: see `Provider.from_config`. None: a provider with this name and adapter, without quirks.
-        model: the model, if the configuration has none.
+        spec: see `Provider.from_config`. None means a provider with this name and adapter, without quirks.
+        model: the model's name, if the configuration contains no model.
 
     Raises:
-        ConfigError: a key is unknown, or a value isn't allowed.
+        ConfigError: a key is unknown, or a value is invalid.
     """
     if spec is None:
         spec = {"name": name, "adapter": adapter, "base_url": _NOWHERE}
@@ -182,23 +187,24 @@ def replaced_profile(
 
 
 class ReplayProvider(ProviderDouble):
-    """A model that responds to its requests with recordings, one after the other.
+    """A test double that answers requests with recordings, one after the other.
 
         model = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
 
     Args:
         recordings: the recordings in order: paths (each includes the later responses of the same conversation), names
             of bundled recordings, or `Recording` objects.
-        provider: the provider to replace; see `Provider.from_config`. Its quirks and dialect are used, but not its
-            API key and base URL. Default: a plain provider with the adapter, dialect and model of the first recording.
+        provider: the provider to replace; see `Provider.from_config`. The double uses its quirks and dialect, but not
+            its API key and base URL. Default: a provider without quirks that has the adapter, dialect and model of the
+            first recording.
         cuts, speed, faults, match: see `ReplayTransport`.
-        hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
-            each fault.
+        hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that each fault reaches the
+            application.
 
     Attributes:
         provider: the `Provider` that decodes the responses.
-        requests: the requests that were sent. A request raises `ScriptError` if it has no recording, or differs from
-            the recorded request.
+        requests: the requests that the application sent. A request raises `ScriptError` if no recording is left for it,
+            or if it differs from the recorded request.
 
     Raises:
         ConfigError: the recording doesn't exist, or an argument is not allowed.
@@ -231,10 +237,10 @@ class ReplayProvider(ProviderDouble):
 
 
 class RecordingProvider(ProviderDouble):
-    """A real provider whose responses are recorded as `name` in a folder.
+    """A provider that sends requests to its server, and records the responses as `name` in a folder.
 
     Recordings are drafts until `keep` is called, so that a failed response isn't replayed later. Close the provider at
-    the end, because it has connections.
+    the end to close its connections.
 
     Raises:
         ConfigError: the configuration or the name is invalid.
@@ -257,8 +263,9 @@ class RecordingProvider(ProviderDouble):
         await self._transport.aclose()
 
     def keep(self) -> str | None:
-        """Replaces older recordings with the new ones. If a response failed, replaces nothing and returns the
-        reason.
+        """Replaces older recordings by the new recordings.
+
+        If a response failed, replaces nothing and returns the reason.
         """
         try:
             problem = self._draft.problem()

@@ -18,7 +18,7 @@ class ScriptedFixture:
     """The pytest fixture `scripted`, a function that creates a `ScriptedProvider` from the same arguments.
 
     Attributes:
-        providers: the models that were created for this test.
+        providers: the models that were created in this test.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class ScriptedFixture:
         provider: str | Mapping[str, Any] | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> ScriptedProvider:
-        """Returns a model that responds with these turns."""
+        """Creates a `ScriptedProvider` with these turns."""
         made = ScriptedProvider(*turns, then=then, provider=provider, **overrides)
         self.providers.append(made)
         return made
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a model has a turn that was not used."""
+        """Raises ScriptError if a model has a turn that no request has used."""
         __tracebackhide__ = True  # pytest shows the test, and nothing below
         problems = []
         for provider in self.providers:
@@ -52,20 +52,20 @@ class ScriptedFixture:
 class ReplayFixture:
     """The pytest fixture `replay`, a function that finds recordings by name and creates a `ReplayProvider`.
 
-    Recordings are searched in the folders of the ini option `streamfold_fixtures`, then among the bundled recordings.
-    By default, the folders named `fixtures` beside the test file and in its parent folders are searched, up to pytest's
-    root.
+    The fixture looks for recordings in the folders of the ini option `streamfold_fixtures`, then among the bundled
+    recordings. Without this option, the folders are those named `fixtures` beside the test file and in its parent
+    folders, up to pytest's root.
 
-    With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the response:
-    only if there is no recording ("once"), or always ("all"). A new recording replaces the old recording, or is saved
-    in the first folder.
+    With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the response.
+    "once" records only if there is no recording, "all" always. A new recording replaces the old recording. If there is
+    no old recording, it is saved in the first folder.
 
     Args:
-        folders: the folders of the ini option.
-        beside: the test file.
-        root: pytest's root.
-        faults: the faults of the marker `streamfold_faults`, which are applied before the faults of a call.
-        record: the option `--streamfold-record`.
+        folders: the folders from the ini option `streamfold_fixtures`.
+        beside: the path of the test file.
+        root: pytest's root folder.
+        faults: the faults from the marker `streamfold_faults`. They are applied before the faults of a call.
+        record: the value of the option `--streamfold-record`.
         test: the id of the test, for messages.
 
     Attributes:
@@ -99,12 +99,12 @@ class ReplayFixture:
         match: Match = "order",
         **overrides: Unpack[ProviderConfig],
     ) -> ProviderDouble:
-        """Returns a model that responds with these recordings. Further arguments are those of `ReplayProvider`.
-
-        `cuts`, `speed` and `faults` are not used while a response is recorded.
+        """Returns a model that answers requests with these recordings. For the other arguments, see `ReplayProvider`.
+        `cuts`, `speed` and `faults` have no effect while a response is recorded.
 
         Raises:
-            ConfigError: the recording doesn't exist. The message names the folders, and the command that records it.
+            ConfigError: the recording doesn't exist. The message contains the folders, and the command that creates the
+                recording.
         """
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
@@ -160,7 +160,6 @@ class ReplayFixture:
 
 
 def _up_to(root: Path, folder: Path) -> list[Path]:
-    """Returns the folder and its parent folders up to the root. Always includes the root."""
     if not folder.is_relative_to(root):
         return [folder, root]
     return [folder, *[above for above in folder.parents if above.is_relative_to(root)]]

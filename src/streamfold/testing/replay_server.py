@@ -1,6 +1,6 @@
-"""An HTTP server on loopback that replays recordings, down to the reset of a TCP connection.
+"""An HTTP server on a loopback address that replays recordings. It can also reset TCP connections.
 
-The server is for demonstrations and for clients that don't use httpx; for httpx clients, use `ReplayTransport`. Each
+The server is for demonstrations and for clients that don't use httpx. For httpx clients, use `ReplayTransport`. Each
 connection has its own thread and serves one request.
 """
 
@@ -48,20 +48,21 @@ async def serve_replay(
     match: Match = "order",
     ignore: Iterable[str | re.Pattern[str]] = (),
 ) -> AsyncIterator[str]:
-    """Serves recordings inside a `with` block, and returns the base URL.
+    """An async context manager that serves recordings over HTTP. Its `as` value is the server's base URL.
 
-    If `model` of a request is the name of a recording (or the last part of its name), that recording is sent, any
-    number of times. Other requests get recordings according to `match`; a request that doesn't match gets a 400 with
-    the difference.
+    If the `model` field of a request is the name of a recording, or the last part of its name, the server sends this
+    recording, any number of times. For other requests, the server chooses a recording according to `match`. If no
+    recording matches a request, the response is a 400 error that contains the difference.
 
     Args:
-        source, speed, cuts, faults, match, ignore: see `ReplayTransport`. Each piece is one HTTP chunk.
-        host: a loopback address.
+        source, speed, cuts, faults, match, ignore: see `ReplayTransport`. Each piece of a body is sent as one HTTP
+        chunk.
+        host: the loopback address on which the server listens.
         port: the port; 0 chooses a free port.
 
     Raises:
         ConfigError: an argument is invalid.
-        OSError: the port is taken.
+        OSError: another process uses the port.
     """
     store = RecordingSelector(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
     if not is_loopback(host):
@@ -96,7 +97,7 @@ class _Server(ThreadingTCPServer):
         self.close_request(request)  # without the orderly end first, for a client would not see the reset behind it
 
     def stop(self) -> None:
-        """Closes all connections, and waits for their threads."""
+        """Closes all connections, and waits until their threads have ended."""
         self.stopping.set()
         self.shutdown()
         for each in list(self._open):
@@ -171,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionAbortedError
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Rejects the request, with `explain` as the error code."""
+        """Sends an error response. `explain` is its error code."""
         error = {"message": message, "type": "invalid_request_error", "code": explain}
         body = json.dumps({"error": error}).encode()
         self._send_head(code, {"content-type": "application/json", "content-length": str(len(body))}, body)

@@ -1,6 +1,6 @@
-"""Steps of a script: say, think, call, refuse, usage, finish, pause, fail.
+"""The steps of a script for a scripted model: say, think, call, refuse, usage, finish, pause, fail.
 
-Each turn of a script is one response of the model: a text, a step, or a list of both.
+Each turn of a script is one response of the model. A turn is a text, a step, or a list of texts and steps.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class Fail:
     """A failure at the end of a response.
 
     Attributes:
-        how: "status": an HTTP error; "event": an error event in the stream; "cut": the body ends early; "broken": the
-            connection fails; "timeout": the connection times out; "empty": an empty body; "garbage": a malformed event.
-        kind: the `type` in the server's error object.
+        how: "status" for an HTTP error, "event" for an error event in the stream, "cut" for a body that ends early,
+            "broken" for a failing connection, "timeout" for a connection timeout, "empty" for an empty body, or
+            "garbage" for a malformed event.
+        kind: the field `type` of the server's error object.
     """
 
     how: How
@@ -84,11 +85,11 @@ _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScriptedTurn:
-    """A text, split into the pieces that are streamed.
+    """A text step, split into the pieces that the scripted model streams.
 
     Attributes:
-        kind: "say", "think" or "refuse": the name of the function that created the text.
-        is_data: true if the text is the JSON of a dict or a pydantic model.
+        kind: the name of the function that created the step: "say", "think" or "refuse".
+        is_data: True if the text is a dict or a pydantic model, serialized as JSON.
     """
 
     kind: str
@@ -105,7 +106,7 @@ class ScriptedTurn:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolCallStep:
-    """A tool call. `arguments` is the model's text. Without a `call_id`, an id is generated."""
+    """A tool call step. `arguments` is the text that the model would write. Without a `call_id`, an id is generated."""
 
     name: str
     arguments: str
@@ -121,7 +122,7 @@ class ToolCallStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StopReason:
-    """The finish reason, as a value of the API."""
+    """A step that sets the finish reason, as the API spells it."""
 
     reason: str
 
@@ -131,7 +132,7 @@ class StopReason:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pause:
-    """A wait, in seconds."""
+    """A step that waits for a number of seconds."""
 
     seconds: float
 
@@ -144,10 +145,11 @@ Answer: TypeAlias = str | Step | Sequence[str | Step]
 
 
 def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
-    """Creates visible text. One string is streamed word by word. Several strings are streamed as separate pieces.
+    """Creates a step with visible text. One string is streamed word by word. Several strings are streamed as one piece
+    each.
 
-    To respond to a request with `response_format`, pass a dict or a pydantic model. It is sent as JSON text or as
-    arguments of a tool call, depending on the provider.
+    To respond to a request with `response_format`, pass a dict or a pydantic model. The scripted model sends it as JSON
+    text or as a tool call's arguments, as the provider would.
 
     >>> say("Hello there").pieces
     ('Hello', ' there')
@@ -158,25 +160,28 @@ def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
 
 
 def think(*content: str) -> ScriptedTurn:
-    """Creates reasoning text, which is streamed like the text of `say`. `think("")` is hidden reasoning."""
+    """Creates a step with reasoning text. It is streamed like the text of `say`. `think("")` creates hidden
+    reasoning.
+    """
     return _said("think", content)
 
 
 def refuse(*content: str) -> ScriptedTurn:
-    """Creates a refusal, which is streamed like the text of `say`. It is in `reply.refusal`, not in `reply.text`."""
+    """Creates a step with a refusal. It is streamed like the text of `say`, and appears in `reply.refusal`."""
     return _said("refuse", content)
 
 
 def call(
     name: str, /, arguments: Mapping[str, Any] | str | None = None, *, call_id: str | None = None, **named: Any
 ) -> ToolCallStep:
-    """Creates a tool call: `call("get_weather", city="Paris")`, or with the arguments as a dict.
+    """Creates a tool call step, for example `call("get_weather", city="Paris")`.
 
     Args:
         name: the name of the tool.
-        arguments: a dict, for names that aren't Python identifiers; or a text, which may be invalid JSON.
-        call_id: the id of the tool call. Default: a numbered id.
-        named: the arguments as keywords.
+        arguments: the tool call's arguments as a dict, or as a text that may be invalid JSON. A dict is needed for
+            names that aren't Python identifiers.
+        call_id: the id of the tool call. By default, the id contains a running number.
+        named: the tool call's arguments as keyword arguments.
 
     Raises:
         ConfigError: arguments are passed in two ways, or can't be serialized as JSON.
@@ -199,21 +204,24 @@ def usage(
     cached_tokens: int | None = None,
     reasoning_tokens: int | None = None,
 ) -> Usage:
-    """Creates token counts. Without this step, `reply.usage` is None."""
+    """Creates a step that sends token counts. Without this step, `reply.usage` is None."""
     return Usage(input_tokens, output_tokens, total_tokens, cached_tokens, reasoning_tokens)
 
 
 def finish(reason: str) -> StopReason:
-    """Sets the finish reason. Default: "tool_calls" after tool calls, "stop" otherwise.
+    """Creates a step that sets the finish reason. Without this step, the reason is "tool_calls" after tool calls,
+    otherwise "stop".
 
-    "length" and "content_filter" mark the response as truncated. With "unknown", the stream ends without a finish
+    With "length" or "content_filter", the response counts as truncated. With "unknown", the stream ends without a
+    finish
     reason.
     """
     return StopReason(reason)
 
 
 def pause(seconds: float) -> Pause:
-    """Makes the server wait for this number of seconds. `pause(math.inf)` simulates a server that hangs.
+    """Creates a step in which the scripted server waits for this number of seconds. `pause(math.inf)` simulates a
+    server that hangs.
 
     Raises:
         ConfigError: `seconds` is negative or NaN.
@@ -230,10 +238,10 @@ def fail(
     code: str | None = None,
     retry_after: float | None = None,
 ) -> Fail:
-    """Makes the answer fail. A failure is the last step of its turn.
+    """Creates a step in which the response fails. It must be the last step of its turn.
 
         fail(429, retry_after=1)                   an HTTP error status
-        fail(RateLimitError, "slow down")          the same, named by the error that it raises
+        fail(RateLimitError, "slow down")          the same, as the class of the raised error
         fail("the model is overloaded")            an error event in the stream: UpstreamError
         fail(IncompleteStreamError)                the stream breaks off
         fail(APIConnectionError)                   no connection; after other steps the connection breaks
@@ -241,10 +249,10 @@ def fail(
         fail(EmptyResponseError), fail(ProtocolError)
 
     Args:
-        error: a status, a message, or an error of streamfold as a class or as an instance.
-        message: the server's message.
+        error: an HTTP status, an error message, or an error of streamfold as a class or an instance.
+        message: the server's error message.
         code: the server's error code.
-        retry_after: seconds, only with a status.
+        retry_after: the value of the `Retry-After` header in seconds. It is allowed only with an HTTP status.
 
     Raises:
         ConfigError: a server can't fail in this way.
@@ -290,8 +298,7 @@ def _of_instance(error: StreamfoldError, message: str | None, code: str | None, 
 
 
 def read_answer(answer: Answer) -> list[Step]:
-    """Returns the steps of one turn. Raises ConfigError for an invalid turn, and for a failure in the wrong
-    position."""
+    """Returns the steps of one turn. Raises ConfigError if a step is invalid, or if a failure isn't the last step."""
     given = [answer] if isinstance(answer, str) or not isinstance(answer, Sequence) else answer
     steps = [_step(item) for item in given]
     for at, step in enumerate(steps):

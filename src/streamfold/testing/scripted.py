@@ -1,4 +1,4 @@
-"""ScriptedProvider responds with a script, in the format of the provider's API."""
+"""`ScriptedProvider`: a test double that answers requests with a script, in the format of the provider's API."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def _plain_error(info: ErrorInfo) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """The properties of a wire format on which scripts depend.
+    """The properties of a wire format that a script's serializer needs.
 
     Attributes:
         prefix: the prefix of response ids.
-        error: returns the body of a response with an error status.
-        reasons: further finish reasons of the format. None: any text, and "unknown" for a stream without a finish
-            reason.
-        refusals: true if the format has a field for refusals.
-        signs: the parts of a response that the API signs.
-        repeats: fields of a request that the response repeats.
+        error: a function that returns the body of a response with an error status.
+        reasons: additional finish reasons of this wire format. None allows any text, and "unknown" for a stream without
+            a finish reason.
+        refusals: True if the wire format has a field for refusals.
+        signs: what the API signs: reasoning, or only the first tool call of a response. None if it signs nothing.
+        repeats: the fields of a request whose values the API's response contains too.
     """
 
     serializer: Callable[..., StreamSerializer]
@@ -77,16 +77,16 @@ _FORMATS = {
 
 
 class ScriptSerializer:
-    """Serializes one response.
+    """Serializes one scripted response in the format of an API.
 
     Args:
         adapter: the adapter that will decode the response.
-        number: the number of the response, from which ids are generated.
-        next_id: returns the id of the next tool call for the name of a tool.
-        body: the request.
+        number: the number of the response. Generated ids contain this number.
+        next_id: a function that returns a new id for a call to the tool with this name.
+        body: the JSON body of the request.
 
     Raises:
-        ConfigError: scripts can't be written for this adapter.
+        ConfigError: this adapter's wire format can't be scripted.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ScriptSerializer:
         )
 
     def events(self, steps: Sequence[Step]) -> Iterator[tuple[float, bytes]]:
-        """Yields pieces of the body, each with the seconds to wait before it."""
+        """Yields the pieces of the response body, each with the number of seconds to wait before the piece is sent."""
         yield 0.0, self._serializer.begin()
         wait, reason = 0.0, ""
         for step in steps:
@@ -198,7 +198,7 @@ Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 
 
 class ScriptedProvider(ProviderDouble):
-    """A model that responds to each request with the next turn of a script.
+    """A test double that answers each request with the next turn of a script.
 
         model = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
         assert await ask(model, "What is the weather in Paris?") == "It is 18 degrees."
@@ -206,17 +206,18 @@ class ScriptedProvider(ProviderDouble):
         model.assert_done()
 
     Args:
-        turns: one for each request, in order: a text, a step (`say`, `think`, `call`, `refuse`, `usage`, `finish`,
-            `pause`, `fail`), a list of texts and steps, or a function from the `SentRequest` to any of these.
-        then: the turn for each further request. Default: a further request raises ScriptError.
-        provider: the provider to replace; see `Provider.from_config`. Its wire format, quirks and dialect are used,
-            but not its API key and base URL. Default: plain Chat Completions.
-        hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that the application sees
-            each failure. With retries, each attempt uses a turn.
+        turns: one turn for each request, in order. A turn is a text, a step (`say`, `think`, `call`, `refuse`, `usage`,
+            `finish`, `pause`, `fail`), or a list of texts and steps. It can also be a function that is called with the
+            `SentRequest` and returns one of these.
+        then: the turn for each request after the last turn. By default, such a request raises ScriptError.
+        provider: the provider to replace; see `Provider.from_config`. The double uses its wire format, quirks and
+            dialect, but not its API key and base URL. Default: Chat Completions without quirks.
+        hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that each failure reaches the
+            application. With retries, each attempt uses one turn.
 
     Attributes:
         provider: the `Provider` that decodes the responses.
-        requests: the requests that were sent.
+        requests: the requests that the application sent.
 
     Raises:
         ConfigError: a turn or the configuration is invalid.
@@ -239,7 +240,8 @@ class ScriptedProvider(ProviderDouble):
         ScriptSerializer(self.profile.adapter_of(self.profile.model))
 
     def assert_done(self) -> None:
-        """Raises ScriptError if a turn was not used, if a request had no turn, or if a turn was invalid."""
+        """Raises ScriptError if a turn of the script is left over, if a request found no turn, or if a turn was
+        invalid."""
         problems, used = list(self._problems), len(self.requests)
         for number, turn in enumerate(self._turns[used:], used + 1):
             problems.append(f"turn {number} was not used: {_shown(turn)}")
@@ -274,7 +276,7 @@ class ScriptedProvider(ProviderDouble):
     def _played(
         self, steps: Sequence[Step], model: str, number: int, adapter: str, body: Mapping[str, Any]
     ) -> ReplayedResponse | httpx.TransportError:
-        """Returns the response for the steps, or the network error."""
+        """Returns the HTTP response for the steps of a turn, or the network error if the turn fails in this way."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
@@ -286,14 +288,15 @@ class ScriptedProvider(ProviderDouble):
         return ReplayedResponse(0.0, 200, headers, iter([*written, BodyStep(0.0, b"", ending)]))
 
     def _adapter_of(self, model: str, path: str) -> str:
-        """Returns the wire format of a request. An endpoint with two APIs may have been called through the other
-        API.
+        """Returns the wire format of a request, by its path. At an endpoint with two APIs, the request may be for
+        either API.
         """
         usual = self.profile.adapter_of(model)
         return usual if find_adapter(usual)().handles_path(path) else adapter_by_path(path) or usual
 
     def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
-        """Converts structured data to a tool call, if the endpoint implements `response_format` by a tool."""
+        """Converts structured data to a tool call, if the provider's adapter implements `response_format` with a
+        tool."""
         if parsed.options.response_format is None:
             return steps
         tool = self.profile.make_adapter(parsed.model).prepare(parsed, repair_history=True).request.answer_tool
@@ -309,7 +312,6 @@ class ScriptedProvider(ProviderDouble):
 
 
 def _checked_turn(turn: Turn, where: str) -> Turn:
-    """Validates a turn. Raises ConfigError with the position of an invalid turn."""
     if callable(turn):
         return turn
     try:
@@ -324,7 +326,6 @@ def _pauses(steps: Sequence[Step]) -> float:
 
 
 def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> ReplayedResponse | httpx.TransportError:
-    """Returns a failure that replaces the complete response."""
     if step.how == "timeout":
         error = httpx.ConnectTimeout(step.message)
         error.__cause__ = TimeoutError(step.message)
