@@ -13,12 +13,12 @@ from .usage import Usage
 
 
 class PartRef(NamedTuple):
-    """Identifies the part of an answer that contains a text, if the API numbers the parts.
+    """Identifies the part of an answer to which a piece of text belongs, if the API numbers the parts.
 
     Attributes:
         output: the index of the output item in the response.
-        number: the index of the part in the item.
-        form: tells a reasoning summary from the full reasoning text, if a server sends both.
+        number: the index of the part in its output item.
+        form: a word that distinguishes a reasoning summary from the full reasoning text, if a server sends both.
     """
 
     output: int | None = None
@@ -34,15 +34,17 @@ class ToolCallDelta(PydanticField):
     Attributes:
         index: the server's index of the tool call, if the index is usable.
         id, name: the id and the name of the tool call, or None if the fragment lacks them.
-        arguments: the next piece of the arguments, or the complete arguments if `whole` is true.
-        extra: other fields of the tool call that the provider requires in later requests.
-        item: the id of the tool call's item on the Responses API, or `""` without an id; None on other APIs.
-        markup: True if the model wrote the tool call into its text, in its own markup.
-        ended: True if the server marked the tool call as complete, False if as incomplete.
+        arguments: the next piece of the arguments' JSON text, or the complete arguments if `whole` is True.
+        extra: other fields of the tool call. The provider requires them in later requests.
+        item: for the Responses API, the id of the output item that contains the tool call, or `""` if the item has no
+            id. None for other APIs.
+        markup: True if the model wrote the tool call as markup inside its text.
+        ended: True if the server marked the tool call as complete, False if it marked the tool call as incomplete.
+            Otherwise None.
         begins: True if the server marked this fragment as the start of a tool call.
         custom: True if the arguments are free text instead of JSON.
-        held: True if streamfold delayed the fragment until the end of the stream, although it arrived before the finish
-            reason.
+        held: True if the fragment arrived before the finish reason, but streamfold delayed it until the end of the
+            stream.
     """
 
     index: int | None = None
@@ -66,10 +68,10 @@ class ToolCallDelta(PydanticField):
 
 @dataclass(slots=True)
 class ExtraPart(PydanticField):
-    """A part of the message that is neither text nor a tool call, such as an annotation or a piece of audio.
+    """A part of the model's message that is neither text nor a tool call, such as an annotation or a piece of audio.
 
     Attributes:
-        whole: True if `value` is the complete list and replaces the list received before.
+        whole: True if `value` is a complete list that replaces the values received earlier under this name.
         place: the index of the part in the answer, if the API sends an index.
     """
 
@@ -85,11 +87,13 @@ class ToolCallUpdate(PydanticField):
 
     Attributes:
         number: the index of the tool call, counted in the order in which the model began the tool calls.
-        tool: the tool's name, `""` while the name is unknown, or None if the arguments are a structured answer.
+        tool: the tool's name, or `""` if the name hasn't arrived yet. None if the arguments contain a structured
+            answer.
         text: the next piece of the arguments.
         id, extra, item: see `ToolCallDelta`.
         in_order: True if `number` is the tool call's final position.
-        is_certain: True unless the request didn't declare the tool, or while a dialect is still parsing the tool call.
+        is_certain: False if the request has no tool of this name, or if streamfold is still parsing the model's markup
+            for the tool call.
     """
 
     number: int
@@ -111,11 +115,11 @@ class ChunkDetails(PydanticField):
         preceding_calls: the number of tool calls that the model began before this chunk.
         marks: see `StreamChunk`.
         call: a new piece of a tool call, with the option `partial_tool_calls`.
-        call_numbers: the `ToolCallUpdate.number` of each tool call, on the finished chunk only, with the option
+        call_numbers: on the last chunk, the `ToolCallUpdate.number` of each tool call, with the option
             `partial_tool_calls`.
         item: a complete output item that is neither text nor a tool call, with the option `partial_tool_calls`.
         hosted: see `StreamChunk`.
-        part: the part that contains the text, if the server sends several parts at the same time.
+        part: the part of the answer to which the text belongs, if the server sends several parts at the same time.
         refusal: the next piece of a refusal, with the option `partial_tool_calls`.
     """
 
@@ -135,7 +139,7 @@ class ChunkDetails(PydanticField):
 
     @property
     def is_for_all(self) -> bool:
-        """True if streamfold delivers the chunk also without the option `partial_tool_calls`."""
+        """True if the stream also yields the chunk without the option `partial_tool_calls`."""
         return bool(self.hosted) or not self.silent
 
     def __eq__(self, other: object) -> bool:
@@ -155,15 +159,15 @@ class ChunkDetails(PydanticField):
 
 @dataclass(slots=True)
 class StreamChunk:
-    """One step of an answer. Don't modify a chunk; chunks can be copied and pickled.
+    """One step of a streamed answer. Don't modify a chunk; chunks can be copied and pickled.
 
     Comparison ignores `preceding_calls` and `marks`.
 
     Attributes:
-        delta: the new visible text. It may be empty.
+        delta: the visible text that is new since the previous chunk. It may be empty.
         tool_calls: the complete tool calls, on the finished chunk only; None if the model called no tool.
         finished: True on the last chunk, and on no other chunk.
-        reasoning: the new reasoning text.
+        reasoning: the reasoning text that is new since the previous chunk.
         finish_reason, usage: set on the finished chunk only; `usage` is None if the server sent no token counts.
         details: contents besides the text, or None if the chunk has only text.
     """
@@ -178,9 +182,7 @@ class StreamChunk:
 
     @property
     def preceding_calls(self) -> int:
-        """The number of tool calls that the model began before this chunk. The calls are delivered on the last
-        chunk.
-        """
+        """The number of tool calls that the model began before this chunk. The last chunk contains these tool calls."""
         return 0 if self.details is None else self.details.preceding_calls
 
     @property
@@ -192,8 +194,8 @@ class StreamChunk:
     def marks(self) -> tuple[ExtraPart, ...]:
         """The parts between the previous chunk and this one that are neither text nor tool calls.
 
-        Each part is a signature of the reasoning (with the name "signature"), a complete hidden block ("block") or the
-        other fields of a text block ("text_end").
+        The name of a part tells what it is: "signature" is a signature of the reasoning, "block" is a complete hidden
+        block, and "text_end" is the other fields of a text block.
         """
         return () if self.details is None else self.details.marks
 

@@ -1,4 +1,4 @@
-"""Text, image, file and audio parts, their JSON form, and `cache_control`."""
+"""Text, image, file and audio parts of messages, their conversion to and from JSON, and `cache_control`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def check_cache_mark(mark: Any, what: str) -> None:
 
 
 def read_cache_control(value: Any, where: str) -> CacheMark:
-    """Parses Anthropic's `cache_control`, which other APIs' clients send too. Raises ConfigError for an invalid value.
+    """Parses Anthropic's field `cache_control`. Clients of other APIs send this field too. Raises ConfigError for an
+    invalid value.
 
     >>> read_cache_control({"type": "ephemeral"}, ""), read_cache_control({"type": "ephemeral", "ttl": "1h"}, "")
     (True, '1h')
@@ -117,9 +118,7 @@ class _Media(_Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image part. The field `detail` sets the resolution at which the model sees the image, if the provider supports
-    this.
-    """
+    """An image part. `detail` is the resolution at which the model sees the image. Not every provider supports it."""
 
     detail: Detail | None = None
 
@@ -219,7 +218,8 @@ def _read(what: str, source: str | Path) -> bytes:
 
 
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a part as JSON data, with its kind in the field `part`. Returns a dict unchanged."""
+    """Returns a content part as JSON data. The field `part` contains the kind of part, such as "image". Returns a dict
+    unchanged."""
     if isinstance(part, TextPart):
         return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
     if isinstance(part, Mapping):

@@ -1,5 +1,5 @@
-"""`Conversation`: keeps the ids of the answers that a provider stores, so that requests send only new messages; and
-`Compaction`, a conversation that the provider has compacted."""
+"""`Conversation`, which stores the ids of the answers that a provider has stored, and `Compaction`, a conversation that
+the provider has compacted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _NO_TURNS: Mapping[str, str] = MappingProxyType({})
 
 
 class Conversation:
-    """A conversation that the provider stores. Each request then sends only the messages that are new to the provider.
+    """A conversation that the provider stores. With it, each request sends only the messages that the provider doesn't
+    have yet.
 
         conversation = Conversation()
         messages = [user("What is the capital of Norway?")]
@@ -53,12 +54,13 @@ class Conversation:
 
     @property
     def after(self) -> str | None:
-        """The provider's id of the continued conversation, or None if `messages` contains the entire conversation."""
+        """The provider's id of the conversation that the caller's messages continue. None if the caller passes the
+        entire conversation."""
         return self._after
 
     @property
     def account(self) -> str | None:
-        """A digest of the endpoint and API key that accepted `after`, or None before the first request."""
+        """A digest of the endpoint and the API key that accepted the id `after`. None before the first request."""
         return self._account
 
     def turns(self, account: str) -> Mapping[str, str]:
@@ -92,18 +94,20 @@ class Conversation:
         self._turns = {**self._turns, account: kept}
 
     def give_up(self, account: str) -> None:
-        """Makes every later request to this account send all messages, because its server ignores stored ids."""
+        """Makes every later request to this account send all messages. Called if the server ignores the ids of stored
+        answers."""
         self._given_up |= {account}
         self._turns = {name: turns for name, turns in self._turns.items() if name != account}
 
     def to_json(self) -> str:
-        """Returns the ids as JSON text, to be stored with your messages. The text has no messages and no API keys."""
+        """Returns the ids of the stored answers as JSON text. Store the text with your messages. It contains no
+        messages and no API keys."""
         data = {"after": self._after, "account": self._account, "given_up": [*self._given_up], "turns": self._turns}
         return json.dumps({"version": _VERSION, **data})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parses the output of `to_json`. Raises ConfigError for other text.
+        """Parses the output of `to_json`. Raises ConfigError for any other text.
 
         Load the text only from your own storage. A client that can change the text could continue another user's
         conversation.
@@ -128,7 +132,8 @@ class Conversation:
 
 
 def read_conversation(given: Any) -> Conversation | None:
-    """Parses the argument `conversation`, which may be a provider's id. Raises ConfigError for any other type."""
+    """Parses the option `conversation`, which is a `Conversation` or a provider's id. Raises ConfigError for a value of
+    any other type."""
     if isinstance(given, Conversation | None):
         return given
     if isinstance(given, str):

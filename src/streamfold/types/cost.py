@@ -1,4 +1,5 @@
-"""The cost of an answer: the cost that the provider reports, or token counts times configured prices."""
+"""The cost of an answer. It is the cost that the provider reports, or the token counts multiplied by configured
+prices."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ class Cost:
     Attributes:
         amount: the unrounded cost.
         currency: the currency code (ISO 4217).
-        source: where the cost comes from, or None for the sum of costs from different sources.
+        source: where the amount comes from. None for a sum of costs from different sources.
         date: the date of the price list, if known.
-        estimated: True if streamfold assumed a price or a token count, or if a feature that was used has no known
-            price.
-        upstream: the part of `amount` that OpenRouter doesn't charge, because another provider charges it to your own
-            key.
+        estimated: True if streamfold assumed a price or a token count, or if the answer used a feature whose price
+            isn't known.
+        upstream: the part of `amount` that another provider charges to your own API key. OpenRouter doesn't charge this
+            part.
     """
 
     amount: Decimal
@@ -65,13 +66,13 @@ class Prices:
         input: the price of input tokens that the provider neither reads from nor writes to the prompt cache.
         output: the price of output tokens, including reasoning tokens.
         cache_write_1h: the price of input tokens that Anthropic caches for an hour.
-        request: the price of a request.
-        tiers: prices for requests with more than `above` input tokens. `above` is a key of each tier.
+        request: the price per request.
+        tiers: prices for requests with more than `above` input tokens. Each tier is a dict with the key `above`.
         reported: the path of the cost that the provider reports in its usage object, such as `"cost.total"`. A reported
             cost takes precedence over prices.
         reported_unit: the value of one unit of the reported cost, in `currency`.
-        reported_upstream: the path of the amount that another provider charges to your own API key. streamfold adds
-            this amount to the reported cost if the field at `own_key` is true.
+        reported_upstream: the path, in the usage object, of the amount that another provider charges to your own API
+            key. streamfold adds this amount to the reported cost if the field at the path `own_key` is true.
         own_key: the path of the field that is true if the gateway used your own API key of another provider.
         batch: the price factor for batch requests. 0.5 means half the price.
         source: the URL of the price list.
@@ -107,7 +108,8 @@ class Prices:
                 _check_price(f"tiers[{number}].{name}", value)
 
     def of(self, usage: Usage) -> Cost | None:
-        """Returns the reported cost, else the token counts times the prices. Returns None if both are unknown."""
+        """Returns the cost that the provider reports. If it reports none, returns the token counts multiplied by the
+        prices. Returns None if the prices aren't known either."""
         if (said := _member(usage.raw, self.reported)) is not None:
             unit = _decimal(self.reported_unit)
             if _value(usage.raw, self.own_key) is not True:
@@ -184,15 +186,16 @@ def has_unpriced_tools(usage: Usage) -> bool:
 
 
 def hour_writes(raw: Mapping[str, Any]) -> int:
-    """Returns the number of tokens that Anthropic caches for an hour
-    (`usage.cache_creation.ephemeral_1h_input_tokens`).
+    """Returns the number of input tokens that Anthropic caches for an hour, from the field
+    `usage.cache_creation.ephemeral_1h_input_tokens`.
     """
     values = [_member(step, "cache_creation.ephemeral_1h_input_tokens") for step in unlisted_steps(raw) or [raw]]
     return int(sum(value for value in values if value is not None))
 
 
 def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the usage of each step if the top-level usage omits some steps (Anthropic's compaction and advisor).
+    """Returns the usage of each step of an Anthropic response, if the top-level token counts omit some steps. They omit
+    compaction steps and advisor steps.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
     """
@@ -202,7 +205,7 @@ def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
-    """Returns the model and the usage of each step. The model is None for a step of the requested model."""
+    """Returns the model and the token counts of each step. The model is None if the step used the requested model."""
     return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
 
 
@@ -214,7 +217,7 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """Returns True if a step used another model than the others, because models have different prices."""
+    """Returns True if the steps used different models. Each step then has the prices of its model."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 

@@ -1,4 +1,4 @@
-"""Finish reasons, which tell why an answer ended."""
+"""Finish reasons, which tell why the model stopped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 
 def is_truncated(reason: FinishReason) -> bool:
-    """Returns True if the finish reason means that the answer is truncated. Tool calls of the answer may be
-    incomplete.
-    """
+    """Returns True if the finish reason means that the answer is truncated. Its tool calls may then be incomplete."""
     return reason in ("length", "content_filter")
 
 
@@ -30,8 +28,8 @@ _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
 
 
 def guess_finish_reason(word: str) -> FinishReason | Literal["error"]:
-    """Guesses the meaning of an unknown finish reason. Never returns "stop", so that a truncated answer can't look
-    complete.
+    """Guesses what an unknown finish reason of a provider means. Never returns "stop", because a truncated answer would
+    then look complete.
 
     >>> guess_finish_reason("time_limit"), guess_finish_reason("eventually")
     ('length', 'unknown')

@@ -1,4 +1,5 @@
-"""Content blocks of the Messages API: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
+"""Finds hosted tool steps, citations and files in content blocks of Anthropic's Messages API:
+https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _CITED: dict[str, CitationKind] = {
 
 
 def block_part(block: Mapping[str, Any]) -> HostedPart | None:
-    """Converts a content block to a hosted tool step. Returns None for text, thinking and tool calls of the client."""
+    """Converts a content block to a hosted tool step. Returns None for text, for thinking, and for tool calls that the
+    client must run."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in _PLAIN:
         return None
@@ -84,7 +86,7 @@ def _error(block: Mapping[str, Any]) -> str | None:
 
 
 def citations(blocks: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields the citations. Each citation covers the entire text block that contains the citation."""
+    """Yields the citations in text blocks. The position of a citation is the entire text block in which it occurs."""
     places = TextOffsets(text)
     for block in blocks:
         said = block.get("text") if block.get("type") == "text" else None

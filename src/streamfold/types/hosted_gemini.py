@@ -65,11 +65,12 @@ def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: str) -> Iterator[Citation]:
-    """Yields the citations that belong to a passage of the text, then the citations that don't.
+    """Yields the citations that belong to a passage of the answer's text, then the citations without a passage.
 
     Args:
-        grounding: Gemini's `groundingMetadata`, which counts positions in UTF-8 bytes and omits the position 0.
-        recited: Gemini's `citationMetadata`, which lists the sources that the answer repeats verbatim.
+        grounding: Gemini's `groundingMetadata` objects. Their positions count UTF-8 bytes, and the position 0 is
+            omitted.
+        recited: Gemini's `citationMetadata` objects. They list the sources from which the answer repeats text verbatim.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
     place, used = UTF8Offsets(text), set[int]()
@@ -110,8 +111,8 @@ def join_about_text(before: Mapping[str, Any], new: Mapping[str, Any], shift: in
     """Joins the grounding metadata of two responses that belong to one answer.
 
     Args:
-        before, new: the metadata of the first and the second response, such as `groundingMetadata`, or {} if there is
-            none.
+        before, new: the metadata of the first and the second response, such as `groundingMetadata`, or {} if the
+            response contains none.
         shift: the length, in UTF-8 bytes, of the text before the second response. Each response counts its positions
             from 0.
     """

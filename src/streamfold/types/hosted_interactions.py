@@ -1,6 +1,7 @@
 """Hosted tools, citations and files in responses of Google's Interactions API.
 
-A hosted tool `X` has the steps `X_call` and `X_result`: https://ai.google.dev/gemini-api/docs/interactions.
+A call of the hosted tool `X` is a step of type `X_call`, followed by a step of type `X_result`:
+https://ai.google.dev/gemini-api/docs/interactions.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _error(step: Mapping[str, Any]) -> str | None:
 
 
 def server_call_ids(steps: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Returns the ids of the function calls that the server ran, which are the calls with a result among the steps."""
+    """Returns the ids of the function calls that the server ran. The steps contain a result for each of these calls."""
     results = (step for step in steps if step.get("type") == "function_result")
     return {call_id for step in results if (call_id := str_or_none(step.get("call_id")))}
 
@@ -80,7 +81,7 @@ def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the contents of a `model_output` step. Steps of any other type have no contents."""
+    """Yields the content blocks of a `model_output` step. Yields nothing for a step of any other type."""
     found = step.get("content") if step.get("type") == "model_output" else None
     yield from (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
@@ -91,7 +92,7 @@ def step_text(step: Mapping[str, Any]) -> str:
 
 
 def citations(steps: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields the citations. Google counts their positions in UTF-8 bytes of the step's text."""
+    """Yields the citations. Google counts their positions in UTF-8 bytes, from the beginning of the step's text."""
     places = TextOffsets(text)
     for step in steps:
         if not (said := step_text(step)):

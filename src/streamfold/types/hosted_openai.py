@@ -63,10 +63,10 @@ _CITED: dict[str, CitationKind] = {
 
 
 def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = None) -> bool:
-    """Returns True if the client must send a result for an item.
+    """Returns True if the client must run the tool call in an output item and send its result.
 
     Args:
-        called: the ids of the delivered tool calls, if known.
+        called: the ids of the tool calls in `Reply.tool_calls`, if known.
     """
     match item.get("type"):
         case "custom_tool_call" if called is not None:
@@ -83,7 +83,7 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) -> HostedPart | None:
-    """Converts an item to a hosted tool step. Returns None for text, reasoning and function calls."""
+    """Converts an output item to a hosted tool step. Returns None for text, reasoning and function calls."""
     kind = item.get("type")
     if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None
@@ -111,7 +111,8 @@ def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> It
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns the input of a client tool: the text that the model wrote, or else the input as JSON text."""
+    """Returns the input of a tool that the client runs. It is the text that the model wrote, or the input converted to
+    JSON text."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 
@@ -163,7 +164,7 @@ def text(items: list[Mapping[str, Any]]) -> str:
 
 
 def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str) -> Iterator[Citation]:
-    """Yields the citations. OpenAI counts their positions in characters of the annotated part."""
+    """Yields the citations. OpenAI counts their positions in characters, from the beginning of the annotated part."""
     if not items:
         yield from _cited(annotations, 0, len(text))
         return

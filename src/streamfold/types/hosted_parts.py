@@ -10,7 +10,7 @@ from .pydantic_support import PydanticField
 
 
 class TextOffsets:
-    """Finds the positions of texts that follow one another in an answer.
+    """Finds the positions of text passages in an answer. The passages must be passed in the order of the answer.
 
     >>> offsets = TextOffsets("Hello, world")
     >>> offsets.next("Hello, "), offsets.next("world")
@@ -22,8 +22,8 @@ class TextOffsets:
         self._at = 0
 
     def next(self, said: str) -> int | None:
-        """Returns the position of the next text, or None if the answer doesn't contain the text. The answer lacks a
-        text if the server sent two versions of the answer (the warning `text_mismatch`).
+        """Returns the position of the next passage, or None if the answer doesn't contain it. This happens if the
+        server sent two different versions of the text, for which the reply has the warning `text_mismatch`.
         """
         at = self._text.find(said, self._at)
         if at < 0:
@@ -33,7 +33,7 @@ class TextOffsets:
 
 
 class UTF8Offsets:
-    """Converts positions in UTF-8 bytes to positions in characters.
+    """Converts positions in a text from UTF-8 bytes to characters.
 
     >>> UTF8Offsets("92°F")(5)
     4
@@ -60,16 +60,17 @@ class HostedPart(PydanticField):
         kind: one of "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation",
             "tool_search", "shell", "custom", "compaction" and others, or "unknown" for a type that streamfold doesn't
             know.
-        part: tells a call, a result, both in one, a request for approval, a list of tools, a state and a file apart.
-        runs: who runs the tool, the provider ("server") or your program ("client"). Tool calls for your program are
-            also in `Reply.tool_calls`.
-        call_id: the id of the tool call to which this result belongs, or to which the client must send a result.
+        part: what the step contains: a tool call, its result, both in one, a request for approval, a list of tools, a
+            state of the tool, or a file.
+        runs: who runs the tool: the provider ("server") or your program ("client"). Tool calls that your program must
+            run are also in `Reply.tool_calls`.
+        call_id: the id of the tool call to which this result belongs, or whose result the client must send.
         name: the tool's name, if the provider sends it.
         server: the name of the MCP server.
         input: the tool's input, which is a text or an object.
         status: the provider's status value.
-        error: the reason why the hosted tool failed. The failure of a hosted tool raises no exception.
-        raw: the part as the provider sent it, as JSON data.
+        error: the reason why the hosted tool failed. streamfold raises no exception if a hosted tool fails.
+        raw: the step exactly as the provider sent it, as JSON data.
     """
 
     kind: str
@@ -90,10 +91,10 @@ class Citation(PydanticField):
     """A source that the answer cites.
 
     Attributes:
-        kind: tells web pages, files, places on a map and documents of the request apart.
+        kind: what kind of source it is: a web page, a file, a place on a map, or a document in the request.
         url: the source's URL, or None for a file or a document.
         cited_text: the text of the source that the model quotes.
-        start, end: the range of characters in `Reply.text` that cites the source, if known.
+        start, end: the range of characters in `Reply.text` for which the answer cites the source, if known.
     """
 
     kind: CitationKind

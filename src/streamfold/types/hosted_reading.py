@@ -30,7 +30,7 @@ def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
-    """Converts a content block or part to a hosted tool step, for display while the answer streams.
+    """Converts a content block or part to a hosted tool step, to display it while the answer streams.
 
     Args:
         name: the key in `Reply.extras` under which the block is stored.
@@ -46,7 +46,8 @@ def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
 
 
 def hosted_kind(value: Any, name: str = "blocks") -> str:
-    """Returns the kind of hosted tool to which an entry of `extras` belongs, or `""` for any other entry."""
+    """Returns the kind of hosted tool to which an entry of `Reply.extras` belongs, or `""` if the entry belongs to
+    none."""
     if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
         return ""
     part = None if name == "steps" else hosted_openai.item_part(value)
@@ -56,8 +57,8 @@ def hosted_kind(value: Any, name: str = "blocks") -> str:
 
 
 def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = None) -> tuple[HostedPart, ...]:
-    """Returns the steps of all hosted tools, in order. `called` contains the ids of the delivered tool calls, if
-    known.
+    """Returns the steps of all hosted tools, in order. `called` contains the ids of the tool calls in
+    `Reply.tool_calls`, if known.
     """
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
@@ -97,14 +98,14 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the number of hosted tool requests by kind. Functions that the server runs aren't counted."""
+    """Returns how often the provider ran each kind of hosted tool. Functions that the server runs aren't counted."""
     parts = [part for part in hosted_parts(extras, ()) if part.kind != "function"]
     ran = [part for part in parts if part.part == "both" or (part.part == "call" and part.runs == "server")]
     return dict(Counter(part.kind for part in ran))
 
 
 def text_in(extras: Mapping[str, Any]) -> str:
-    """Returns the final text in the items of a Responses API response, or `""` if the items have no text."""
+    """Returns the complete text in the output items of a Responses API response, or `""` if they contain no text."""
     return hosted_openai.text(_items(extras, "output"))
 
 
@@ -116,7 +117,7 @@ RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken", "continua
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
-    """Returns True if the model hasn't finished this turn, and continues in the response to the next request."""
+    """Returns True if the model hasn't finished its turn, so that another request must continue the answer."""
     if continuation_token(extras) is not None:  # one of Interactions comes with the status that says so, and no other
         return "continuation_token" in extras or _says_paused(extras, "finishReason")
     return _says_paused(extras, "stop_reason")
@@ -128,7 +129,7 @@ def _says_paused(extras: Mapping[str, Any], name: str) -> bool:
 
 
 def continuation_token(extras: Mapping[str, Any]) -> str | None:
-    """Returns the token that the next request sends to continue the answer (Gemini API and Interactions API)."""
+    """Returns the token that a Gemini API or Interactions API request must contain to continue the answer, or None."""
     for name in ("continuationToken", "continuation_token"):
         said = extras.get(name)
         if isinstance(said, list) and said and isinstance(said[-1], str):
@@ -137,12 +138,12 @@ def continuation_token(extras: Mapping[str, Any]) -> str | None:
 
 
 def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: str) -> dict[str, Any]:
-    """Joins the extras of several responses that belong to one answer.
+    """Merges the `Reply.extras` of several responses that belong to one answer.
 
     Args:
         before: the extras of the earlier responses.
-        new: the extras of the next response, without `blocks`, which streamfold joins while they arrive.
-        text_before: the text of the earlier responses, whose length is added to all positions in the new text.
+        new: the extras of the next response, without `blocks`. streamfold joins blocks while they arrive.
+        text_before: the text of the earlier responses. Its length is added to all text positions in `new`.
     """
     joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}
     shift = len(text_before.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Tools that the provider runs, under the same names for all providers."""
+"""Hosted tools, which the provider runs. They have the same names for all providers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ServerTool:
 
     Attributes:
         kind: the kind of tool, as in `HostedPart.kind`.
-        limits: the arguments that restrict the tool. If an API doesn't support such an argument, streamfold raises
-            ConfigError.
+        limits: the names of the arguments that restrict what the tool may do. If an API doesn't support such an
+            argument, streamfold raises ConfigError.
     """
 
     kind: ClassVar[str] = ""
@@ -56,10 +56,10 @@ class WebSearch(ServerTool):
 
     Attributes:
         max_uses: the maximum number of searches per answer.
-        allowed_domains, blocked_domains: the only domains to search, or the domains to exclude. You can set only one of
-            the two lists.
-        user_location: the user's place, such as `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
-        context_size: how much of the search results the model reads.
+        allowed_domains, blocked_domains: the only domains that the model may search, or the domains that it may not
+            search. Only one of the two lists may be set.
+        user_location: the user's location, such as `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
+        context_size: the amount of text from the search results that the model reads.
     """
 
     kind: ClassVar[str] = "web_search"
@@ -81,8 +81,8 @@ class UrlContext(ServerTool):
 
     Attributes:
         max_uses: the maximum number of pages per answer.
-        allowed_domains, blocked_domains: the only domains to read, or the domains to exclude. You can set only one of
-            the two lists.
+        allowed_domains, blocked_domains: the only domains from which the model may read pages, or the domains from
+            which it may not. Only one of the two lists may be set.
         citations: True if the answer must cite the pages.
         max_content_tokens: the maximum number of tokens that the model reads per page.
     """
@@ -107,8 +107,8 @@ class CodeExecution(ServerTool):
     """Lets the model run code on the provider's servers.
 
     Attributes:
-        files: ids of uploaded files that the code can read.
-        container: the id of the container that an earlier answer used.
+        files: the ids of uploaded files that the model's code can read.
+        container: the id of a container from an earlier answer, to run code in it again.
     """
 
     kind: ClassVar[str] = "code_execution"
@@ -151,8 +151,8 @@ class HostedMcpServer(ServerTool):
 
     Attributes:
         name: the server's name in the request and in the response.
-        authorization, headers: a token and additional HTTP headers for the server. Errors and logs never contain the
-            values.
+        authorization, headers: a token and additional HTTP headers, which the provider sends to the MCP server. Errors
+            and logs never contain their values.
         allowed_tools: the names of the tools that the model may call. None allows all tools.
         require_approval: when a person must approve the tool calls ("always", "never", or a value in the provider's
             format).
@@ -185,7 +185,7 @@ class CustomTool(ServerTool):
 
     Attributes:
         grammar: a Lark grammar, or a regular expression as `{"syntax": "regex", "definition": ...}`.
-        function: a synchronous or async function, which `run_tools` calls with the text.
+        function: a synchronous or async function. `run_tools` calls it with the text that the model wrote.
     """
 
     kind: ClassVar[str] = "custom"
@@ -208,10 +208,10 @@ class CustomTool(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class HostedTool(ServerTool):
-    """A tool in the provider's format. streamfold sends the tool unchanged and doesn't check it.
+    """A tool in the provider's format. streamfold sends `raw` as it is, and doesn't check it.
 
     Attributes:
-        raw: the tool as JSON data, as the provider's API defines it.
+        raw: the JSON data of the tool, in the format of the provider's API.
         name: the tool's name in error messages. The default is the name or the type in `raw`.
         function: a function for tool calls that your program must run, such as shell commands and patches. `run_tools`
             calls the function with the `ToolCall`.

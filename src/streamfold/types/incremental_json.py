@@ -1,7 +1,7 @@
 """Finds values in a JSON text that arrives in pieces, for example to show a file while the model writes it.
 
-Each character is parsed once, so the time is proportional to the length of the text. Only the watched values are
-stored. If the text isn't JSON, parsing stops, and values that were already reported stay reported.
+Each character is parsed once, so the time is proportional to the length of the text. Only the values that the caller
+watches are stored. If the text isn't JSON, parsing stops. Values that were already reported aren't taken back.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _DEEPEST = 200  # levels; what is nested more deeply is not followed
 def path_pattern(path: str) -> PathPattern:
     """Parses a path such as `files[].content`. Raises ValueError for an invalid path.
 
-    `[]` matches every item of a list, `[0]` matches the first item, and `*` matches every value of an object. To use a
-    name with a dot or a bracket, write `['a.b']`. The empty path matches the entire value.
+    `[]` matches every item of a list, `[0]` matches the first item, and `*` matches every value of an object. A key
+    with a dot or a bracket is written as `['a.b']`. The empty path matches the entire value.
 
     >>> path_pattern("files[].content"), path_pattern("*[0]['a.b']")
     (('files', None, 'content'), (None, 0, 'a.b'))
@@ -59,11 +59,12 @@ class _Level:
     """An object or a list whose end hasn't arrived yet.
 
     Attributes:
-        inside: the indexes of the patterns that may match a value inside the object or list.
-        watched: the patterns that match the object or list itself.
+        inside: the indexes of the path patterns that may match a value inside the object or list.
+        watched: the indexes of the path patterns that match the object or list itself.
         step: the current key or list index.
         text: the text received so far, if the value is watched.
-        begun: the offset in the current piece at which the value begins, or 0 if the value began in an earlier piece.
+        begun: the offset in the current piece of JSON text at which the value begins, or 0 if the value began in an
+            earlier piece.
     """
 
     is_list: bool
@@ -80,7 +81,7 @@ class IncrementalJSON:
 
     Args:
         patterns: the paths of the watched values.
-        tool, call: the tool's name and the position of the tool call; see `PartialUpdate`.
+        tool, call: the tool's name and the index of the tool call; see `PartialUpdate`.
 
     Attributes:
         ended: True when the value is complete. Later text is ignored.
@@ -111,7 +112,8 @@ class IncrementalJSON:
         self.broken = False
 
     def feed(self, text: str) -> list[tuple[int, PartialUpdate]]:
-        """Returns the updates of watched values. Each update comes with the index of the pattern that matched."""
+        """Parses the next piece of the JSON text. Returns the new pieces of watched values, each with the index of the
+        path pattern that matched."""
         for level in self._captured:
             level.begun = 0
         at, size = 0, len(text)

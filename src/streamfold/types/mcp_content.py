@@ -1,8 +1,8 @@
 """Converts tool descriptions, results and prompts from MCP servers to streamfold's types, without importing the MCP
 SDK.
 
-A value may be an object of the MCP SDK or a mapping. Version 1 of the SDK has attributes in camel case, version 2 in
-snake case. See https://modelcontextprotocol.io/specification/2025-11-25/server/tools
+A value may be an object of the MCP SDK or a mapping. The names of attributes are in camel case in version 1 of the SDK,
+and in snake case in version 2. See https://modelcontextprotocol.io/specification/2025-11-25/server/tools
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .content import AudioPart, ContentPart, FilePart, ImagePart
 
 
 def mcp_member(value: Any, *names: str) -> Any:
-    """Returns the value under the first of these names that an object or a mapping has, or None."""
+    """Returns the value of the first of the given names that an object or a mapping contains. Returns None if it
+    contains none of them."""
     for name in names:
         if isinstance(value, Mapping):
             if name in value:
@@ -29,7 +30,7 @@ def mcp_member(value: Any, *names: str) -> Any:
 
 
 class McpContent(NamedTuple):
-    """The result of an MCP tool, in a form that `tool_result` accepts."""
+    """The result of an MCP tool, converted to content that `tool_result` accepts."""
 
     content: Any  # text, a list of texts and parts, or JSON data
     error: bool
@@ -38,8 +39,8 @@ class McpContent(NamedTuple):
 def read_mcp_result(value: object) -> McpContent | None:
     """Converts a `CallToolResult` of the MCP SDK. Returns None for any other object.
 
-    Structured content is used only if the result has no other content, because MCP servers repeat structured content as
-    text.
+    Structured content is used only if the result has no content blocks, because MCP servers repeat structured content
+    as text.
     """
     blocks = getattr(value, "content", None)
     if not isinstance(blocks, list) or not (hasattr(value, "isError") or hasattr(value, "is_error")):
@@ -52,7 +53,8 @@ def read_mcp_result(value: object) -> McpContent | None:
 
 
 def mcp_content(blocks: Iterable[Any]) -> str | list[str | ContentPart]:
-    """Returns the content blocks as one text if all blocks are texts, or else as a list of texts and parts."""
+    """Converts the content blocks of an MCP tool result. Returns one text if all blocks are texts, otherwise a list of
+    texts and content parts."""
     parts = [_part(block) for block in blocks]
     texts = [part for part in parts if isinstance(part, str)]
     return "\n".join(texts) if len(texts) == len(parts) else parts

@@ -1,7 +1,7 @@
 """Detects media types from the first bytes of data, and parses data URLs.
 
-The first bytes take precedence over the file name, because file names are wrong more often. Only texts and office
-documents are told apart by the file name, because their first bytes look alike.
+The first bytes take precedence over the file name, because file names are wrong more often. The file name is used only
+for text formats and office documents, whose first bytes look alike.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FORMATS = {"audio/mpeg": "mp3", "audio/mp4": "m4a", "audio/x-wav": "wav"}
 def media_type_of(data: bytes, name: str | None = None) -> str:
     """Detects the media type of data by its first bytes, or by the file's name.
 
-    Unrecognized data is `text/plain` if it is valid UTF-8, otherwise `application/octet-stream`.
+    If the data isn't recognized, returns `text/plain` for valid UTF-8, otherwise `application/octet-stream`.
 
     >>> media_type_of(b"%PDF-1.7"), media_type_of(b"a;b", "table.csv"), media_type_of(b"")
     ('application/pdf', 'text/csv', 'text/plain')
@@ -106,5 +106,5 @@ def from_base64(text: str) -> bytes:
 
 
 def audio_format(media_type: str) -> str:
-    """Returns the name that APIs use for an audio format, which is `wav`, `mp3`, or the subtype of the media type."""
+    """Returns the name that APIs use for an audio format: `wav`, `mp3`, or the subtype of the media type."""
     return _FORMATS.get(media_type, media_type.rpartition("/")[2])

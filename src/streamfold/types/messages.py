@@ -45,21 +45,23 @@ class Message:
     """One message of a conversation.
 
     Attributes:
-        content: a text, or a sequence of parts. A part is a `TextPart`, `ImagePart`, `FilePart` or `AudioPart`, or a
+        content: a text, or a sequence of parts. Each part is a `TextPart`, `ImagePart`, `FilePart` or `AudioPart`, or a
             dict in the format of Chat Completions.
-        tool_calls: the tool calls of an assistant message. Requests contain their `raw_arguments` unchanged.
+        tool_calls: the tool calls of an assistant message. Requests contain their `raw_arguments` exactly as the model
+            wrote them.
         tool_call_id: on a tool message, the id of the tool call that produced this result.
-        reasoning: the reasoning of an assistant message, `""` if the reasoning is hidden, or None if there is none.
-        extras: other fields of the message, under the API's names. streamfold sends your own extras unchanged, and an
-            answer's extras only if the provider requires them.
-        partial: True if this is the last message and the model must continue its text, which not every API supports.
+        reasoning: the reasoning of an assistant message. `""` if the provider hides the reasoning, None if the model
+            didn't reason.
+        extras: other fields of the message, under the API's names. streamfold sends extras that you set as they are. It
+            sends extras from an answer only if the provider requires them.
+        partial: True if this is the last message and the model must continue its text. Not every API supports this.
         error: True if this is a tool message and the tool failed. The content then describes the failure.
-        cache: True or a lifetime ("5m", "1h") to store the conversation up to this message in the provider's prompt
-            cache. Message parts and tools have the attribute `cache` too.
-        origin: the adapter and endpoint from which the message came. streamfold sends encrypted reasoning, items and
+        cache: True, or a lifetime such as "5m" or "1h", to store the conversation up to this message in the provider's
+            prompt cache. Message parts and tools have the attribute `cache` too.
+        origin: the adapter and the endpoint that returned the message. streamfold sends encrypted reasoning, items and
             signatures only to this endpoint, or to every endpoint if `origin` is None.
-        prefix: digests of the earlier messages, if the provider accepts the reasoning only after these messages (Claude
-            5.1 and later). If a digest has changed, streamfold leaves the reasoning out.
+        prefix: digests of the earlier messages, for models such as Claude 5.1, which accept their reasoning only after
+            the same messages. If a digest no longer matches, streamfold leaves the reasoning out.
         tools: on a system or developer message, functions that the model may call from this message on. On OpenAI's
             Responses API, adding tools here keeps the beginning of the prompt in the cache. On other APIs, streamfold
             adds the functions to the request's list of tools.
@@ -101,7 +103,8 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of all text parts together, or "" if there is none. Images and other parts are left out."""
+        """The text of all text parts together, or "" if the message has no text parts. Other parts, such as images, are
+        ignored."""
         if isinstance(self.content, str | None):
             return self.content or ""
         return "".join(map(_text_of, self.content))
@@ -117,7 +120,7 @@ class Message:
         return self.role == "assistant" and is_paused(self.extras)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the message as JSON data. Empty fields are left out, and bytes are encoded as base64."""
+        """Returns the message as JSON data. The dict has no keys for empty fields. Bytes are encoded as base64."""
         out: dict[str, Any] = {"role": self.role}
         if self.content is not None:
             parts = self.content
@@ -138,7 +141,8 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
-        """Parses the output of `to_dict`. Raises ConfigError, which names the invalid field."""
+        """Parses the output of `to_dict`. Raises ConfigError if a field is invalid. The error message contains the name
+        of the field."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
@@ -161,7 +165,7 @@ class Message:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parses the output of `to_json`. Raises ConfigError if the text isn't a message as JSON."""
+        """Parses the output of `to_json`. Raises ConfigError if the text isn't the JSON text of a message."""
         try:
             data = json.loads(text)
         except ValueError as exc:
@@ -214,7 +218,7 @@ def _schema() -> dict[str, Any]:
 
 
 def system(content: str | None = None, *, cache: CacheMark = False, tools: Iterable[ToolLike] = ()) -> Message:
-    """Creates a system message. `cache` and `tools` are explained at `Message`."""
+    """Creates a system message. See `Message` for `cache` and `tools`."""
     if content is None and tools == ():
         raise ConfigError("system() needs text or tools")
     return Message("system", content, cache=cache, tools=as_tools(tools))
@@ -227,7 +231,8 @@ def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) 
     ['TextPart', 'ImagePart']
 
     Raises:
-        ConfigError: an argument is neither text nor a part. For paths and bytes, call `image`, `file` or `audio`.
+        ConfigError: an argument is neither text nor a part. To pass a file path or bytes, call `image`, `file` or
+            `audio`.
     """
     if not content:
         raise ConfigError("user() needs text or parts")
@@ -268,9 +273,10 @@ def tool_result(
     """Creates the tool message that contains a tool's result.
 
     Args:
-        content: a string, a part, a list of texts and parts, or a tool result of the MCP SDK. Any other value is
-            converted to JSON.
-        error: True if the tool failed. Most APIs have no error flag, so the text of the message reports the failure.
+        content: a string, a part, a list of texts and parts, or a tool result of the MCP SDK. A value of any other type
+            is converted to JSON text.
+        error: True if the tool failed. Most APIs have no field for a failure, so streamfold says in the text of the
+            message that the tool failed.
         acknowledge: the safety checks of a computer call that a person has acknowledged. True acknowledges all
             `ToolCall.pending_safety_checks`.
 
@@ -301,8 +307,8 @@ def tool_result(
 
 
 def tool_result_content(message: Message) -> Content:
-    """Returns the content of a tool message in the form in which requests contain it. An error is marked in the
-    text.
+    """Returns the content of a tool message as requests contain it. If the tool failed, the text begins with an error
+    mark.
     """
     content = message.content if isinstance(message.content, str | None) else tuple(message.content)
     if not message.error:

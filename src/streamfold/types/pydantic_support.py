@@ -1,4 +1,4 @@
-"""Makes streamfold's types usable as fields of pydantic models, and validates answers with pydantic."""
+"""Makes it possible to use streamfold's types as fields of pydantic models, and validates answers with pydantic."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def wrapping_schema(
     write: Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any],
     schema: CoreSchema,
 ) -> CoreSchema:
-    """Adds a function that parses and a function that serializes to a pydantic schema. `read` may raise ConfigError."""
+    """Returns a pydantic core schema that calls `read` to validate a value and `write` to serialize it. `read` may
+    raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
@@ -77,7 +78,7 @@ def wrapping_schema(
 def json_schema_type(
     kind: type[Any], read: Callable[[Any], Any], write: Callable[[Any], dict[str, Any]], json_schema: Mapping[str, Any]
 ) -> CoreSchema:
-    """Returns the pydantic schema of a type that has its own JSON format. `read` may raise ConfigError."""
+    """Returns the pydantic core schema of a type that defines its own JSON format. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any) -> Any:
@@ -137,9 +138,10 @@ class OutputType:
     `list[Item]` or a union.
 
     Attributes:
-        name: the type's name in errors and in requests.
+        name: the type's name in error messages and requests.
         schema: the JSON schema of the answer. APIs accept only the schema of an object.
-        wrapped: True if the type isn't an object, and `schema` is an object with the value in its field `value`.
+        wrapped: True if the type isn't an object. `schema` then describes an object that contains the value in its
+            field `value`.
     """
 
     name: str
@@ -169,7 +171,8 @@ class OutputType:
         return cls(name, whole | ({"$defs": definitions} if definitions else {}), True, adapter.validate_json)
 
     def unwrap(self, value: Any) -> Any:
-        """Takes the value out of the wrapping object, if there is one."""
+        """Returns the field `value` if the schema wraps the type in an object. Otherwise, returns the value as it
+        is."""
         return value["value"] if self.wrapped and isinstance(value, Mapping) and [*value] == ["value"] else value
 
 
@@ -203,10 +206,11 @@ def _with_readable_dicts(form: Any) -> Any:
 
 
 def read_as(form: type[T], value: Any) -> T:
-    """Validates a JSON value as a pydantic model or another type. The rules for JSON apply, so a date is a string.
+    """Validates a JSON value as a pydantic model or another type. pydantic's rules for JSON apply. For example, a date
+    is a string.
 
-    A null counts as a missing field if the field has a default and doesn't allow null. Models write such nulls when
-    they follow a strict schema (`schema.openai_strict`).
+    A null counts as a missing field if the field has a default and doesn't allow null. Language models write such nulls
+    when they follow a strict schema.
 
     Raises:
         pydantic.ValidationError: the value is invalid.
@@ -229,7 +233,8 @@ def read_as(form: type[T], value: Any) -> T:
 
 
 def describe_problems(exc: ValidationError, whole: str) -> str:
-    """Describes validation errors for a model, each with its path. `whole` is the name for the value itself."""
+    """Returns pydantic's validation errors as one text for the language model. Each error begins with the path of the
+    invalid value, or with `whole` if the entire value is invalid."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in exc.errors(include_url=False, include_context=False, include_input=False)

@@ -1,4 +1,4 @@
-"""The rate limits that servers report in response headers, converted to one format."""
+"""The rate limits that servers report in response headers, in the same format for all providers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ RateLimitResource: TypeAlias = Literal["requests", "tokens", "input_tokens", "ou
 
 @dataclass(frozen=True, slots=True)
 class RateLimitWindow:
-    """One rate limit. An attribute is None if the server didn't send its value.
+    """One rate limit. An attribute is None if the server didn't send this value.
 
     Attributes:
         limit: the maximum number of requests or tokens per window.
-        reset_after: the time until the full limit is available again, in seconds after the response.
-        period: the length of the window, in seconds.
+        reset_after: the time from the response until the full limit is available again, in seconds.
+        period: the length of the time window to which `limit` applies, in seconds.
     """
 
     resource: RateLimitResource
@@ -30,7 +30,8 @@ class RateLimit:
     """The rate limits that the headers of one response contain.
 
     Attributes:
-        windows: the rate limits. Among the windows of one resource, the shortest comes first.
+        windows: the rate limits. If a server limits the same resource in several time windows, the shortest window
+            comes first.
         retry_after: the time to wait before the next request, in seconds, if the server sent it.
     """
 
@@ -39,22 +40,23 @@ class RateLimit:
 
     @property
     def requests(self) -> RateLimitWindow | None:
-        """The rate limit with the shortest window that counts requests."""
+        """The limit on the number of requests. If there are several, the one with the shortest time window."""
         return self._first("requests")
 
     @property
     def tokens(self) -> RateLimitWindow | None:
-        """The rate limit with the shortest window that counts input and output tokens together."""
+        """The limit on input and output tokens together. If there are several, the one with the shortest time
+        window."""
         return self._first("tokens")
 
     @property
     def input_tokens(self) -> RateLimitWindow | None:
-        """The rate limit with the shortest window that counts input tokens."""
+        """The limit on input tokens. If there are several, the one with the shortest time window."""
         return self._first("input_tokens")
 
     @property
     def output_tokens(self) -> RateLimitWindow | None:
-        """The rate limit with the shortest window that counts output tokens."""
+        """The limit on output tokens. If there are several, the one with the shortest time window."""
         return self._first("output_tokens")
 
     def _first(self, resource: RateLimitResource) -> RateLimitWindow | None:

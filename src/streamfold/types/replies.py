@@ -1,4 +1,4 @@
-"""`Reply`, the complete answer, and the types of its attributes."""
+"""`Reply`, a model's complete answer, and the types of its attributes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A failed request, or a provider that streamfold skipped.
+    """A request that failed before the answer, or a provider that streamfold skipped.
 
     Attributes:
         error: the class name of the exception, or None if streamfold skipped the provider.
-        pause: the time before the next request to this provider, in seconds.
-        resumed_after: the number or id of the SSE event after which streamfold resumed the answer, or "" if no event
-            had arrived.
-        text_end: the length of the text when this provider failed, if another provider then continued the text.
+        pause: the time that streamfold waited before its next request to this provider, in seconds.
+        resumed_after: the number or the id of the last SSE event before the failure, if streamfold resumed the answer
+            after it. "" if no event had arrived.
+        text_end: the number of characters that had arrived when this provider failed, if another provider then
+            continued the text.
     """
 
     provider: str
@@ -63,7 +64,7 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedPricing:
-    """A fixed cost, which a reply has if it was parsed from JSON."""
+    """The cost of a reply that was parsed from JSON. It doesn't depend on token counts or prices."""
 
     known: Cost
 
@@ -94,15 +95,16 @@ PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
 
 @dataclass(slots=True)
 class Reply(PydanticField):
-    """The complete answer.
+    """A model's complete answer.
 
     Attributes:
         text: the visible text of the answer, without `reasoning` and `refusal`.
         tool_calls: the complete tool calls, in the order in which the model made them.
-        raw_finish_reason: the finish reason in the provider's own format.
-        warnings: problems with the answer or with the request. Each warning says how streamfold handled the problem.
-        request_id: the request id from the response headers, which the provider's support asks for.
-        extras: other content of the answer, under the API's name for it (`annotations`, `audio`, ...).
+        raw_finish_reason: the finish reason exactly as the provider sent it.
+        warnings: problems with the answer or with the request. Each warning also says how streamfold handled the
+            problem.
+        request_id: the request id from the response headers. A provider's support team needs it to find the request.
+        extras: other content of the answer, under the API's names, such as `annotations` and `audio`.
         attempts: the requests that failed before this answer.
     """
 
@@ -140,13 +142,13 @@ class Reply(PydanticField):
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """The steps of hosted tools in order, such as searches, code, MCP calls and compactions."""
+        """The steps of hosted tools, such as searches, code, MCP calls and compactions, in the order of the answer."""
         cut = is_truncated(self.finish_reason)
         return hosted_parts(self.extras, None if cut else {call.id for call in self.tool_calls})
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The cited sources, each with its positions in characters of `text`."""
+        """The sources that the answer cites. Positions are counted in characters of `text`."""
         return citations_in(self.extras, self.text)
 
     @property
@@ -166,7 +168,8 @@ class Reply(PydanticField):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phase of each message in the answer ("commentary" or "final_answer"), if the provider sends phases."""
+        """The phase of each message in the answer, which is "commentary" or "final_answer". Empty if the provider sends
+        no phases."""
         return phases_in(self.extras)
 
     def _repr_markdown_(self) -> str:
@@ -195,7 +198,8 @@ class Reply(PydanticField):
         support. A Markdown code fence around the text is removed.
 
         Raises:
-            InvalidReplyError: the text isn't JSON, or the value is invalid. The message gives the reason.
+            InvalidReplyError: the text isn't JSON, or the value doesn't match the type. The error message gives the
+                reasons.
         """
         from pydantic import ValidationError
 
@@ -224,7 +228,8 @@ class Reply(PydanticField):
 
     @property
     def message(self) -> Message:
-        """The answer as an assistant message, to be appended to the history. JSON has no NaN, so NaN becomes null."""
+        """The answer as an assistant message, which you can append to the history. JSON has no NaN, so NaN becomes
+        null."""
         from .messages import Message
 
         left_out = () if self.paused else RESPONSE_STATES
@@ -244,13 +249,15 @@ class Reply(PydanticField):
 
     @property
     def _said(self) -> str:
-        """Returns the server's final text. If a request contained another text, the model would see a changed turn."""
+        """Returns the final text that the server sent, which may differ from the streamed `text`. A request must
+        contain the final text. With any other text, the model would see a changed turn."""
         differs = any(warning.code == "text_mismatch" for warning in self.warnings)
         return (text_in(self.extras) if differs else "") or self.text
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:
-    """Returns the sum of the costs. Returns None if the replies' currencies differ or one cost is unknown."""
+    """Returns the total cost of the replies. Returns None if their currencies differ, or if the cost of one reply is
+    unknown."""
     costs = [reply.cost for reply in replies]
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
@@ -259,7 +266,7 @@ def total_cost(replies: Iterable[Reply]) -> Cost | None:
 
 
 def total_usage(replies: Iterable[Reply]) -> Usage | None:
-    """Returns the sum of the token counts, or None if no server sent token counts."""
+    """Returns the total token counts of the replies, or None if the servers sent no token counts."""
     found = [reply.usage for reply in replies if reply.usage is not None]
     return reduce(Usage.__add__, found) if found else None
 

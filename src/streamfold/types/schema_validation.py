@@ -1,7 +1,8 @@
-"""Validates JSON values by a JSON schema, and finds objects and lists that a model wrote as JSON strings.
+"""Validates JSON values against a JSON schema, and converts JSON strings to the objects and lists that the schema
+requires.
 
-Implements https://json-schema.org/draft/2020-12/json-schema-validation. References must point into the same schema.
-`format`, `unevaluatedProperties`, `unevaluatedItems` and unknown keywords are ignored.
+Implements https://json-schema.org/draft/2020-12/json-schema-validation. `$ref` may only point to a place in the same
+schema. `format`, `unevaluatedProperties`, `unevaluatedItems` and unknown keywords are ignored.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def matches_schema(value: Any, schema: Any, root: Any = None) -> bool:
 
 
 def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
-    """Removes superfluous nulls from a value. Returns the new value and the reasons why it doesn't match the schema.
+    """Removes superfluous nulls from a JSON value. Returns the new value, and the reasons why it doesn't match the
+    schema.
 
-    A null is superfluous if the property is optional and doesn't allow null. Models write such nulls for strict
-    schemas.
+    A null is superfluous if the property is optional and doesn't allow null. Models write such nulls when they follow a
+    strict schema, which requires every property.
     """
     problems = schema_problems(value, schema)
     if nulls := [problem.path for problem in problems if problem.value is None and problem.path]:
@@ -69,12 +71,12 @@ def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
 
 
 def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[str, Any], list[str]]:
-    """Converts JSON strings inside arguments to objects and lists. Returns the new arguments, and the paths of the
-    converted strings.
+    """Converts JSON strings inside arguments to objects and lists. Returns the arguments after the conversion, and the
+    paths of the converted strings.
 
     A string is converted only if the schema doesn't allow a string, and the object or list in it matches the schema.
     Models write such strings if a schema has references (pydantic/pydantic-ai#10243). Servers produce such strings if
-    their parser doesn't follow references (vllm-project/vllm#46924).
+    their parser for tool calls doesn't follow references (vllm-project/vllm#46924).
 
     >>> unwrapped_arguments({"place": '{"city": "Oslo"}'}, {"properties": {"place": {"type": "object"}}})
     ({'place': {'city': 'Oslo'}}, ['place'])

@@ -25,13 +25,14 @@ class ToolCall(PydanticField):
 
     Attributes:
         id: the provider's id. If the server sent no id or a duplicate id, streamfold generates one.
-        arguments: the parsed arguments, or `{}` if there are none. If the text isn't a JSON object, `arguments` is
-            `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
-        raw_arguments: the text that the model wrote. The next request contains this text unchanged.
+        arguments: the parsed arguments, or `{}` if there are none. If the model's text isn't a JSON object, `arguments`
+            is `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
+        raw_arguments: the arguments' JSON text exactly as the model wrote it. Later requests contain the same text.
         kind: the kind of tool, which is "function", "custom" (with the text in `arguments["input"]`), "apply_patch",
             "shell", "computer", "tool_search", or "approval" (the call of a hosted MCP server that waits for your
             approval).
-        extra: other fields of the tool call that the provider requires in later requests (Gemini's `extra_content`).
+        extra: other fields of the tool call, such as Gemini's `extra_content`. The provider requires them in later
+            requests.
     """
 
     id: str
@@ -48,7 +49,7 @@ class ToolCall(PydanticField):
 
     @classmethod
     def custom(cls, call_id: str, name: str, text: str, extra: dict[str, Any] | None = None) -> ToolCall:
-        """Creates a call of a custom tool, which gets free text instead of JSON arguments."""
+        """Creates a call of a custom tool. Its input is free text instead of JSON arguments."""
         return cls(call_id, name, {"input": text}, text, extra or None, "custom")
 
     @property
@@ -60,7 +61,7 @@ class ToolCall(PydanticField):
 
     @property
     def background(self) -> bool:
-        """True if the model continues without waiting for the result, which a later request sends. See
+        """True if the model continues without waiting for the tool's result. A later request sends the result. See
         `Tool.background`.
         """
         return bool((self.extra or {}).get("async"))
@@ -69,8 +70,8 @@ class ToolCall(PydanticField):
     def arguments_json(self) -> str:
         """The arguments as JSON text, for APIs and frameworks that expect text.
 
-        If the model wrote a JSON object, this is the model's text. For a tool call without arguments, this is `"{}"`,
-        and in all other cases `arguments` as JSON.
+        If the model wrote a JSON object, this is exactly the model's text. For a tool call without arguments, it is
+        `"{}"`. In all other cases, it is `arguments` converted to JSON.
         """
         if self.error:
             return self.raw_arguments
@@ -82,7 +83,7 @@ class ToolCall(PydanticField):
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
-        """The safety checks of a computer call, which a person must see before your program runs the tool call.
+        """The safety checks of a computer call. A person must see them before your program runs the tool call.
 
         If the person agrees, pass `acknowledge=True` to `tool_result`, because the provider refuses a result without
         it: https://platform.openai.com/docs/guides/tools-computer-use
@@ -120,8 +121,8 @@ class InvalidToolArgumentsError(StreamfoldError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartialToolCall:
-    """A tool call that the model is still writing, for display only. streamfold may still change or drop the tool
-    call.
+    """A tool call that the model is still writing, for display only. Never run it, because streamfold may still change
+    or drop it.
     """
 
     name: str
@@ -130,23 +131,23 @@ class PartialToolCall:
 
     @property
     def value(self) -> Any:
-        """The part of the arguments that has arrived, or None before the first piece. A custom tool has `{"input":
-        text}`.
+        """The part of the arguments that has arrived so far, or None if nothing has arrived. For a custom tool, this is
+        `{"input": text}`.
 
-        Each access parses the complete text again. For long values, use `ChatStream.watch`.
+        Each access parses all text that has arrived. For long values, use `ChatStream.watch`.
         """
         return {"input": self.text} if self.kind == "custom" else partial_value(self.text)
 
 
 class PartialUpdate(NamedTuple):
-    """A new piece of a value that the model is writing: see `ChatStream.watch`.
+    """A new piece of a JSON value that the model is writing. `ChatStream.watch` passes it to your function.
 
     Attributes:
         path: the path of the value, such as `("files", 0, "content")`.
-        delta: the next piece of a string, or `""` for other types of values, which are reported only once, when
+        delta: the next piece of a string. `""` for a value of any other type, which is reported once, when it is
             complete.
-        value: the complete value, once `done` is true.
-        tool, call: the tool's name and the position of the tool call, or None for a structured answer.
+        value: the complete value if `done` is True.
+        tool, call: the tool's name and the index of the tool call. Both are None for a structured answer.
     """
 
     path: tuple[str | int, ...]

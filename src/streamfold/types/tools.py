@@ -1,4 +1,5 @@
-"""`Tool` and `tool()`, tool choices, and the conversion of functions, models and dicts to tools."""
+"""`Tool` and `tool()`, tool choices, and functions that convert Python functions, pydantic models and dicts to
+tools."""
 
 from __future__ import annotations
 
@@ -49,20 +50,22 @@ class Tool(Generic[F]):
     """A function that the model may call, with a name, a description, and a JSON schema for the arguments.
 
     Attributes:
-        strict: True if the provider should force the model to follow the schema. Not every provider can do so.
+        strict: True if the provider should force the model to follow the schema. Not every provider supports this.
         kind: the kind of tool, which is "function" or the kind of a hosted tool.
         hosted: the hosted tool, such as `WebSearch(...)`. None for a function.
-        function: a synchronous or async function that runs a tool call, with the arguments by name or an instance of
-            `model`.
-        model: a pydantic model that validates the arguments. Without a model, the arguments are checked against the
+        function: a synchronous or async function that runs a tool call. Its parameters are the arguments by name, or
+            one instance of `model`.
+        model: a pydantic model that validates the arguments. Without it, the arguments are validated against the
             signature of `function`.
-        cache: True or a lifetime to store the tools up to this one in the provider's prompt cache; see `Message`.
-        spread: True if `function` gets the fields of `model` by name, instead of an instance of `model`.
-        needs_approval: True if `run_tools` must wait for approval before it runs the tool. A synchronous or async
-            function can decide this for each tool call; it is called only if the arguments are valid.
-        background: True if the model may continue while the tool runs (GPT-6 and later, on the Responses API). A later
-            request then sends the result. Other models wait for the result.
-        extra: additional fields for the tool's JSON in the request. They are sent unchanged.
+        cache: True, or a lifetime such as "1h", to store all tools up to this tool in the provider's prompt cache.
+        spread: True if `function` is called with the fields of `model` as keyword arguments, instead of an instance of
+            `model`.
+        needs_approval: True if `run_tools` must wait for approval before it runs the tool. Instead of True, pass a
+            synchronous or async function to decide this for each tool call. It is called only if the arguments are
+            valid.
+        background: True if the model may continue while the tool runs. A later request then sends the result. Only
+            GPT-6 and later support this, on the Responses API. Other models wait for the result.
+        extra: fields that are added to the tool's JSON object in the request. They are sent unchanged.
     """
 
     name: str
@@ -130,7 +133,7 @@ class Tool(Generic[F]):
         description.
 
         Args:
-            function: a function that runs a tool call, with an instance of the model as the argument.
+            function: a function that runs a tool call. It is called with an instance of the model.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
@@ -154,7 +157,8 @@ class Tool(Generic[F]):
         See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: a function that runs a tool call, with the arguments by name. With the MCP SDK, pass `lambda
+            function: a function that runs a tool call. It is called with the arguments as keyword arguments. With the
+                MCP SDK, pass `lambda
                 **arguments: session.call_tool(name, arguments)`.
 
         Raises:
@@ -237,7 +241,7 @@ _LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python al
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool choice that forces the model to call this tool. If the tool is a hosted tool, `hosted` is set."""
+    """A tool choice that forces the model to call this tool. For a hosted tool, `hosted` is set."""
 
     name: str
     hosted: ServerTool | None = field(default=None, kw_only=True)
@@ -245,7 +249,8 @@ class NamedTool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """A tool choice that allows only some tools. With the mode "required", the model must call one of these tools."""
+    """A tool choice that lets the model call only some of the request's tools. With the mode "required", it must call
+    one of them."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"
@@ -276,7 +281,8 @@ def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
 
 
 def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
-    """Parses a `Tool`, a `ServerTool`, or a dict. A dict that isn't in the format of an OpenAI API is a hosted tool.
+    """Converts a `Tool`, a `ServerTool` or a dict to a `Tool`. A dict that isn't in the format of an OpenAI API becomes
+    a `HostedTool`.
 
     Raises:
         ConfigError: the value isn't a tool.
@@ -341,7 +347,8 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Parses a tool choice in the format of an OpenAI API, or in the provider's format as a `HostedTool(...)`.
+    """Parses a tool choice. It is in the format of an OpenAI API, or a `HostedTool(...)` with a tool choice in the
+    provider's format.
 
     Raises:
         ConfigError: the tool choice is invalid, or names a tool that isn't in `tools`.
@@ -452,11 +459,11 @@ def tool(
         await get_weather(city="Oslo")  # still callable, as in a unit test
 
     The function may be synchronous or async. A parameter without a default is required. A parameter without a type
-    accepts any value. `Annotated[int, Field(ge=1, description="...")]` takes precedence over the docstring. Arguments
-    that `functools.partial` has bound are hidden from the model.
+    accepts any value. `Annotated[int, Field(ge=1, description="...")]` takes precedence over the docstring. The model
+    doesn't see parameters that `functools.partial` has bound.
 
-    With the extra `tools`, the parameters' descriptions come from the docstring (in the style of Google, NumPy or
-    Sphinx). Without the extra, the entire docstring describes the tool.
+    With the extra `tools`, the descriptions of the parameters come from the docstring, in the style of Google, NumPy or
+    Sphinx. Without the extra `tools`, the entire docstring is the tool's description.
 
     Args:
         name: the tool's name. The default is the function's name.
@@ -504,7 +511,7 @@ def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
 
 
 def read_tools(given: Iterable[ToolLike] | None) -> list[Tool | Iterable[Tool]]:
-    """Converts values to tools like `as_tools`, but keeps a group of tools, such as `McpTools`, as one item."""
+    """Converts values to tools like `as_tools`. A group of tools, such as `McpTools`, stays one item of the list."""
     if given is None or given == ():
         return []
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
@@ -550,7 +557,8 @@ _seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselv
 
 
 def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
-    """Returns the cached tool of a function, because generating a schema takes longer than building the request."""
+    """Returns the tool of a function from a cache. Without the cache, generating the schema would take longer than
+    building the request."""
     code = plain.__code__, function is plain
     made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
     try:

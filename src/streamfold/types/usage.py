@@ -1,4 +1,4 @@
-"""The token counts of an answer."""
+"""`Usage`, the token counts of an answer."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .pydantic_support import PydanticField
 class Usage(PydanticField):
     """Token counts that the server sent. streamfold never estimates them. A missing count is None.
 
-    Token counts can be added (`first.usage + second.usage`). The sum has neither `raw` nor `steps`.
+    Token counts can be added (`first.usage + second.usage`). In the sum, `raw` and `steps` are empty.
 
     Attributes:
         cached_tokens: the part of `input_tokens` that the provider read from its prompt cache.
         cache_write_tokens: the part of `input_tokens` that the provider wrote to its prompt cache.
         reasoning_tokens: the part of `output_tokens` that the model used for reasoning.
         raw: the usage object that the server sent.
-        tools: the number of requests to hosted tools, by kind of tool.
+        tools: how often the provider ran each kind of hosted tool.
         details: other token counts that the server sent, such as `input_audio_tokens`, `output_image_tokens`,
             `accepted_prediction_tokens`, `cache_write_1h_tokens` and `tool_use_input_tokens`.
-        steps: the usage of each request, if an answer needed several requests. Every other count is the sum over these
-            requests, so `input_tokens` counts the prompt once per request.
+        steps: the token counts of each request, if an answer needed several requests. All other attributes are then
+            sums over these requests. For example, `input_tokens` counts the prompt once per request.
     """
 
     input_tokens: int | None = None
@@ -40,7 +40,8 @@ class Usage(PydanticField):
 
     @classmethod
     def of_steps(cls, steps: Iterable[Usage]) -> Usage:
-        """Adds up the token counts of the requests that one answer needed."""
+        """Returns the sum of the token counts of the requests that one answer needed. `steps` of the result contains
+        the counts of each request."""
         each = tuple(steps)
         return replace(sum(each[1:], each[0]), steps=each)
 

@@ -1,4 +1,4 @@
-"""`ReplyWarning`, and the meaning of each warning code."""
+"""`ReplyWarning`, and a table with the meaning of each warning code."""
 
 from __future__ import annotations
 
