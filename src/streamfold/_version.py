@@ -1,4 +1,5 @@
-"""The version of streamfold. The build reads it from this file, so that it is also known in a checkout."""
+"""The version of streamfold. The build reads the version from this file. A checkout that isn't installed therefore has
+a version too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the folder that contains the data about providers, models and errors."""
+"""Finds the folder that contains the data files about providers, models and errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 
 def catalogue_folder() -> Path:
-    """Returns the folder with the provider files, which is inside the installed package, or beside `src` in a checkout.
+    """Returns the path of the folder with the providers' data files. The folder is inside the installed package, or
+    next to `src` in a checkout.
 
     Raises:
-        FileNotFoundError: the installation lacks the folder.
+        FileNotFoundError: the installation doesn't contain the folder.
     """
     here = Path(__file__).resolve().parent
     for folder in (here / "providers", here.parent.parent / "providers"):

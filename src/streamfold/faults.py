@@ -3,10 +3,10 @@
 `ReplayTransport(..., faults=[...])` and the replay server add faults to recorded responses. `FaultTransport(transport,
 faults)` adds faults to live responses. Faults are deterministic, and this module does no I/O.
 
-`after_bytes` or `after_events` sets the position of a fault in the body. The default is the start of the body. Events
-are numbered from 1, and comments don't count as events. A position after the end of the body has no effect. Each fault
-in a list changes the body that the faults before it have produced. The class names are in lower case so that a list of
-faults reads like a description.
+`after_bytes` or `after_events` sets the position of a fault in the body. The default is the start of the body. SSE
+events are numbered from 1. SSE comments don't count as events. A fault at a position after the end of the body has no
+effect. If a list has several faults, each fault changes the body that the earlier faults have produced. The class names
+are in lower case so that a list of faults reads like a description.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class BodyStep(NamedTuple):
     Attributes:
         delay: the time to wait before the step, in seconds. It may be infinite.
         data: the bytes to send after the delay. It may be empty.
-        ending: how the body ends after this step, which is "end" (complete), "cut" (closed without its last chunk) or
-            "reset" (by a connection reset), or None if the body continues.
+        ending: how the body ends after this step: "end" (it is complete), "cut" (the connection closes without the
+            body's last chunk) or "reset" (a TCP reset). None if the body continues.
     """
 
     delay: float
@@ -62,7 +62,7 @@ class BodyStep(NamedTuple):
 
 
 class Filter(Protocol):
-    """Replaces the steps of a body one by one, and delays at most one event."""
+    """Replaces the steps of a response body one by one. Holds back at most one SSE event."""
 
     def feed(self, step: BodyStep) -> Iterable[BodyStep]:
         """Returns the steps that replace this step."""
@@ -73,7 +73,7 @@ class Chain:
     """Applies several filters, one after the other.
 
     Attributes:
-        ended: how the body has ended, or None if it hasn't ended.
+        ended: how the body ended (see `Step.ending`), or None if it hasn't ended yet.
     """
 
     def __init__(self, filters: Iterable[Filter]) -> None:
@@ -93,7 +93,7 @@ class Chain:
 
 
 class Insert:
-    """Inserts steps at a position in the body. The default position is before the first byte."""
+    """Inserts steps into a response body. By default, they come before the first byte."""
 
     def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
         self._steps = list(steps)
@@ -173,7 +173,7 @@ class Edit:
 
 
 class Delay:
-    """Delays every piece of the body."""
+    """Delays every piece of a response body."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -190,7 +190,8 @@ class Fault:
     """The base class of faults in a response.
 
     Attributes:
-        times: the number of responses that have the fault, from the first response on. None for all responses.
+        times: the number of responses that the fault changes, beginning with the first response. None for all
+            responses.
     """
 
     times: PositiveCount | None = None
@@ -227,9 +228,9 @@ class _Placed(Fault):
 class cut_after(Fault):
     """Closes the connection after a number of `bytes` or `events`, without the last chunk of the body.
 
-    The caller gets `IncompleteStreamError` with the partial answer and no tool calls. After the finish reason, the
-    caller gets the answer, with the warning `interrupted_after_finish`. Before the first chunk, streamfold retries the
-    request. With httpx alone, the exception is `RemoteProtocolError`.
+    The caller gets `IncompleteStreamError` with the partial answer and no tool calls. If the finish reason has already
+    arrived, the caller gets the answer with the warning `interrupted_after_finish`. If no chunk has arrived yet,
+    streamfold retries the request. With httpx alone, the exception is `RemoteProtocolError`.
     """
 
     bytes: Count | None = None
@@ -246,7 +247,8 @@ class cut_after(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class reset(_Placed):
-    """Resets the connection, by a real RST over TCP, or by `httpx.ReadError` within a process.
+    """Resets the connection. Over TCP, the server sends a real RST. Within a process, the transport raises
+    `httpx.ReadError`.
 
     The caller gets the same result as from `cut_after`.
     """
@@ -267,8 +269,8 @@ class hang_up(Fault):
 class stall(_Placed):
     """Pauses the response for a number of seconds, by default forever.
 
-    If a timeout expires during the pause, the caller gets `APITimeoutError` with the phase `first_event` before the
-    first event (after the retries), `read` after the first event, or `total`.
+    If a timeout expires during the pause, the caller gets `APITimeoutError`. Its phase is `first_event` before the
+    first event (after all retries), `read` after the first event, or `total`.
     """
 
     seconds: Annotated[float, Field(ge=0)] = math.inf
@@ -281,8 +283,8 @@ class stall(_Placed):
 class slow(Fault):
     """Delays every piece of the body by a number of seconds, and the headers by `head` seconds.
 
-    The timeout `read` applies to each wait, `first_event` to the time since the request, and `total` to the entire
-    response.
+    The timeout `read` limits each wait, `first_event` limits the time from the request to the first event, and `total`
+    limits the entire response.
     """
 
     seconds: Seconds = 0.0
@@ -294,10 +296,11 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """Sends as many SSE comments as `comments` says, each after a number of seconds, to keep the connection open.
+    """Sends SSE comments that keep the connection open. `comments` is their number, and `seconds` is the time before
+    each comment.
 
-    The caller doesn't see comments. If the server sends only comments, the timeout `stall` raises `APITimeoutError`.
-    Before the first event, the timeout `first_event` raises the error.
+    The caller doesn't see comments. If the server sends only comments, the timeout `stall` raises `APITimeoutError`. If
+    no event has arrived yet, the timeout `first_event` raises this error.
     """
 
     comment: Annotated[str, Field(pattern=r"^[^\r\n]*$")] = "keep-alive"
@@ -310,11 +313,9 @@ class keepalive(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
-    """Puts foreign bytes or text into the body, by default the web page of a proxy.
-
-    At the start of the body, the caller gets `ProtocolError`, which quotes the first bytes. Between two events, the
-    text is skipped with the warning `malformed_event`, and the answer is complete. Inside an event, the text makes the
-    event unreadable.
+    """Inserts bytes or text that aren't part of the response, by default a proxy's web page. At the start of the body,
+    the caller gets `ProtocolError`, which quotes the first bytes. Between two events, streamfold skips the text with
+    the warning `malformed_event`, and the answer is complete. Inside an event, the text makes the event unreadable.
     """
 
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
@@ -342,8 +343,9 @@ class _Edited(Fault):
 class drop(_Edited):
     """Drops events, as in `drop(2)` or `drop([2, 5])`.
 
-    The caller gets the remaining events, because events of Chat Completions have no numbers. If a tool call lost a part
-    of its arguments, `call.error` is set. Without the last event, the caller gets `IncompleteStreamError`.
+    In Chat Completions, the caller gets an answer from the remaining events, because events there have no numbers. If a
+    tool call lost a part of its arguments, `call.error` is set. Without the last event, the caller gets
+    `IncompleteStreamError`.
     """
 
     def filters(self) -> list[Filter]:
@@ -354,7 +356,7 @@ class drop(_Edited):
 class duplicate(_Edited):
     """Repeats events `copies` times.
 
-    Events of Chat Completions have no numbers, so there the caller gets repeated text twice. Repeated arguments set
+    In Chat Completions, events have no numbers, so the caller gets repeated text twice. Repeated arguments set
     `call.error`.
     """
 
@@ -366,7 +368,7 @@ class duplicate(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class corrupt(_Edited):
-    """Replaces one byte in each of the events by a byte that isn't valid UTF-8. `seed` determines which byte.
+    """Replaces one byte in each of the given events with a byte that isn't valid UTF-8. `seed` determines which byte.
 
     The caller gets U+FFFD in the text and the warning `invalid_utf8`, or `ProtocolError` if the JSON is invalid.
     """
@@ -388,8 +390,8 @@ class corrupt(_Edited):
 class truncate_json(_Edited):
     """Drops the second half of an event's data.
 
-    The caller gets `ProtocolError`. After the finish reason, the caller gets the answer, with the warning
-    `malformed_event`.
+    The caller gets `ProtocolError`. If the finish reason has already arrived, the caller gets the answer with the
+    warning `malformed_event`.
     """
 
     def filters(self) -> list[Filter]:
@@ -443,13 +445,13 @@ def _half(number: int, event: bytes) -> bytes:
 
 
 def read_fault(text: str) -> Fault:
-    """Parses a fault that is written as text.
+    """Parses the text form of a fault, such as `cut_after(events=3)`.
 
     >>> read_fault("stall(2.5, after_events=1)")
     stall(after_events=1, seconds=2.5)
 
     Raises:
-        ConfigError: the text isn't a fault. The message contains the allowed names.
+        ConfigError: the text isn't a fault. The error message lists the names of all faults.
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
@@ -481,9 +483,9 @@ class Injection:
     """The faults for one response.
 
     Attributes:
-        replacement: the response to send instead, or None.
+        replacement: the response to send instead of the recorded response, or None.
         delay: the time to wait before the headers, in seconds.
-        body: the filters for the steps of the body.
+        body: the filters that change the response body.
         changes_body: True if a fault changes the body.
     """
 
@@ -499,7 +501,7 @@ class Injector:
     If a fault replaces the response (`status`, `hang_up`), the other faults apply to the next response.
 
     Raises:
-        ConfigError: `faults` contains something else than faults.
+        ConfigError: `faults` contains a value that isn't a fault.
     """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:

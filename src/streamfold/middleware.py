@@ -1,4 +1,4 @@
-"""`Middleware`: a wrapper around a model that changes requests, chunks, replies and errors.
+"""`Middleware`, a wrapper around a model that can change requests, chunks, replies and errors.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -38,8 +38,7 @@ __all__ = [
 
 
 class Middleware(BaseChatModel):
-    """A wrapper around a model. Override the methods that you need; the other methods pass everything through
-    unchanged.
+    """A wrapper around a model. Override the methods that you need. The other methods change nothing.
 
         class Polite(Middleware):
             async def change_request(self, request: Request) -> Request:
@@ -51,7 +50,7 @@ class Middleware(BaseChatModel):
     `streamfold.sync.Provider` and the gateway.
 
     Attributes:
-        model: the wrapped model, which `aclose` closes.
+        model: the wrapped model. `aclose` closes it too.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -59,29 +58,31 @@ class Middleware(BaseChatModel):
         self.model = model
 
     async def change_request(self, request: Request) -> Request:
-        """Returns the request to send; create a changed copy with `dataclasses.replace`. Called once for each response.
+        """Returns the request to send. To change it, create a copy with `dataclasses.replace`. Called once for each
+        response.
 
-        If the method raises an error, nothing is sent and the caller gets the error.
+        If this method raises an error, streamfold sends no request, and the caller gets the error.
         """
         return request
 
     def change_chunks(self, chunks: AsyncIterator[StreamChunk], request: Request) -> AsyncIterator[StreamChunk]:
-        """Returns the chunks to deliver. Usually an async generator over `chunks`.
+        """Returns the chunks to deliver to the caller. Usually, this method is an async generator that reads `chunks`.
 
-        The finished chunk comes last and contains the tool calls.
+        The last chunk has `finished=True` and contains the tool calls.
         """
         return chunks
 
     async def change_reply(self, reply: Reply, request: Request) -> Reply:
-        """Returns the reply to deliver, which should match the chunks; create a changed copy with
-        `dataclasses.replace`.
+        """Returns the reply to deliver to the caller. It should match the delivered chunks. To change it, create a copy
+        with `dataclasses.replace`.
 
-        Also called for the partial reply of an error, which contains the text of the delivered chunks.
+        Also called for the partial reply of an error. It contains the text of the chunks that were delivered before the
+        error.
         """
         return reply
 
     async def change_error(self, error: APIError, request: Request) -> APIError:
-        """Returns the error to raise. Its partial reply has already been changed by `change_reply`."""
+        """Returns the error to raise. `change_reply` has already changed its partial reply."""
         return error
 
     @property
@@ -108,8 +109,8 @@ class Middleware(BaseChatModel):
 class _ChangedAnswer(WrappedAnswer):
     """A response that passes through a middleware.
 
-    The request is validated immediately, so that errors are raised where the request was created. A changed request is
-    validated again.
+    The request is validated immediately, so that ConfigError is raised in the call that created the stream. If the
+    middleware changes the request, it is validated again.
     """
 
     def __init__(self, middleware: Middleware, arguments: ChatParams) -> None:

@@ -1,4 +1,4 @@
-"""Names of modules: imported at their first use, marked with their public module, or deprecated."""
+"""Helpers for public names: lazy imports, the public `__module__` of classes, and deprecated names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ LaterImports: TypeAlias = Mapping[str, Iterable[str]]
 def import_later(package: str, name: str, modules: LaterImports) -> Any:
     """Imports the module that defines a name, and returns the name's value. For the package's `__getattr__`.
 
-    A name must differ from its module's name, because the package's attribute of that name becomes the module.
+    The name of a function or class must differ from the name of its module, because importing the module sets a package
+    attribute of that name.
 
     Raises:
         AttributeError: none of the modules defines the name.
@@ -27,14 +28,15 @@ def import_later(package: str, name: str, modules: LaterImports) -> Any:
 
 
 class Deprecated(NamedTuple):
-    """A deprecated name, with the name to use instead and the version that will remove the deprecated name."""
+    """Describes a deprecated name: the name to use instead, and the version that will remove the deprecated name."""
 
     instead: str
     until: str
 
 
 def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
-    """Returns the object for a deprecated name, with a DeprecationWarning. A module calls this in its `__getattr__`.
+    """Returns the object that a deprecated name stands for, and emits a DeprecationWarning. To be called in a module's
+    `__getattr__`.
 
     Raises:
         AttributeError: the module has no such name.
@@ -55,10 +57,12 @@ def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) 
 
 
 def set_public_module(module: str, exported: Iterable[object]) -> None:
-    """Sets `__module__` of classes to the module that exports them, which tracebacks, reprs and pickles then show.
+    """Sets `__module__` of classes to the public module that exports them. Tracebacks, reprs and pickles then contain
+    the public module's name.
 
-    If `streamfold` itself exports a class, the class keeps this name in other public modules. Data classes aren't
-    changed, because pydantic and `typing.get_type_hints` look up their annotations in the original module.
+    If the package `streamfold` itself exports a class, `__module__` stays "streamfold", even if other public modules
+    export it too. Data classes aren't changed, because pydantic and `typing.get_type_hints` look up their annotations
+    in the original module.
     """
     package = module.partition(".")[0]
     for value in exported:
@@ -67,5 +71,5 @@ def set_public_module(module: str, exported: Iterable[object]) -> None:
 
 
 def is_data(kind: type) -> bool:
-    """Returns True if a class is defined by annotated fields."""
+    """Returns True for dataclasses, TypedDicts and other classes whose annotations define fields."""
     return is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, tuple) or hasattr(kind, "model_fields")

@@ -1,6 +1,5 @@
-"""Writes the output of commands, unchanged to a pipe and without control characters to a terminal.
-
-The module also has the options that several commands share, and prints errors.
+"""Writes the output of the `streamfold` commands. A pipe gets the output as it is. A terminal gets it without control
+characters. The module also defines the options that several commands share, and prints errors.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -58,7 +57,7 @@ DialectNames = Annotated[
 
 
 def one_provider(specs: Sequence[str] | None) -> str | None:
-    """Returns the provider that the option `-p` names, or None for the default provider. Raises ConfigError for
+    """Returns the value of the command line option `-p`, or None to use the default provider. Raises ConfigError for
     several.
     """
     if specs and len(specs) > 1:
@@ -82,9 +81,10 @@ _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROLS if chr(code) not i
 
 
 def prepare_streams() -> None:
-    """Makes standard output write UTF-8 without newline translation if it is a pipe, also on Windows.
+    """If standard output is a pipe, makes it write UTF-8 without newline translation, also on Windows.
 
-    A terminal keeps its encoding. Characters that the encoding lacks are printed as escapes.
+    A terminal keeps its encoding. Characters that the terminal's encoding can't represent are printed as escape
+    sequences.
     """
     if not isinstance(sys.stdout, io.TextIOWrapper):
         return
@@ -102,7 +102,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Replaces control characters in a text by escapes, so that the text can't control the terminal.
+    r"""Replaces control characters in a text with escape sequences, so that the text can't control the terminal.
 
     >>> escape_control_characters("one\n\x1b]0;two\x07")
     'one\n\\x1b]0;two\\x07'
@@ -122,7 +122,8 @@ def print_json(value: Any) -> None:
 
 
 def print_rows(target: Console, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Prints a table. If the terminal is too narrow, each cell becomes a separate line. No cell is truncated."""
+    """Prints a table. If the terminal is too narrow for the table, each cell is printed on a separate line. No cell is
+    truncated."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -143,13 +144,13 @@ _SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
 
 @contextmanager
 def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Reports exceptions of streamfold and errors of files, and exits.
+    """A context manager that prints errors of streamfold and of file access, and exits the program.
 
     The exit code is 2 for an invalid request, 130 for Ctrl-C, and 1 for other errors.
 
     Args:
         as_json: True to also print the error on standard output, as a line of JSON with the field `error`.
-        line: the other fields of the printed line of JSON.
+        line: additional fields for this JSON line.
     """
     try:
         yield

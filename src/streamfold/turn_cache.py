@@ -5,7 +5,7 @@ message up to and including the turn: roles, texts, images, results, names and i
 don't identify a conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say
 "Hi" get the same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which
 clients leave out, and on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for
-example by clearing old results, it counts as another conversation.
+example by clearing old tool results, it counts as a new conversation.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -62,11 +62,11 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 def named_end_user(
     members: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, explicit: bool = False
 ) -> str:
-    """Returns a hash of the request's fields and headers that name the end user; "" if there are none.
+    """Returns a hash of the request fields and headers that identify the end user, or "" if the request has none.
 
     Args:
-        members: the body of a request of any API, or the fields that `extra_body` adds to a body.
-        explicit: True to use only fields that always name a user.
+        members: the request body in the format of any API, or the fields that `extra_body` adds to the body.
+        explicit: True to use only the fields that always identify a user.
     """
     named = [*_named_in(members, explicit=explicit)]
     for name, text in (headers or {}).items():
@@ -99,19 +99,20 @@ def _named_in(members: Mapping[str, Any], *, explicit: bool) -> Iterator[tuple[s
 
 
 def _words(name: str) -> list[str]:
-    """Returns the words of a name, in lower case: `userId`, `user_id` and `user-id` are the same."""
+    """Returns the words of a field name in lower case: `userId`, `user_id` and `user-id` are the same."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """Text that an agent adds to a request and removes from later requests. So no cache key may depend on it.
+    """A kind of text that an agent adds to a request and removes from later requests. Cache keys therefore may not
+    depend on it.
 
     Attributes:
         client: the agent.
         text: a pattern that matches the complete text part.
         role: the role of the message with the part.
-        after_results: true if the text must directly follow tool results, and not be in the user's first turn.
+        after_results: True if the text counts only directly after tool results, and not in the user's first message.
     """
 
     client: str
@@ -155,7 +156,8 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
 
 
 def _turn_key(position: str, calls: list[list[Any]], text: str, name: str | None) -> str:
-    """Returns the cache key of a turn at a position. White space doesn't count, because clients change it."""
+    """Returns the cache key of a turn at a position in the conversation. The key doesn't depend on white space, because
+    clients change it."""
     return digest_parts(position, calls, "".join(text.split()), name)
 
 
@@ -164,10 +166,11 @@ def _without_id(call: list[Any]) -> list[Any]:
 
 
 def _counted(message: Message, *, reminded: bool) -> Any:
-    """Returns the parts of a message that the cache keys of later turns depend on; None if there are none.
+    """Returns the parts of a message on which the cache keys of later turns depend, or None if the message has no such
+    parts.
 
     Args:
-        reminded: true if the message may contain text that an agent removes later.
+        reminded: True if the message may contain text that an agent removes from later requests.
     """
     if message.role == "assistant":
         calls = [call_values(call) for call in message.tool_calls]
@@ -195,17 +198,18 @@ def _text(message: Message) -> str:
 
 
 def _can_be_known(message: Message) -> bool:
-    """Returns whether a message can have a cache key. Only a turn of the model with tool calls or text has one."""
+    """Returns True if a message can have a cache key. Only an assistant message with tool calls or text has one."""
     return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
 
 
 def _has_provider_data(message: Message) -> bool:
-    """Returns whether a turn has data that clients may leave out and that providers may require."""
+    """Returns True if a turn contains data that providers may require in later requests, and that clients may leave
+    out."""
     return bool(message.reasoning is not None or message.extras or any(call.extra for call in message.tool_calls))
 
 
 def _missing(returned: Message, stored: Message) -> list[str]:
-    """Returns which kinds of data the stored turn has and the turn from the client doesn't have."""
+    """Returns the kinds of data that the stored turn has and the client's turn lacks."""
     pairs = list(zip(returned.tool_calls, stored.tool_calls, strict=True))
     found = {
         "reasoning": stored.reasoning is not None and not returned.reasoning,
@@ -216,8 +220,8 @@ def _missing(returned: Message, stored: Message) -> list[str]:
 
 
 def _restore_turn(returned: Message, stored: Message) -> Message:
-    """Returns a turn with the data that the client left out. Reasoning from the client is unchanged, because the client
-    may have edited it.
+    """Returns the client's turn with the data that the client left out. Reasoning in the client's turn stays as it is,
+    because the client may have edited it.
     """
     kept = {name: value for name, value in returned.extras.items() if name not in TURN_EXTRAS}
     return replace(
@@ -244,16 +248,17 @@ def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: 
 class TurnStore(Protocol):
     """The interface of a store of turns. Each `streamfold.stores.Store` implements it.
 
-    A store may forget entries. If a method raises or takes more than two seconds, the reply has the warning
-    `turn_cache_failed`.
+    A store may delete entries at any time. If one of its methods raises an exception or takes more than two seconds,
+    the reply has the warning `turn_cache_failed`.
     """
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of known cache keys."""
+        """Returns the stored values, by cache key. Keys without a stored value are missing in the result."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
-        """Stores values and replaces earlier ones. Returns whether they were stored."""
+        """Stores values by cache key, and replaces earlier values of the same keys. Returns True if the values were
+        stored."""
         ...
 
     async def aclose(self) -> None:
@@ -263,10 +268,10 @@ class TurnStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RestoredHistory:
-    """A conversation whose turns have been restored.
+    """A conversation in which a `TurnCache` has restored turns.
 
     Attributes:
-        changed: the positions of restored turns.
+        changed: the indexes of the restored turns in the conversation.
         warnings: `turn_restored` and `turn_cache_failed`.
     """
 
@@ -279,21 +284,21 @@ class TurnCache:
     """Stores data that clients leave out of earlier turns, and restores it in later requests.
 
     Several providers reject the next request of a tool loop without reasoning, thinking blocks with signatures,
-    Gemini's thought signatures, or encrypted items. `reply.message` contains this data; conversations of plain dicts or
-    from other clients often don't.
+    Gemini's thought signatures, or encrypted items. `reply.message` contains this data. Conversations of plain dicts,
+    or from other clients, often don't.
 
         provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
 
     A turn is restored only for the same owner and end user, and in the same conversation: with the same instructions
     and the same messages up to and including the turn. Tools may change. Messages with an `origin` come from
-    streamfold. They are complete and stay unchanged.
+    streamfold. They are complete, so the cache doesn't change them.
 
     Args:
         store: a store, or its URL, as for `streamfold.stores.open_store`.
         owner: the owner of the conversations. An owner never gets turns of another owner.
-        end_user: the owner's user. None: the user that a request names, see the guide.
-        ids: true if clients return the ids of tool calls. Otherwise a turn is found by the names and arguments of
-            its tool calls, and its ids are restored too.
+        end_user: the owner's user. With None, the owner is the user that a request names (see the guide).
+        ids: True if clients send the ids of tool calls back. With False, the cache finds a turn by the names and
+            arguments of its tool calls, and restores the ids too.
     """
 
     def __init__(
@@ -306,21 +311,22 @@ class TurnCache:
         self._stored_owner = sha256(owner.encode("utf-8", "surrogatepass")).hexdigest() if owner else ""
 
     def of(self, *owner: str, end_user: str | None = None, ids: bool = True) -> TurnCache:
-        """Returns a view of the cache for one user, tenant or gateway key.
+        """Returns a cache that uses the same store, for one user, tenant or gateway key.
 
         Args:
-            owner: names that are added to the owner of this cache.
+            owner: names that are appended to the owner of this cache.
             end_user, ids: see `TurnCache`.
         """
         named = json.dumps([self.owner, *owner]).encode("utf-8", "surrogatepass")
         return TurnCache(self.store, owner=sha256(named).hexdigest(), end_user=end_user, ids=ids)
 
     def for_end_user(self, name: str) -> TurnCache:
-        """Returns a view of the cache for one of the owner's users. `""` stands for requests without a user."""
+        """Returns a cache that uses the same store, for one of the owner's users. `""` stands for requests without a
+        user."""
         return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
 
     async def recall(self, messages: Sequence[Message]) -> RestoredHistory:
-        """Returns a conversation with the data that the client left out, if the cache has stored it."""
+        """Returns the conversation with the data that the client left out, as far as the cache has stored the data."""
         wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
         if not wanted:
             return RestoredHistory(tuple(messages))
@@ -348,7 +354,7 @@ class TurnCache:
         """Stores the response to a conversation, if clients may leave out parts of it.
 
         Returns:
-            A warning if the store has failed.
+            A warning if the store failed, otherwise None.
         """
         message = reply.message
         if not (_has_provider_data(message) and _can_be_known(message)):
@@ -359,8 +365,8 @@ class TurnCache:
         return await _within(self.store.put(self._stored_owner, dict.fromkeys(keys, value)), "written")
 
     def chat_stream(self, model: ChatModel, params: ChatParams) -> ChatStream:
-        """Returns the answer of a model. Earlier turns are restored before the request is sent, and the answer is
-        stored at its end.
+        """Returns the answer of a model. The cache restores earlier turns before the request is sent, and stores the
+        answer when it is complete.
 
         Raises:
             ConfigError: the request can't be sent.
@@ -376,8 +382,8 @@ class TurnCache:
         return f"<TurnCache {self.store!r}>"
 
     def _calls(self, turn: Message) -> list[list[Any]]:
-        """Returns the tool calls of a turn for its cache key. If clients don't return ids, ids that streamfold has
-        generated are left out.
+        """Returns the tool calls of a turn, as the turn's cache key contains them. If clients don't send ids back, ids
+        that streamfold has generated are left out.
         """
         return [
             _without_id(values)
@@ -387,7 +393,7 @@ class TurnCache:
         ]
 
     def _returned_forms(self, turn: Message) -> Iterator[tuple[list[list[Any]], str]]:
-        """Yields the tool calls and the text of a turn in all forms in which clients return it."""
+        """Yields the tool calls and the text of a turn, once for each form in which clients may send the turn back."""
         calls, text = self._calls(turn), _text(turn)
         yield calls, text
         if not self._ids:
@@ -403,7 +409,8 @@ class TurnCache:
         return await anyio.to_thread.run_sync(lambda: [*work()]) if size > _LARGE else [*work()]
 
     async def _read(self, keys: Collection[str], found: dict[str, Message]) -> None:
-        """Adds the stored turns to `found`. If the store fails halfway, the turns so far are added."""
+        """Adds the stored turns to `found`. If the store fails halfway, `found` contains the turns that were read
+        before."""
 
         def take(values: Mapping[str, bytes]) -> None:
             found.update({key: Message.from_dict(json.loads(value)) for key, value in values.items()})
@@ -416,8 +423,8 @@ class TurnCache:
 
 
 class _CachingAnswer(WrappedAnswer):
-    """The answer of a model with a turn cache. Earlier turns are restored before the request is sent. The answer is
-    stored before the finished chunk is delivered.
+    """The answer of a model with a turn cache. The cache restores earlier turns before the request is sent, and stores
+    the answer before the last chunk is delivered.
 
     The request is validated immediately, so that `chat_stream` raises errors. It is validated again if turns were
     restored.
@@ -474,7 +481,7 @@ _OF_RESTORED_PARTS = ("reasoning_dropped", "provider_data_dropped")
 
 
 async def _within(work: Coroutine[Any, Any, object], done: str) -> ReplyWarning | None:
-    """Waits for a store for at most two seconds. Returns a warning if the store fails."""
+    """Waits for a turn store for at most two seconds. Returns a warning if the store fails."""
     try:
         try:
             await run_within(lambda: work, _STORE_TIMEOUT)
@@ -498,7 +505,7 @@ def read_turn_cache(
     """Returns the cache for the argument `turn_cache`: True is a cache in memory, False and None mean no cache.
 
     Args:
-        retention: the limits of a store that is created here. A turn may have three records.
+        retention: the limits of a store that this function creates. A turn may take up to three records of the store.
 
     Raises:
         ConfigError: the argument has another type.

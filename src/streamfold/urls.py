@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def variable_names(text: str) -> list[str]:
-    """Returns the names of the environment variables to which a text refers.
+    """Returns the names of the environment variables to which a setting refers.
 
     >>> variable_names("https://${HOST}:${PORT}/$${v1}")
     ['HOST', 'PORT']
@@ -37,7 +37,7 @@ def variable_names(text: str) -> list[str]:
 
 
 def expand_variables(text: str, value_of: Callable[[str], str]) -> str:
-    """Replaces the references in a text by the values of the environment variables.
+    """Replaces each reference to an environment variable in a setting with the variable's value.
 
     >>> expand_variables("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
     'https://example.com/${v1}'
@@ -54,7 +54,7 @@ def check_references(text: str) -> None:
 
 
 def shown_url(url: str) -> str:
-    """Returns a URL without its password and its query, because they may contain a key.
+    """Returns a URL without its password and its query string, because these may contain an API key.
 
     >>> shown_url("https://me:password@example.com/v1?key=secret")
     'https://***@example.com/v1?***'

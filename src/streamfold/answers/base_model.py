@@ -20,7 +20,8 @@ class BaseChatModel(AsyncContext, ABC):
     """Base class of models. Subclasses define `name`, `_stream` and `aclose`.
 
     Attributes:
-        continues_text: True if `_stream` can continue the text in `ChatParams.begun`, or raises ConfigError.
+        continues_text: True if `_stream` can continue the text in `ChatParams.begun`, or raises ConfigError if it
+            can't.
     """
 
     continues_text: ClassVar[bool] = False
@@ -50,7 +51,7 @@ class BaseChatModel(AsyncContext, ABC):
                     print(chunk.delta, end="")
 
         Args:
-            messages: the conversation. A string is one user message.
+            messages: the conversation. A string counts as one user message.
             tools: the tools that the model may call: `Tool`s, typed functions, pydantic models, or dicts in the format
                 of an OpenAI API.
             tool_choice: "auto", "none", "required", or `NamedTool(name)`.
@@ -71,7 +72,7 @@ class BaseChatModel(AsyncContext, ABC):
         """Returns a stream of chunks for a parsed `Request`. The gateway uses this method.
 
         Args:
-            request: the parsed request. An empty model name means the configured model.
+            request: the parsed request. If the request's model name is empty, the configured model is used.
             repair_history, partial_tool_calls: see `ChatOptions`.
 
         Raises:
@@ -93,20 +94,21 @@ class BaseChatModel(AsyncContext, ABC):
 
         Args:
             stream: False requests a complete JSON response, if the provider's API supports this. The reply is the same
-                and costs less CPU time. The timeout is longer, because only a stream reveals a stalled provider early:
-                see `Timeouts`.
+                as with a stream, but parsing it takes less CPU time. The timeout for the response is longer, because
+                only a stream shows early that the provider has stalled. See `Timeouts`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
-            APIError: the request failed, or the answer is incomplete; `partial` has the text received so far.
+            APIError: the request failed, or the answer is incomplete. `error.partial` contains the text that had
+                arrived.
         """
         return await read_whole(open_stream(self, messages, tools, tool_choice, options, stream=stream))
 
     extract = extract_from  # a method, with the docstring and the types of the function
 
     def facts(self) -> ModelInfo | None:
-        """Returns the endpoints behind the model, or None if unknown. A model that wraps another model returns the
-        wrapped model's endpoints.
+        """Returns the endpoints to which the model sends requests, or None if they aren't known. A model that wraps
+        another model returns the wrapped model's endpoints.
         """
         return None
 
@@ -124,9 +126,10 @@ def open_stream(
     *,
     stream: bool,
 ) -> ChatStream:
-    """Returns the stream that `chat` reads. Nothing is sent yet. Raises ConfigError if the request can't be sent.
+    """Returns the stream from which `chat` gets the reply. Nothing is sent yet. Raises ConfigError if the request can't
+    be sent.
 
-    A model that isn't a `BaseChatModel` ignores `stream=False`.
+    A model that isn't a `BaseChatModel` may ignore `stream=False`.
     """
     if stream is True or not isinstance(model, BaseChatModel):
         check_stream(stream)
@@ -145,5 +148,5 @@ def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
 
 
 def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
-    """Returns the source of a wrapped model's chunks, for a model that changes the chunks. See `forward`."""
+    """Returns the source of a wrapped model's chunks. The wrapping model can then change the chunks. See `forward`."""
     return forward(model, arguments).source

@@ -29,14 +29,17 @@ class ChatParams:
     """The arguments of `chat` and `chat_stream`.
 
     Attributes:
-        request: the conversation, tools and options. An empty model name means the configured model.
+        request: the conversation, tools and options. If its model name is empty, the configured model is used.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers, max_continuations: see `ChatOptions`.
         conversation: see `ChatOptions`.
-        many_conversations: True if requests of many conversations use this model. Then streamfold doesn't compare the
-            beginning of a request with the last request to warn about the prompt cache.
-        fail_fast: True if another model can answer. A 429 response then raises an error immediately instead of waiting.
-        begun: the text that another model wrote before it failed. This model continues the text.
-        reservation: the caller's reservation for the first request. The provider charges and closes it.
+        many_conversations: True if requests from many conversations use this model. streamfold then gives no warnings
+            about prompt cache misses, because consecutive requests belong to different conversations.
+        fail_fast: True if another model can answer instead. After a 429 response, streamfold then raises an error
+            immediately instead of waiting.
+        begun: the beginning of the answer, which another model wrote before it failed. This model must continue the
+            text.
+        reservation: the caller's reservation for the first request. The provider records the actual usage in the
+            reservation and closes it.
     """
 
     request: Request
@@ -100,11 +103,12 @@ _NONE = Options()
 
 
 class ChatModel(Protocol):
-    """A language model: `Provider`, `Fallback`, the test models, and any other object with these four members.
+    """A language model: The interface of all models. `Provider`, `Fallback`, the test models, and any other object with
+    these four attributes and methods have it.
 
     A model may also have the method `facts()` of `BaseChatModel`. Without `facts()`, prices and limits are unknown.
 
-    Annotate parameters with this type, so that a function accepts every kind of model:
+    A function with a parameter of this type accepts every kind of model:
 
         async def summarize(model: ChatModel, text: str) -> str:
             return (await model.chat(f"Summarize: {text}")).text
@@ -148,10 +152,10 @@ class ChatModel(Protocol):
 
 
 def check_model(model: object, function: str) -> None:
-    """Raises ConfigError if an argument isn't a `ChatModel`. The message shows what to write instead.
+    """Raises ConfigError if an argument isn't a `ChatModel`. The error message shows what to pass instead.
 
     Args:
-        model: the argument. The message quotes a string, unless the string may be an API key.
+        model: the argument. If the argument is a string, the error message quotes it, unless it may be an API key.
         function: the name of the called function, for the message.
     """
     is_synchronous = hasattr(model, "close") and not hasattr(model, "aclose")

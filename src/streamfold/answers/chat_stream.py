@@ -1,4 +1,4 @@
-"""`ChatStream`, its chunk source, and a base class for chunk sources that wrap another source."""
+"""`ChatStream`, the interface of its chunk sources, and a base class for chunk sources that wrap another source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AsyncContext:
             raise TypeError(_message(self, "async with"))
 
         def __exit__(self, *_: Any) -> None:
-            """Never called. Without this method, Python's error message would report it as missing."""
+            """Never called. Without this method, Python's error message for `with` would say that it is missing."""
 
 
 class AsyncIteration:
@@ -58,11 +58,11 @@ def _message(misused: object, statement: str) -> str:
 
 
 class ChunkSource(Protocol):
-    """The source of the chunks of a `ChatStream`.
+    """The source from which a `ChatStream` gets its chunks.
 
     Attributes:
-        reply: the whole answer, after the last chunk was yielded.
-        warnings: the warnings so far.
+        reply: the complete answer. It is set after the last chunk was yielded.
+        warnings: the warnings about the request and the answer so far.
         partial_tool_calls: the tool calls that the model is writing.
         context_window: the model's context window in tokens, or None if unknown.
         answer_id: the provider's id of the answer, once it has arrived.
@@ -84,7 +84,7 @@ class ChunkSource(Protocol):
     def answer_id(self) -> str | None: ...
 
     def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks, grouped by network read. Called once.
+        """Yields lists of chunks. Each list contains the chunks from one network read. Called once.
 
         Args:
             call_deltas: also yield chunks of partial tool calls.
@@ -135,14 +135,14 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before the end of the stream."""
+        """The whole answer. Raises StreamfoldError if the stream hasn't ended yet."""
         if self.source.reply is None or not self._ended:
             raise StreamfoldError("there is no reply yet: read the stream to its end first")
         return self.source.reply
 
     @property
     def ready(self) -> bool:
-        """True if the next chunk has already arrived, so that a server can write two chunks together."""
+        """True if the next chunk has already arrived. A server can then send both chunks in one write."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or self._watchers is None)
 
     @property
@@ -160,7 +160,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         """The tool calls that the model is writing, for display. The tuple is empty after the answer has ended.
 
         Can be read at any time, also from another task. With the option `partial_tool_calls`, the stream yields a chunk
-        for each piece of a tool call. Each access joins the text received so far: for long arguments, use `watch`.
+        for each piece of a tool call. Each access joins all the text received so far. For long arguments, use `watch`
+        instead.
         """
         if self._ended:
             return ()
@@ -181,19 +182,20 @@ class ChatStream(AsyncIteration, AsyncContext):
                 stream.watch("files[].content", show)
                 async for chunk in stream: ...
 
-        The function is called while the stream is read, in the order of the answer. Never run a partial value: only the
-        `ToolCall` on the last chunk is final.
+        `function` is called while your program reads the stream, in the order of the answer. Never run a partial value:
+        only the `ToolCall` on the last chunk is final.
 
         Args:
-            path: member names, with `[]` for every item of a list, `[0]` for the first item, and `*` for every member
-                of an object. The empty path is the whole value.
-            function: gets a `PartialUpdate`. Exceptions of the function are raised in the loop that reads the stream.
+            path: keys of JSON objects, with `[]` for every item of a list, `[0]` for the first item, and `*` for every
+                key of an object. The empty path matches the complete value.
+            function: gets a `PartialUpdate`. If the function raises an exception, the loop that reads the stream gets
+                it.
             tool: watches only calls of this tool. With None, all tool calls are watched, and the answer's text if the
                 text is JSON.
 
         Raises:
             ConfigError: the path is malformed, or the function is async.
-            StreamfoldError: reading the stream has already started.
+            StreamfoldError: your program has already started to read the stream.
         """
         if self._started:
             raise StreamfoldError("watch() must be called before the stream is read")
@@ -204,8 +206,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._watchers = watchers
 
     async def start(self) -> Self:
-        """Sends the request, waits for the first chunk, and returns the stream. A loop over the stream begins with this
-        chunk.
+        """Sends the request, waits for the first chunk, and returns the stream. A loop over the stream still yields
+        this chunk first.
 
         A web application can call `start()` before it sets the status of its own response:
 
@@ -257,8 +259,9 @@ class ChatStream(AsyncIteration, AsyncContext):
         """Reads the stream to its end, closes the connection and returns the reply.
 
         Raises:
-            APIError: the request failed, or the answer is incomplete; `partial` has the text received so far.
-            StreamfoldError: the answer was closed before its end.
+            APIError: the request failed, or the answer is incomplete. `error.partial` contains the text that had
+                arrived.
+            StreamfoldError: the stream was closed before its end.
         """
         async with self:
             if not self._ended:
@@ -269,17 +272,18 @@ class ChatStream(AsyncIteration, AsyncContext):
             return self.reply
 
     def partial(self, model: type[M]) -> Partial[M] | None:
-        """Returns the received part of a structured answer, or None before the first part.
+        """Returns the part of a structured answer that has arrived, or None if nothing has arrived.
 
         Fields that haven't arrived are None, strings may be incomplete, and no validator runs: see `Partial`. Can be
-        called after each chunk. A text above 4096 characters is parsed again only after it has grown by 1/32, and at
-        the end. If the answer was requested as a tool call (quirk `response_format`), it arrives complete, at the end.
+        called after each chunk. To save time, a text longer than 4096 characters is parsed again only when it has grown
+        by 1/32, and at the end. If the answer was requested as a tool call (quirk `response_format`), it arrives
+        complete, at the end.
 
         Args:
             model: the pydantic model that was passed as `response_format`.
 
         Raises:
-            ConfigError: the model is a RootModel, which can't be partial.
+            ConfigError: the model is a pydantic `RootModel`, which can't be partial.
         """
         reader = self._readers.get(model)
         if reader is None:
@@ -408,7 +412,8 @@ class WrappedAnswer:
         return self._source.answer_id
 
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks, grouped by network read. Called once. See `ChunkSource.batches`."""
+        """Yields lists of chunks. Each list contains the chunks from one network read. Called once. See
+        `ChunkSource.batches`."""
         await self._begin()
         if self._closed:
             return
@@ -423,15 +428,15 @@ class WrappedAnswer:
             raise
 
     async def _begin(self) -> None:
-        """Prepares the answer before the request is sent. A subclass may replace the wrapped source here."""
+        """Called before the request is sent. A subclass may override it to replace the wrapped source."""
 
     async def _complete(self, reply: Reply) -> Reply:
-        """Returns the reply of this answer, given the reply of the wrapped source. Called before the finished chunk is
-        delivered."""
+        """Returns the reply of this source, which a subclass may create from the wrapped source's reply. Called before
+        the last chunk is delivered."""
         return reply
 
     def _fail(self, error: APIError) -> None:
-        """Changes an error of the wrapped source before it is raised."""
+        """Called before an error of the wrapped source is raised. A subclass may override it to change the error."""
 
     async def aclose(self) -> None:
         self._closed = True

@@ -1,4 +1,4 @@
-"""`extract`: structured output that is validated and requested again if it is invalid."""
+"""`extract`, which validates structured output, and requests it again if it is invalid."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ async def extract(
     with_reply: bool = False,
     **options: Unpack[ChatOptions],
 ) -> T | tuple[T, Reply]:
-    """Returns the model's answer as a value of a type. An invalid answer is sent back to the model with the validation
-    error.
+    """Returns the model's answer as a value of a type. If an answer is invalid, streamfold sends it back to the model
+    together with the validation error.
 
         city = await extract(model, City, "Where is the Louvre?")
         cities, reply = await extract(model, list[City], "Which cities have a Louvre?", with_reply=True)
@@ -97,14 +97,14 @@ async def extract(
             or a JSON schema. Validators of the type are run.
         messages, tools, options: as for `Provider.chat`.
         attempts: the maximum number of requests.
-        with_reply: True to return the last reply too. The reply has the usage and the cost of all attempts.
+        with_reply: True to return the last reply too. Its `usage` and `cost` are totals over all attempts.
 
     Returns:
         The value; with `with_reply=True`, a tuple of the value and the reply.
 
     Raises:
-        InvalidReplyError: all answers were invalid, the model refused, or the answer was truncated; `reply` is the last
-            reply.
+        InvalidReplyError: all answers were invalid, the model refused, or the answer was truncated. `error.reply` is
+            the last reply.
         ConfigError: an argument is invalid, or the model doesn't support the request.
         APIError: a request failed.
     """
@@ -132,7 +132,7 @@ async def extract(
 
 
 def can_ask_again(reply: Reply) -> bool:
-    """True if another request may get a valid answer. A refused, truncated or filtered answer isn't requested again."""
+    """True if another request may get a valid answer. If the answer was refused, truncated or filtered, it can't."""
     return not (reply.refusal or is_truncated(reply.finish_reason) or reply.tool_calls)
 
 

@@ -1,4 +1,5 @@
-"""`ModelInfo`: the endpoints behind a model, with prices, limits, token counting and batch APIs."""
+"""`ModelInfo`, which describes the endpoints to which a model sends requests: prices, limits, token counting and batch
+APIs."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
 
 
 class DirectModel(ChatModel, Protocol):
-    """A model that sends requests to its endpoint unchanged, such as `Provider`."""
+    """A model that sends requests to one endpoint, without middleware that changes them. `Provider` is such a model."""
 
     @property
     def profile(self) -> Profile: ...
@@ -27,7 +28,7 @@ class DirectModel(ChatModel, Protocol):
     def limiter(self) -> RateLimiter | None: ...
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
-        """Returns the same model with another limiter."""
+        """Returns a copy of the model that uses the given limiter."""
         ...
 
     def batches(self) -> Any:
@@ -37,20 +38,20 @@ class DirectModel(ChatModel, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """An endpoint that a model may send requests to.
+    """An endpoint to which a model may send requests.
 
     Attributes:
         name: the provider's name.
         adapter: the name of the wire format for the configured model.
         url: the base URL, without secrets.
         model: the configured model, or None if each request names a model.
-        problem: the missing part of the configuration, or None if the configuration is complete.
+        problem: a description of what is missing in the configuration, or None if it is complete.
         apis: a function that returns the wire format for a model, or None if all models use the same wire format.
-        prices: a function that returns the pricing of a model, or None if unknown.
+        prices: a function that returns the pricing of a model, or None if no prices are known.
         refused_members: fields of the request body that this endpoint refuses, although its API has them.
         extra_body: fields that the configuration adds to every request body.
-        output_limits: a function that returns the maximum output tokens of a model, and the default limit of a request.
-            None means unknown.
+        output_limits: a function that returns a model's maximum number of output tokens, and the limit that a request
+            has by default. None means unknown.
     """
 
     name: str
@@ -67,12 +68,12 @@ class BackendInfo:
     )
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the name of the wire format for a model. None means the configured model."""
+        """Returns the name of the wire format for a model. Without a model name, the configured model is meant."""
         return self.adapter if model is None or self.apis is None else self.apis(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
-        """Returns the cost of tokens of a model, by default of the configured model. Returns None if the cost is
-        unknown before the answer.
+        """Returns what the given numbers of tokens cost with a model, by default with the configured model. Returns
+        None if the cost can't be known before the answer.
         """
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing.cost(Reply(usage=usage)) if pricing else None
@@ -83,10 +84,10 @@ class BackendInfo:
         return pricing is not None
 
     def max_output_tokens(self, allowed: int | None, model: str | None = None) -> int:
-        """Returns the maximum number of tokens of an answer.
+        """Returns the maximum number of tokens that an answer can have.
 
         Args:
-            allowed: the output limit of the request, or None. Without any limit, 16,384 tokens are assumed.
+            allowed: the output limit of the request, or None. If no limit is known, the result is 16,384 tokens.
         """
         most, default = self.output_limits(model or self.model or "") if self.output_limits else (None, None)
         wanted = allowed or default or _ASSUMED_OUTPUT
@@ -98,10 +99,10 @@ class BackendInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The endpoints behind a model.
+    """The endpoints to which a model sends requests.
 
     Attributes:
-        endpoints: the endpoints, in the order in which they are tried.
+        endpoints: the endpoints, in the order in which the model tries them.
         changed: True if the program's own code, such as middleware, may change requests or answers.
         count: a function that counts the input tokens of a request, or None if the first endpoint can't count tokens.
         direct: the model that sends requests to the first endpoint without changes, or None.
@@ -113,22 +114,22 @@ class ModelInfo:
     direct: DirectModel | None = None
 
     def endpoint_models(self, model: str | None) -> Iterator[tuple[BackendInfo, str | None]]:
-        """Yields each endpoint, and the model that is requested from this endpoint. None stands for the configured
-        model.
+        """Yields each endpoint, and the name of the model to request from this endpoint. The name is None for the
+        configured model.
 
         Args:
-            model: the model that a request names. It is requested only from the first endpoint.
+            model: the model that a request names. Only the first endpoint gets this model name.
         """
         for at, endpoint in enumerate(self.endpoints):
             yield endpoint, None if at else model
 
     def is_priced(self, model: str | None = None) -> bool:
-        """Returns True if the cost of an answer will be known, whichever endpoint answers."""
+        """Returns True if the cost of an answer will be known for every endpoint that may answer."""
         return all(endpoint.priced(name) for endpoint, name in self.endpoint_models(model))
 
 
 def get_model_info(model: ChatModel) -> ModelInfo | None:
-    """Returns the endpoints behind a model, or None if the model has no method `facts`."""
+    """Returns what `model.facts()` returns, or None if the model has no method `facts`."""
     facts = getattr(model, "facts", None)
     found: ModelInfo | None = facts() if callable(facts) else None
     return found

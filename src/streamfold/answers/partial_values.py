@@ -1,4 +1,5 @@
-"""Partial values: `Partial` models, and functions that watch a path of a value."""
+"""Partial values: `Partial`, which has the fields of an unfinished structured answer, and the functions that
+`ChatStream.watch` calls."""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ _LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable,
 
 
 class Partial(Generic[M]):
-    """The received part of an `M`. A `Partial[M]` has every field of `M`; a field that hasn't arrived is None.
+    """The part of a pydantic model `M` that has arrived. A `Partial[M]` has every field of `M`; a field that hasn't
+    arrived is None.
 
-    Strings may be incomplete. Numbers, dates and enums appear when they are complete. A list has all items that have
-    begun. A field whose type is a model is partial too. A `Partial[M]` has no validators, constraints or methods of
-    `M`: at the end, use `reply.parse_as(M)`. `model_dump()` returns a dict.
+    Strings may be incomplete. Numbers, dates and enums appear when they are complete. A list contains every item of
+    which at least the beginning has arrived. If the type of a field is a model, its value is partial too. A
+    `Partial[M]` has none of `M`'s validators, constraints and methods. When the answer is complete, use
+    `reply.parse_as(M)`. `model_dump()` returns a dict.
     """
 
     __slots__ = ("_value",)
@@ -59,7 +62,8 @@ class Partial(Generic[M]):
 
 
 class PartialReader(Generic[M]):
-    """Parses an incomplete JSON text as a partial `M`. Raises ConfigError if the model isn't a JSON object."""
+    """Parses an incomplete JSON text as a partial `M`. Raises ConfigError if the pydantic model doesn't describe a JSON
+    object."""
 
     def __init__(self, model: type[M]) -> None:
         self._model = _PartialModelBuilder().model(model)
@@ -72,7 +76,7 @@ class PartialReader(Generic[M]):
 
         Args:
             size: the length of the text.
-            text: a function that returns the text, called only if the text is parsed.
+            text: a function that returns the text. It is called only if the text has to be parsed.
             whole: True if the text is complete.
         """
         grown = size - self._size
@@ -220,8 +224,8 @@ class Watchers:
                 self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: ToolCallUpdate) -> None:
-        """Passes the next piece of a tool call to the watch functions. If the position of the tool call is unknown, it
-        is passed at the end.
+        """Passes the next piece of a tool call to the watch functions. If the tool call's final index isn't known yet,
+        its pieces are passed at the end of the answer.
         """
         if not call.in_order:
             return

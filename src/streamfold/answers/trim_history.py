@@ -1,4 +1,4 @@
-"""`trim_history`: removes the oldest turns of a long conversation."""
+"""`trim_history`, which removes the oldest turns of a long conversation."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel 
         messages: the conversation. The list isn't changed.
         max_tokens: the maximum number of tokens. Choose a number that leaves enough tokens for the answer and the
             tools.
-        model: counts the tokens, with a request for each count, if the model's provider supports this. Otherwise the
-            token count is estimated, at about four bytes of text per token.
+        model: the model that counts the tokens, with one request for each count, if its provider supports this.
+            Otherwise streamfold estimates the count, with about four bytes of text per token.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -78,8 +78,9 @@ def _without_oldest(
 def _removable(messages: Sequence[Message]) -> list[list[Message]]:
     """Returns the groups of messages that may be removed, oldest first.
 
-    Before the last user message, a group is a question with its answer. After it, a group is an assistant message with
-    its tool results. The last such group, and the group with the newest compaction, are never removed.
+    Before the last user message, a group is a user message with its answer. After the last user message, a group is an
+    assistant message with its tool results. The last group and the group with the newest compaction are left out,
+    because they are never removed.
     """
     talk = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)

@@ -1,4 +1,4 @@
-"""The exceptions, and the classification of the errors that providers send."""
+"""The exceptions of streamfold, and the classification of errors in providers' responses."""
 
 from .classification import ErrorClassification, ErrorInfo, error_info, wrapped_error
 from .exceptions import (

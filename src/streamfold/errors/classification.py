@@ -1,5 +1,5 @@
-"""Classifies the error object that a provider sends: its message, its cause (such as context length or quota), and
-whether a retry may help.
+"""Classifies the error object in a provider's response. Finds its message, its cause, such as context length or quota,
+and whether a retry may help.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ class ErrorClassification:
     """The reason why a provider rejected a request.
 
     Attributes:
-        tokens, limit: the number of tokens in the prompt, and the maximum number of tokens.
+        tokens, limit: the number of tokens in the prompt, and the maximum that the model accepts.
         categories: the names of the content filters that stopped the request.
         param: the path of the request field that the provider rejected, in snake case.
-        instead: the option name that the server expects instead.
-        least, most, allowed: the minimum, the maximum and the list of accepted values, if the server sent them.
+        instead: the field name that the server expects instead of `param`.
+        least, most, allowed: the minimum, the maximum and the list of accepted values of the field, if the server's
+            error states them.
     """
 
     kind: MeaningKind
@@ -152,7 +153,8 @@ def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
 
 
 def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
-    """Yields the invalid fields that a list of pydantic errors contains (Mistral, FastAPI)."""
+    """Yields the fields that a list of pydantic errors reports as invalid. Mistral and servers built with FastAPI send
+    such a list."""
     for _, value in _members(body):
         if not isinstance(value, Mapping) or not isinstance(place := value.get("loc"), list):
             continue
@@ -166,7 +168,7 @@ def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
 
 
 def _categories(body: Any) -> Iterator[str]:
-    """Yields the names of the content filters that stopped the request (Azure, OpenRouter)."""
+    """Yields the names of the content filters that stopped the request, from an error of Azure or OpenRouter."""
     for path, value in _members(body):
         if path.endswith("metadata.reasons") and isinstance(value, list):
             yield from (reason for reason in value if isinstance(reason, str))
@@ -195,7 +197,8 @@ def _underscored(name: str) -> str:
 
 
 def is_transient(word: str) -> bool | None:
-    """Returns True if an error with this code or type is transient, False if it is final, and None if unknown.
+    """Returns True if an error with this code or type is temporary, False if a retry can't help, or None if the word
+    isn't known.
 
     Args:
         word: the code or type, in lower case.
@@ -238,8 +241,8 @@ def _api_rows() -> tuple[_ApiRow, ...]:
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    """Compiles a pattern. The groups get a number in their names, because a pattern may contain a name several
-    times.
+    """Compiles a pattern. The name of each group ends with a number, because a pattern may contain the same name
+    several times.
     """
     numbers = count()
     written = _PLACEHOLDER.sub(lambda found: f"(?P<{found[1]}_{next(numbers)}>{_GROUPS[found[1]]})", text)
@@ -260,7 +263,7 @@ class ErrorInfo:
     """The error object that a server sent.
 
     Attributes:
-        type, code: the server's names for the kind of error.
+        type, code: the server's identifiers for the kind of error.
         param: the request field that caused the error, if the server names one.
         retry: True if a retry may help, False if it can't, or None if the server doesn't say so explicitly.
         retry_after: the time to wait before a retry, in seconds.
@@ -288,7 +291,8 @@ class ErrorInfo:
         return found
 
     def required_api(self, called: str) -> str | None:
-        """Returns the API that serves the model, if the server's error says that another API does.
+        """Returns the name of the API to use instead, if the server's error says that the model is served only by
+        another API.
 
         Args:
             called: the name of the adapter that sent the request.
@@ -311,8 +315,8 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """True if the same request may succeed later. A known cause of the error decides, or else the code, the type or
-        the status.
+        """True if the same request may succeed later. If the cause of the error is known, it decides. Otherwise the
+        code, the type or the status decides.
         """
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
@@ -322,7 +326,8 @@ class ErrorInfo:
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:
-        """Returns `type:code`, then the code, then the type. Providers use the same code for different errors."""
+        """Returns `type:code`, then the code, then the type, to look up in this order. Providers use the same code for
+        errors of different types."""
         both = f"{self.type}:{self.code}" if self.type and self.code else None
         return [word.lower() for word in (both, self.code, self.type) if word]
 
@@ -357,9 +362,8 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns an error object that the server sent under another key than `error`.
-
-    MiniMax sends a status in `base_resp`, next to the choices, and 0 means success
+    """Returns an error object that the server sent under a key other than `error`. MiniMax sends a status in
+    `base_resp`, next to `choices`. The status 0 means success
     (https://platform.minimax.io/docs/api-reference/errorcode). Tencent Cloud sends `Response.Error`
     (https://cloud.tencent.com/document/api/1729/101843).
     """
@@ -371,7 +375,7 @@ def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _passed_on(body: Any) -> ErrorInfo | None:
-    """Parses the upstream provider's error, which OpenRouter puts into `metadata.raw`."""
+    """Parses the error of the provider behind OpenRouter. OpenRouter puts it into `metadata.raw`."""
     error = body.get("error") if isinstance(body, Mapping) else None
     metadata = error.get("metadata") if isinstance(error, Mapping) else None
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None

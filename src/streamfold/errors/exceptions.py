@@ -1,4 +1,4 @@
-"""The tree of exceptions, and hints for misspelled words ("did you mean")."""
+"""The class hierarchy of streamfold's exceptions, and "did you mean" hints for misspelled words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 20  # items of a list
 
 
 def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
-    """Joins the first twenty items of a list, and appends how many items are left out.
+    """Joins the first twenty items of a list to a text. The text ends with the number of omitted items.
 
     >>> join_limited([f"tools[{at}]" for at in range(22)])[-21:]
     'tools[19], and 2 more'
@@ -27,7 +27,7 @@ def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") 
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Returns the most similar of `words` as a question, or "" if none is similar.
+    """Returns a "did you mean" question with the most similar of `words`, or "" if no word is similar.
 
     >>> did_you_mean("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?)"
@@ -44,7 +44,8 @@ _FEW = 8  # words that are all listed beside a guess
 
 
 def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
-    """Returns a hint for an unknown word: the most similar allowed word, and all allowed words if there are few.
+    """Returns a hint for an unknown word. It contains the most similar allowed word, and the list of all allowed words
+    if the list is short.
 
     >>> allowed_values_hint("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?). Allowed: chat, kimi"
@@ -61,10 +62,11 @@ class StreamfoldError(PicklableError, Exception):
 
 
 class ConfigError(StreamfoldError):
-    """A setting or an argument is invalid. The message names the setting, its position and the allowed values.
+    """A setting or an argument is invalid. The error message contains the name of the setting, where it was set, and
+    the allowed values.
 
     Attributes:
-        hint: what to change in the program. The error's text ends with the hint.
+        hint: advice on what to change in the program. `str(error)` ends with the hint.
     """
 
     hint: str = ""
@@ -111,14 +113,14 @@ class APIError(StreamfoldError):
 
     Attributes:
         message: the server's error message, or streamfold's description of the failure.
-        request_id: the server's id for the request, for which the provider's support asks.
-        retryable: True if the same request may succeed later. Retrying is safe, because streamfold delivers no tool
-            calls with an error.
+        request_id: the server's id for the request. A provider's support team needs it to find the request.
+        retryable: True if the same request may succeed later. Retrying is safe, because your program has received no
+            complete tool calls before the error.
         body: the response body, up to the configured size limit. A JSON body is parsed.
         info: the error object, if the server sent one.
-        partial: the part of the answer that had arrived, without tool calls, or None if no part had arrived.
+        partial: the part of the answer that arrived before the error, without tool calls. None if nothing had arrived.
         partial_tool_calls: the tool calls that the model hadn't finished, for display only.
-        attempts: the earlier requests that failed, and the providers that were skipped.
+        attempts: the earlier requests that failed, and the providers that streamfold skipped.
         retry_after: the time to wait before a retry, in seconds, if the server sent it.
         rate_limit: the provider's rate limits, from the response headers.
         warnings: what streamfold changed in the request, and what was wrong with the answer.
@@ -157,14 +159,15 @@ class APIError(StreamfoldError):
         self.partial = partial
 
     def resume(self) -> Any:
-        """Continues the interrupted answer, if the provider supports this: see `ChatQuirks.continues`.
+        """Sends a request that continues the interrupted answer, if the provider supports this. See
+        `ChatQuirks.continues`.
 
             except StreamError as error:
                 async with error.resume() as stream: ...
 
         The request is sent when you read the first chunk. The chunks continue the text that had already arrived. The
-        final reply has the complete text, but only the last request's usage. If the new stream fails, you can call
-        `resume()` on the new error.
+        final reply contains the complete text, but only the last request's token counts. If the new stream fails, you
+        can call `resume()` on the new error.
 
         Returns:
             A `ChatStream`, or the stream type of `streamfold.sync` if the synchronous API sent the request.
@@ -228,7 +231,7 @@ class NotFoundError(APIStatusError):
 
 
 class BadRequestError(APIStatusError):
-    """Another 4xx status: the request is invalid, so that a retry would fail too."""
+    """Another 4xx status: the request is invalid. A retry with the same request would fail too."""
 
 
 class RateLimitError(APIStatusError):
@@ -240,7 +243,7 @@ class QuotaExceededError(APIStatusError):
 
 
 class ServerError(APIStatusError):
-    """A 5xx status: an error in the server."""
+    """A 5xx status: the server failed."""
 
 
 class APIConnectionError(APIError):
@@ -248,7 +251,8 @@ class APIConnectionError(APIError):
 
 
 class APITimeoutError(APIConnectionError):
-    """A timeout expired. `phase` is its name: connect, first_event, read (no bytes), stall (no events) or total."""
+    """A timeout expired. `phase` is the name of the timeout in `Timeouts`: "connect", "first_event", "read" (no bytes
+    arrived), "stall" (no events arrived) or "total"."""
 
     def __init__(self, message: str, *, phase: TimeoutPhase, **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -256,10 +260,10 @@ class APITimeoutError(APIConnectionError):
 
 
 class StreamError(APIError):
-    """The answer had begun when an error occurred.
+    """An error occurred after the answer had begun.
 
     Attributes:
-        partial: the part of the answer that had arrived, without tool calls. It is never None.
+        partial: the part of the answer that arrived before the error, without tool calls. It is never None.
         transcript: the last SSE events that arrived, without secrets.
     """
 
@@ -289,7 +293,7 @@ class UpstreamError(StreamError):
 
 
 class ProtocolError(StreamError):
-    """The response isn't in the format of the API, or is larger than a limit."""
+    """The response isn't in the format of the API, or exceeds a limit in `Limits`."""
 
 
 class EmptyResponseError(StreamError):
@@ -297,7 +301,8 @@ class EmptyResponseError(StreamError):
 
 
 class ContextLengthError(APIError):
-    """The prompt is too long for the context window, or the prompt and the requested answer together are.
+    """The prompt is too long for the model's context window. Also raised if the prompt and the maximum length of the
+    answer together are too long.
 
     Attributes:
         tokens, limit: the number of tokens in the prompt and in the context window, if the server sent them.
@@ -312,7 +317,8 @@ class ContextLengthError(APIError):
 
 
 class ContentFilterError(APIError):
-    """A content filter of the provider stopped the prompt or the answer. `categories` has the server's filter names."""
+    """A content filter of the provider stopped the prompt or the answer. `categories` contains the server's names of
+    the content filters."""
 
     def __init__(self, message: str, *, categories: tuple[str, ...] = (), **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -336,7 +342,8 @@ class ModelNotFoundError(APIError):
 
 
 class LimitReachedError(RateLimitError):
-    """A configured limit is reached, and the wait would be too long. `retry_after` is the time to wait, in seconds."""
+    """The request would exceed a limit that you configured, and waiting for it would take too long. `retry_after` is
+    the time to wait, in seconds."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         details.setdefault("retryable", True)
@@ -361,9 +368,8 @@ class TurnLimitError(StreamfoldError):
 
 
 def failed_before_answer(error: APIError) -> bool:
-    """Returns True if the request certainly failed before the model ran, so that the provider doesn't charge it.
-
-    After a timeout other than `connect`, this is unknown, and the result is False.
+    """Returns True if the request certainly failed before the model ran. The provider then doesn't charge for it. After
+    a timeout in any phase but `connect`, this isn't certain, so the result is False.
     """
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"
@@ -371,7 +377,8 @@ def failed_before_answer(error: APIError) -> bool:
 
 
 def is_rate_limit(error: APIError) -> bool:
-    """Returns True if the server's rate limit caused the error. streamfold's own limits don't count."""
+    """Returns True if a rate limit of the server caused the error, and False for limits that streamfold itself
+    enforces."""
     status = getattr(error, "status_code", None)
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
 
@@ -381,7 +388,7 @@ def is_rate_limit(error: APIError) -> bool:
 
 
 class RejectedRequest:
-    """The errors for requests that a server rejected with an error status, by cause."""
+    """The exception classes for requests that a server rejected with an error status, by cause."""
 
     class ContextLengthError(ContextLengthError, BadRequestError):
         """The server rejected the request because the prompt is too long."""
@@ -397,14 +404,14 @@ class RejectedRequest:
 
 
 class RejectedPermission:
-    """The errors for requests that a server rejected with status 403, by cause."""
+    """The exception classes for requests that a server rejected with status 403, by cause."""
 
     class ContentFilterError(ContentFilterError, PermissionDeniedError):
         """The provider's content filter stopped the prompt. The API key is valid."""
 
 
 class RejectedInStream:
-    """The errors that a server sent inside a stream, by cause."""
+    """The exception classes for errors that a server sent inside a stream, by cause."""
 
     class ContextLengthError(ContextLengthError, UpstreamError):
         """The server sent an error inside the stream, because the prompt is too long."""
@@ -437,7 +444,8 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
     """Creates the exception for a response whose status isn't 2xx.
 
     Args:
-        should_retry: the server's header `x-should-retry`, which decides about retries, except for an exhausted quota.
+        should_retry: the value of the server's header `x-should-retry`. It decides whether a retry may help, unless the
+            account's quota is used up.
     """
     status, meaning = info.status or 0, info.meaning(body)
     quota = meaning is not None and meaning.kind == "quota"

@@ -1,4 +1,4 @@
-"""Exceptions that can be pickled and copied, for example when a worker process returns them.
+"""A base class for exceptions that can be pickled and copied, for example to return them from a worker process.
 
 Python pickles an exception as its class and the positional arguments for `__init__`. Unpickling then fails if
 `__init__` has keyword-only arguments. Therefore streamfold's errors are unpickled without `__init__`, from their
@@ -17,11 +17,11 @@ _ATOMS = (str, bytes, int, float, complex, type(None))
 
 
 class PicklableError(Exception):
-    """An exception that can be pickled and copied with its attributes, regardless of the arguments of its `__init__`.
+    """An exception that can be pickled and copied with its attributes, whatever arguments its `__init__` has.
 
-    If an attribute can't be pickled, it is dropped, and a note on the error names it. The cause is pickled if it
-    consists of plain data. In other cases, a note describes the cause, because other libraries' exceptions may hold
-    connections and secrets.
+    If an attribute can't be pickled, it is dropped. The unpickled exception has a note with the attribute's name. The
+    cause is pickled if it consists of plain data. In other cases, a note describes the cause instead. Exceptions of
+    other libraries may contain connections and secrets.
     """
 
     _local: ClassVar[frozenset[str]] = frozenset()  # attributes that are shared by copies, and not pickled
@@ -71,7 +71,8 @@ def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Returns the attributes, including slots. The last attribute is the one that changes when a cause is set."""
+    """Returns the exception's attributes, including slots. `__suppress_context__` comes last, because setting the cause
+    changes it."""
     state: Any = object.__getstate__(error)
     plain, slots = state if isinstance(state, tuple) else (state, None)
     attributes = {**(plain or {}), **(slots or {})}
@@ -112,8 +113,6 @@ def _loaded(value: Any) -> Any:
 
 
 class _PickledException:
-    """An exception of another library, as plain data."""
-
     def __init__(self, error: BaseException, seen: set[int]) -> None:
         self._kind = type(error)
         self._args = tuple(_plain(arg, seen) for arg in error.args)
@@ -127,7 +126,8 @@ class _PickledException:
 
 
 def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
-    """Returns an exception in a form that can be pickled, or None if unpickling couldn't restore the exception."""
+    """Returns an object that can be pickled in place of an exception. Returns None if unpickling couldn't restore the
+    exception."""
     if id(error) in seen:
         return None
     seen.add(id(error))

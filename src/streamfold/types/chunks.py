@@ -109,7 +109,7 @@ class ToolCallUpdate(PydanticField):
 
 @dataclass(slots=True, eq=False)
 class ChunkDetails(PydanticField):
-    """Contents of a chunk besides its text. Don't modify an instance. Comparison ignores `preceding_calls` and `marks`.
+    """Contents of a chunk besides its text. Don't modify an instance. `==` ignores `preceding_calls` and `marks`.
 
     Attributes:
         preceding_calls: the number of tool calls that the model began before this chunk.
@@ -161,7 +161,7 @@ class ChunkDetails(PydanticField):
 class StreamChunk:
     """One step of a streamed answer. Don't modify a chunk; chunks can be copied and pickled.
 
-    Comparison ignores `preceding_calls` and `marks`.
+    `==` ignores `preceding_calls` and `marks`.
 
     Attributes:
         delta: the visible text that is new since the previous chunk. It may be empty.
