@@ -16,8 +16,8 @@ from .formats import ApiFormat, Format, Serialized, find_format
 def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     """Converts a conversation to the request fields of an API.
 
-    The conversation may begin or end with an assistant message, and its last tool calls may have no results. So a
-    single `reply.message` can be converted, too.
+    The conversation may begin or end with an assistant message, and its last tool calls may have no results. A single
+    `reply.message` can therefore be converted too.
 
     Args:
         messages: the messages; see `chat()`.
@@ -28,8 +28,8 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
         The fields in `body`, and a warning for each part that the API doesn't support.
 
     Raises:
-        ConfigError: the API doesn't support a part of the conversation, and the meaning would change without this part.
-            The message begins with the path.
+        ConfigError: the API doesn't support a part of the conversation, and leaving it out would change the meaning.
+            The error message begins with the path of the part.
     """
     form, given = find_format(api), read_messages(messages)
     talk = [message for message in given if message.role not in INSTRUCTION_ROLES]
@@ -61,12 +61,12 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     """Parses a conversation in the format of an API.
 
     Args:
-        items: the list of messages, items or contents; a string if the API accepts a string; or a request body that
-            contains the conversation. Other fields of the body are ignored.
+        items: the list of messages, items or contents. A string is accepted if the API accepts one. A request body that
+            contains the conversation is accepted too, and its other fields are ignored.
         api: see `serialize_messages`.
 
     Raises:
-        ConfigError: a part is invalid. The message begins with the path.
+        ConfigError: a part of the conversation is invalid. The error message begins with the path of the part.
     """
     form = find_format(api)
     if not isinstance(items, Mapping):
@@ -86,7 +86,8 @@ def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
 
 
 def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:
-    """Returns a warning if Gemini's contents lack tool call ids. Only ids that Gemini created are sent to Gemini."""
+    """Returns a warning if tool call ids are missing in Gemini's contents, because only ids that Gemini created are
+    sent to Gemini."""
     if form.content != "parts":
         return []
     parts = [part["functionCall"] for item in items for part in item["parts"] if "functionCall" in part]

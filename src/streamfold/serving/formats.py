@@ -31,11 +31,11 @@ ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "inte
 
 @dataclass(frozen=True, slots=True)
 class Serialized:
-    """A conversation or a response as JSON of an API, and warnings about differences from the original.
+    """A conversation or a response in the JSON format of an API, and warnings about what this format doesn't preserve.
 
     Attributes:
         body: the request fields that contain the conversation, or the body of a response.
-        warnings: the parts that the API doesn't support, and the parts that were changed.
+        warnings: one for each part that the API doesn't support, or that was changed.
     """
 
     body: dict[str, Any]
@@ -51,13 +51,15 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: encodes conversations, with quirks that preserve as much of a message as possible.
-        items: the name of the request field that has the list of messages, items or contents.
-        instructions: the name of the request field that has the instructions; None if the list contains them.
-        content: the field of a message that has its blocks or parts, for APIs that merge consecutive messages of one
-            role; else None.
-        parse: converts instructions and list to messages. Raises ConfigError with the path of an invalid field.
-        serializer: creates the serializer of a response.
+        adapter: the adapter that encodes conversations. Its quirks preserve as much of a message as possible.
+        items: the name of the request field that contains the list of messages, items or contents.
+        instructions: the name of the request field that contains the instructions, or None if they are in the list of
+            messages.
+        content: for APIs that merge consecutive messages of one role, the name of the message field that contains the
+            blocks or parts. Otherwise None.
+        parse: a function that converts the instructions and the list to messages. Raises ConfigError with the path of
+            an invalid field.
+        serializer: a function that creates the serializer of a response.
         id_prefix: the prefix of response ids.
     """
 
@@ -118,7 +120,8 @@ _FORMATS: Mapping[str, Format] = {
 
 
 def find_format(api: str) -> Format:
-    """Returns an API by its name. Raises ConfigError with the allowed names."""
+    """Returns the format of the API with this name. Raises ConfigError, which lists the allowed names, for any other
+    name."""
     if api in _FORMATS:
         return _FORMATS[api]
     raise ConfigError(f"unknown API {api!r}{allowed_values_hint(api, _FORMATS)}")

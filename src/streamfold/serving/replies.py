@@ -1,4 +1,4 @@
-"""Converts replies to the responses that a server of each API sends: complete, or event by event."""
+"""Converts replies to the response bodies or the SSE events that a server of each API sends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from .stream_serializer import StreamSerializer
 
 
 class _AnswerStream(AsyncIterable[StreamChunk], Protocol):
-    """A `ChatStream`, or an object with the same interface."""
-
     @property
     def reply(self) -> Reply: ...
 
@@ -29,11 +27,12 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
     Args:
         api: "chat" for a `chat.completion`, "responses" for a `response`, "anthropic" for a `message`, and "gemini" for
             a `GenerateContentResponse`.
-        id: the id of the answer. Default: the reply's id, or a new id.
+        id: the id of the answer. The default is the reply's id, or a new id.
         model: the model in the answer. Default: the reply's model.
 
     Returns:
-        The answer in `body`, and the reply's warnings. A warning is added for tool calls that the API doesn't support.
+        The answer in `body`, and the reply's warnings. If the API doesn't support a tool call, there is a warning about
+        it.
 
     Raises:
         ProtocolError: a tool call has broken arguments, and clients of the API couldn't detect that.
@@ -46,10 +45,10 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
 
 
 def parse_reply(body: Mapping[str, Any], api: ApiFormat) -> Reply:
-    """Parses a complete response body to a `Reply`, by the same rules as a provider's response.
+    """Parses a complete response body. The rules are the same as for a provider's response.
 
     Raises:
-        APIError: the body is an error, or not an answer of this API.
+        APIError: the body contains an error, or isn't a response of this API.
     """
     find_format(api)
     decoder = StreamDecoder(api)
@@ -67,11 +66,12 @@ async def serialize_stream(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yields the JSON payloads of the SSE events that a server of an API sends, while the chunks of a stream arrive.
 
-    A tool call is complete in one event, after the text. If the stream was requested with `partial_tool_calls=True`,
-    the events have fragments of tool calls.
+    Each tool call is complete in one event, after the text. If `stream` was created with `partial_tool_calls=True`, the
+    events contain fragments of tool calls.
 
     Args:
-        stream: the result of `chat_stream()`. The stream isn't closed at the end, so use it as a context manager.
+        stream: the result of `chat_stream()`. This function doesn't close the stream, so use the stream as a context
+            manager.
         api: see `serialize_reply`.
         id: the id of the answer. Default: a new id.
         model: the model in the answer.

@@ -1,4 +1,4 @@
-"""Converts replies and errors to deltas for serializers."""
+"""Converts replies and errors to deltas, from which serializers write responses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, ToolCall,
 
 
 def end_deltas(reply: Reply, *, has_items: bool = False) -> list[Delta]:
-    """Converts the end of an answer to deltas: complete tool calls, and all data that chunks don't contain.
+    """Returns the deltas for the end of an answer: complete tool calls, and all data that the chunks didn't contain.
 
     Args:
-        has_items: also return the texts of the answer's items. Only for an answer whose texts haven't been written.
+        has_items: True to also return the texts in the answer's Responses API items, if no text of the answer has been
+            written.
     """
     deltas: list[Delta] = []
     if reply.reasoned and not reply.reasoning:
@@ -69,7 +70,7 @@ def reply_deltas(reply: Reply) -> list[Delta]:
 
 
 def has_items(reply: Reply) -> bool:
-    """Returns whether the Responses API items in `reply.extras` contain the same text, refusal and reasoning as the
+    """Returns True if the Responses API items in `reply.extras` contain the same text, refusal and reasoning as the
     reply."""
     said = [delta for item in _items(reply) for delta in _texts(item)]
     texts = [
@@ -80,7 +81,7 @@ def has_items(reply: Reply) -> bool:
 
 
 def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
-    """Removes the tool calls from a reply whose kind isn't in `kinds`. A warning names them."""
+    """Returns the reply without the tool calls whose kind isn't in `kinds`. A warning names them."""
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
         return reply
@@ -92,7 +93,7 @@ def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
 def without_non_finite(reply: Reply) -> Reply:
     """Replaces every NaN and Infinity in a reply with null, and adds a warning.
 
-    Some servers send NaN or 1e400 in usage and other fields, which valid JSON can't contain.
+    Some servers send NaN or 1e400 in usage and other fields. Valid JSON can't contain these values.
     """
     calls = [replace(call, extra=replace_non_finite(call.extra)) for call in reply.tool_calls]
     extras = replace_non_finite(reply.extras)
@@ -111,7 +112,7 @@ def without_non_finite(reply: Reply) -> Reply:
 
 
 def error_delta(error: APIError) -> Failure:
-    """Converts an error to a delta that ends the answer, with the provider's error object."""
+    """Converts an exception to the delta that ends an answer. The delta contains the provider's error object."""
     return Failure(_info(error))
 
 
@@ -140,7 +141,7 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | ReasoningDelta]:
-    """Yields the texts of an item of the Responses API, each with its position."""
+    """Yields the texts of a Responses API item, each with its position in the item."""
     parts = item.get("content") if item.get("type") == "message" else item.get("summary") or item.get("content")
     for number, part in enumerate(parts if isinstance(parts, list) else ()):
         place = PartRef(item=str_or_none(item.get("id")), number=number)
@@ -155,7 +156,7 @@ def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | Reasonin
 
 def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
     """Yields the Responses API items and the tool calls of an answer, in the order in which the model wrote them. A
-    tool call that isn't a function call is always an item.
+    tool call that isn't a function call is yielded as an item.
     """
     items, written = _items(reply), 0
     calls = [_written_call(number, call, items) for number, call in enumerate(reply.tool_calls)]
@@ -174,7 +175,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
 
 
 def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> list[Delta]:
-    """Returns the deltas of a tool call; an empty list if `_items_and_calls` yields the tool call as an item."""
+    """Returns the deltas of a tool call. The list is empty if `_items_and_calls` yields the tool call as an item."""
     item = next((item for item in items if item.get("call_id") == call.id), None)
     if call.kind == "function":
         return [_whole(number, call, item or {})]
@@ -191,5 +192,5 @@ def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> ToolCallDelta:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Returns the arguments of a tool call as JSON text: `{}` if the model wrote nothing."""
+    """Returns the JSON text of a tool call's arguments, or `{}` if the model wrote none."""
     return call.raw_arguments if call.raw_arguments.strip() else "{}"  # none does not parse (QwenLM/qwen-code#6249)

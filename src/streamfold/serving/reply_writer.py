@@ -1,4 +1,5 @@
-"""Writes an answer as it arrives: `DeltaOrder` converts its chunks to ordered deltas, `ReplyWriter` serializes them."""
+"""Writes an answer to a client while it arrives. `DeltaOrder` converts the answer's chunks to ordered deltas, and
+`ReplyWriter` serializes the deltas."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ from .stream_serializer import StreamSerializer, is_complete_object
 
 
 class ReplyWriter:
-    """Writes one answer as it arrives, without I/O.
+    """Serializes one answer while it arrives, without I/O.
 
     If the stream was requested with `partial_tool_calls`, fragments of tool calls are written as they arrive, one tool
-    call after the other. The last character of a tool call waits for the next content, so that a truncated tool call
-    doesn't look complete.
+    call after the other. The last character of a tool call is delayed until other content follows, so that a truncated
+    tool call doesn't look complete.
 
-    A subclass can override `write`, `end` and `release` to change what the serializer gets.
+    A subclass can override `write`, `end` and `release` to change what is passed to the serializer.
 
     Args:
         serializer: writes the events.
@@ -52,7 +53,7 @@ class ReplyWriter:
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
-        """Returns the events for a chunk. Pass all chunks, including the finished one."""
+        """Returns the events for a chunk. Call this method for every chunk, including the last one."""
         deltas = self._order.feed(chunk)
         if self._streams:
             return self.write(deltas)
@@ -60,11 +61,11 @@ class ReplyWriter:
         return b""
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for a field of a provider's event that chunks don't contain. Call this method before
+        """Returns the events for a field of a provider's event that the chunks don't contain. Call this method before
         `feed`.
 
         Args:
-            preceding_calls: how many tool calls had begun before the provider's event.
+            preceding_calls: the number of tool calls that had begun before the provider's event.
         """
         return self.write(self._order.note(preceding_calls, extra))
 
@@ -72,8 +73,8 @@ class ReplyWriter:
         """Returns the events that end the answer.
 
         Raises:
-            StreamError: a tool call that the client has received is missing in the reply, or has other arguments there.
-                End the answer with `fail`.
+            StreamError: a tool call that was already written to the client is missing in the reply, or has different
+                arguments there. Then call `fail` to end the answer.
         """
         try:
             rest = self._order.end(self.writable(reply), self.serializer)
@@ -87,7 +88,7 @@ class ReplyWriter:
         """Returns the JSON body of an answer that isn't streamed.
 
         Raises:
-            ProtocolError: a tool call has broken arguments, and the client couldn't detect that.
+            ProtocolError: the arguments of a tool call are broken, and the client couldn't detect that.
         """
         reply = self.writable(reply)
         rest = self._order.end(reply, self.serializer)
@@ -101,10 +102,10 @@ class ReplyWriter:
         return keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
 
     def rest(self, partial: Reply | None) -> bytes:
-        """Returns the events for the text of a failed answer that still waits. Waiting tool calls are dropped.
+        """Returns the events for the delayed text of a failed answer. Delayed tool calls are dropped.
 
         Args:
-            partial: the answer so far. It may have a refusal that no chunk contained.
+            partial: the part of the answer that arrived. It may contain a refusal that no chunk contained.
         """
         refusal: list[Delta] = []
         if partial is not None and not self._failed:
@@ -131,7 +132,7 @@ class ReplyWriter:
         return self.serializer.finish()
 
     def release(self) -> bytes:
-        """Returns the events of a failed answer that the serializer has delayed."""
+        """Returns the events that the serializer has delayed, when the answer has failed."""
         return self.serializer.release()
 
 
@@ -139,8 +140,8 @@ _PLAIN = ChunkDetails()  # the details of a chunk that has none
 
 
 def chunk_deltas(chunk: StreamChunk) -> list[Delta]:
-    """Converts the text, reasoning and refusal of a chunk to deltas. `end_deltas` converts everything else at the
-    end."""
+    """Converts the text, reasoning and refusal of a chunk to deltas. `end_deltas` converts everything else at the end
+    of the answer."""
     details = chunk.details or _PLAIN
     deltas: list[Delta] = []
     if chunk.reasoning:
@@ -156,18 +157,18 @@ class DeltaOrder:
     """Converts the chunks of one answer to deltas, in an order that every client can read. Text after a tool call stays
     after the tool call.
 
-    Text, reasoning and fragments of tool calls are written as they arrive. If a tool call can't be written before the
-    answer has ended (see `_CallFragments`), the complete tool call is written at the end, and later content waits for
-    it. Many clients assume that a tool call is complete when the next one begins, so interleaved tool calls are written
-    one after the other. The closing brace of a tool call is written together with the next content, or at the end of
-    the answer.
+    Text, reasoning and fragments of tool calls are written as they arrive. `_CallFragments` decides whether a tool call
+    can be written before the answer has ended. Otherwise, the complete tool call is written at the end, and the content
+    after it is delayed until then. Many clients assume that a tool call is complete when the next one begins, so
+    interleaved tool calls are written one after the other. The closing brace of a tool call is written together with
+    the next content, or at the end of the answer.
 
     Args:
-        keeps_ends: whether the closing braces of all tool calls wait for the end of the answer.
-        whole_calls: whether every tool call is written complete, because the answer isn't streamed.
+        keeps_ends: True if the closing braces of all tool calls are delayed until the end of the answer.
+        whole_calls: True if every tool call is written in one piece, because the answer isn't streamed.
 
     Attributes:
-        refused: the refusal text in the chunks so far.
+        refused: the text of the refusal in the chunks so far.
     """
 
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
@@ -188,7 +189,7 @@ class DeltaOrder:
         self._ends: dict[str | None, ToolCallDelta] = {}  # the calls that are handed out, by their ids
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
-        """Returns the deltas that can be written now."""
+        """Returns the deltas that can be written to the client now."""
         out: list[Delta] = []
         details = chunk.details or _PLAIN
         place, call = details.preceding_calls, details.call
@@ -219,8 +220,8 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Adds a field of a provider's event that chunks don't contain. Call this method before `feed`. Returns the
-        deltas that can be written now."""
+        """Adds a field of a provider's event that the chunks don't contain. Call this method before `feed`. Returns the
+        deltas that can be written to the client now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
         return out
@@ -230,11 +231,11 @@ class DeltaOrder:
         content.
 
         Args:
-            serializer: the serializer that writes the deltas; None if the deltas aren't for the clients of an API.
+            serializer: the serializer that writes the deltas, or None if they aren't for a client of an API.
 
         Raises:
-            StreamError: a tool call whose beginning was returned before is missing in the reply or differs there, or
-                the arguments of a tool call are broken and the client couldn't detect that.
+            StreamError: a tool call whose beginning was returned earlier is missing in the reply, or is different
+                there. Also raised if the arguments of a tool call are broken, and the client couldn't detect that.
         """
         for call in reply.tool_calls:
             if call.error and not (
@@ -265,7 +266,8 @@ class DeltaOrder:
             raise IncompleteStreamError(f"the answer {how} inside a tool call: {tools}")
 
     def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
-        """Returns a complete tool call. White space that arrived after the next tool call had begun is removed.
+        """Returns a complete tool call. If white space was added to its arguments after the next tool call had begun,
+        the white space is removed.
 
         Raises:
             ProtocolError: more arguments arrived after the closing brace had been written.
@@ -296,7 +298,6 @@ class DeltaOrder:
             self._late.append((preceding_calls, delta))
 
     def _goes_on(self, delta: Delta) -> bool:
-        """Returns whether a delta continues a tool call that has begun."""
         return isinstance(delta, ToolCallDelta) and (delta.index or 0) < self._next
 
     def _may_go(self, preceding_calls: int, delta: Delta) -> bool:
@@ -324,7 +325,8 @@ class DeltaOrder:
         self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes delayed content whose preceding tool calls have begun or are complete now."""
+        """Writes the delayed content that may follow now, because the tool calls before it have begun or are
+        complete."""
         released = True
         while released:
             self._freed = released = False
@@ -365,7 +367,8 @@ class DeltaOrder:
         yield from [*self._take(None), *refusals]
 
     def _take(self, preceding_calls: int | None) -> list[Delta]:
-        """Removes and returns the delayed content that comes before a tool call; all delayed content for None."""
+        """Removes and returns the delayed content that comes after at most this number of tool calls, or all delayed
+        content for None."""
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
@@ -380,24 +383,24 @@ def _finite(mark: ExtraPart) -> ExtraPart:
 class _CallFragments:
     """Decides which fragments of one tool call can be written to a client before the answer has ended.
 
-    - A truncated tool call must not look complete. So the last non-space character is delayed, and a tool call isn't
-      begun before the text after its first brace is known. A character that closes the object is a fragment with
-      `ended=True`.
-    - Written fragments can't be taken back. A tool call waits for the end of the answer if its id or name is missing,
-      another tool call has the same id, the request doesn't declare its tool, or its arguments look damaged (see
-      `jsontext/tool_arguments.py`).
-    - Tool calls are written in their final order. If an earlier tool call may still arrive, later ones wait for the
-      end.
+    - A truncated tool call must not look complete. Therefore the last non-space character of its arguments is delayed,
+      and nothing is written before the text after the first brace has arrived. The character that closes the JSON
+      object is a fragment with `ended=True`.
+    - Written fragments can't be taken back. A tool call is delayed until the end of the answer if its id or name is
+      missing, if another tool call has the same id, if the request doesn't declare its tool, or if its arguments look
+      damaged (see `jsontext/tool_arguments.py`).
+    - Tool calls are written in their final order. If an earlier tool call may still arrive, later tool calls are
+      delayed until the end of the answer.
 
     Attributes:
-        id, name: the id and name that the client has received; empty before that.
-        pieces: the arguments so far, in pieces.
-        held: the last pieces, which haven't been written.
-        shown: the pieces that have been written.
+        id, name: the id and the name that were written to the client, or "" if nothing was written.
+        pieces: the pieces of the arguments that have arrived.
+        held: the last of these pieces, which haven't been written to the client yet.
+        shown: the pieces that have been written to the client.
         first: the first piece of the arguments. is_only: True until a different piece arrives.
-        unread: the pieces since the last closing brace, which `brackets` hasn't parsed.
-        stopped: whether the rest of the arguments waits for the end of the answer.
-        closed: whether `held` has the brace that closes the arguments.
+        unread: the pieces after the last closing brace. `brackets` hasn't parsed them yet.
+        stopped: True if the rest of the arguments is delayed until the end of the answer.
+        closed: True if `held` contains the brace that closes the arguments.
     """
 
     id: str = ""
@@ -413,11 +416,11 @@ class _CallFragments:
     brackets: BracketTracker = field(default_factory=BracketTracker)
 
     def feed(self, call: ToolCallUpdate, ids: dict[str, int]) -> list[ToolCallDelta]:
-        """Adds a piece of the arguments. Returns the fragments that can be written now; the first fragment has id and
-        name.
+        """Adds a piece of the arguments. Returns the fragments that can be written to the client now. The first
+        fragment contains the id and the name.
 
         Args:
-            ids: the number of each tool call by its id. A new id is added.
+            ids: the number of each tool call, by id. The method adds a new id to it.
         """
         self.pieces.append(call.text)
         if call.text and not (call.is_certain and call.in_order):
@@ -438,9 +441,8 @@ class _CallFragments:
         return [shown, ToolCallDelta(call.number, arguments="".join(self.held), ended=True)]
 
     def finish(self, call: ToolCall, number: int) -> ToolCallDelta:
-        """Returns the complete tool call as one fragment.
-
-        The fragment has `ended=False` if other arguments were written before. The answer must then end with an error.
+        """Returns the complete tool call as one fragment. The fragment has `ended=False` if different arguments were
+        already written to the client. The answer must then end with an error.
         """
         text = call.raw_arguments if call.raw_arguments.strip() else "{}"
         ended = None
@@ -453,7 +455,8 @@ class _CallFragments:
         return ToolCallDelta(number, call.id, call.name, text, whole=True, extra=call.extra, ended=ended)
 
     def _read(self, piece: str) -> None:
-        """Reads the next piece. Sets `stopped` at the end of the JSON object, and if a piece looks damaged."""
+        """Parses the next piece of the arguments. Sets `stopped` at the end of the JSON object, or if a piece looks
+        damaged."""
         if not self.first:
             self.first = piece
         elif self.is_only and piece.startswith(self.first):  # snapshots in place of pieces
@@ -491,7 +494,7 @@ class _CallFragments:
         return bool(inside) and not doubtful
 
     def _release(self) -> str:
-        """Removes and returns the part of the delayed text that can be written now."""
+        """Removes and returns the part of the delayed arguments that can be written to the client now."""
         held = self.held
         if not held or (len(held) > 1 and held[-1].isspace()):
             return ""
@@ -505,7 +508,8 @@ class _CallFragments:
         return join_surrogates(text[:end])
 
     def _same_value(self, call: ToolCall) -> str | None:
-        """Returns the text of all pieces if the text is JSON with the same value as the final arguments; else None."""
+        """Joins all pieces. Returns the text if it is JSON with the same value as the final arguments, otherwise
+        None."""
         text = join_surrogates("".join(self.pieces))
         try:
             same = repr(parse_object(text)) == repr(call.arguments)  # `==` would take true for 1

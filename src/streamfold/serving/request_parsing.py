@@ -1,4 +1,4 @@
-"""Parses request fields that several APIs share: tools, tool choice, options."""
+"""Parses the request fields that several APIs have in common: tools, tool choice and options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
-    """Returns whether the client requested a stream. Raises ConfigError if `stream` isn't a boolean."""
+    """Returns True if the client requested a stream. Raises ConfigError if `stream` isn't a boolean."""
     return bool(ObjectReader(body).flag("stream"))
 
 
 def refuse_several(fields: ObjectReader) -> None:
-    """Raises ConfigError if a request asks for more than one answer."""
+    """Raises ConfigError if a request asks for several answers."""
     if (number := fields.any("n")) not in (None, 1):
         raise ConfigError(f"n must be 1, not {number!r}: each request gets one answer; send several requests instead")
 
@@ -26,10 +26,10 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     """Returns the tools of a request. Raises ConfigError, with the position in the list, for a tool that isn't a
     function.
 
-    Unknown fields become `Tool.extra`, which is sent to providers with the same API.
+    Unknown fields go to `Tool.extra`. They are sent only to providers with the same API.
 
     Args:
-        nested: whether a tool's definition is under `function`, as in Chat Completions.
+        nested: True if a tool's definition is inside the field `function`, as in Chat Completions.
     """
     tools = []
     for at, entry in enumerate(entries or ()):
@@ -46,7 +46,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
 
 
 def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
-    """Returns the tool that a function declaration describes. Unknown fields become `extra`.
+    """Converts a function declaration to a tool. Unknown fields become `extra`.
 
     Args:
         beside: the fields next to `function`, if the function is a nested object.
@@ -62,7 +62,7 @@ def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[
 
 
 def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """Returns the tool choice. Raises ConfigError if it forces a call and there are no tools."""
+    """Returns the tool choice. Raises ConfigError if it forces a tool call and the request has no tools."""
     read = read_tool_choice(choice, tools)
     if not tools and (isinstance(read, NamedTool) or read == "required"):
         raise ConfigError("tool_choice requires a tool call, but there are no tools")

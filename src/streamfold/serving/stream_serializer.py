@@ -17,7 +17,8 @@ from ..types import CallKind, ExtraPart, ReadToolChoice, ToolCall, ToolCallDelta
 
 
 def is_complete_object(arguments: str) -> bool:
-    """Returns whether a text is a complete JSON object, or empty. An empty text means a tool call without arguments."""
+    """Returns True if a text is a complete JSON object or empty. An empty text stands for a tool call without
+    arguments."""
     if not arguments.strip():
         return True
     try:
@@ -33,11 +34,11 @@ class SerializedCall:
     Attributes:
         number: the position of the tool call, from 0.
         item: the id of the provider's output item, if the provider has sent an id.
-        pieces: the arguments so far, in pieces.
-        written: the number of pieces that have been written; 0 before id and name are known.
-        opened: whether id and name have been written.
-        closed: whether the tool call is complete.
-        custom: whether the tool is a custom tool, whose input is plain text: see `StreamSerializer.reserve_call`.
+        pieces: the pieces of the arguments so far.
+        written: the number of pieces that have been written. It stays 0 until the id and the name are known.
+        opened: True if the id and the name have been written.
+        closed: True if the tool call is complete.
+        custom: True for a call of a custom tool, whose input is plain text. See `StreamSerializer.reserve_call`.
     """
 
     number: int
@@ -73,13 +74,13 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def json_text(value: Any) -> str:
-    """Returns JSON text without any kind of line break. NaN and Infinity are kept."""
+    """Returns JSON text without any kind of line break. NaN and Infinity stay as they are."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
-    """Returns a server-sent event with a JSON payload. `end` is the line ending."""
+    """Returns a server-sent event with a JSON payload. `end` is the line break."""
     head = f"event: {name}{end}" if name else ""
     return f"{head}data: {json_text(payload)}{end}{end}".encode()
 
@@ -128,29 +129,31 @@ class SerializerArguments(TypedDict, total=False):
 class StreamSerializer(ABC):
     """Writes the SSE events of one response from deltas. An adapter's `decode` does the opposite.
 
-    The deltas come from `DeltaOrder` or `reply_deltas.py`. In these deltas, the index of a tool call is its position in
-    the answer, and a name isn't split. A subclass implements the methods `write_...`, which call `send` with the
-    payload of each event. These methods and the attributes are public for subclasses in other packages.
+    The deltas come from `DeltaOrder` or `reply_deltas.py`. In these deltas, a tool call's index is its position in the
+    answer, and its name is never split. A subclass implements the methods `write_...`, which call `send` with the
+    payload of each event. These methods and the attributes are public, so that subclasses in other packages can use
+    them.
 
     A tool call is written as soon as its id and name are known. More arguments may follow until the end of the answer.
 
     Args:
-        id, model, created: id, model and time of the response. A `Meta` delta before the start replaces them.
+        id, model, created: the id, the model and the creation time of the response. A `Meta` delta that comes before
+            the start replaces them.
         tool_choice: the tool choice of the request. If it is "none", tool calls are dropped.
-        fill_finish_reason: whether the client gets a finish reason if the provider has sent none and the stream ended
-            normally.
+        fill_finish_reason: True to send the client a finish reason if the stream ended normally but the provider sent
+            none.
 
     Attributes:
-        calls_may_be_cut: whether clients of this API detect a truncated tool call. If not, a response with a truncated
-            tool call ends with an error.
-        arguments_are_text: whether this API has tool call arguments as JSON text. Other APIs have an object.
+        calls_may_be_cut: True if clients of this API can detect a truncated tool call. With False, a response with a
+            truncated tool call ends with an error.
+        arguments_are_text: True if tool call arguments are JSON text in this API, False if they are an object.
         call_kinds: the kinds of tool calls that this API supports.
         end_words: the finish reasons that this API documents. Other values are replaced.
-        keeps_order: whether content after a tool call waits, in `waiting`, until the tool call is complete.
+        keeps_order: True if content after a tool call is delayed, in `waiting`, until the tool call is complete.
         open_call: in serializers with `keeps_order`, the tool call that other content waits for; None if there is none.
-        begun, ended: whether the start or the end of the answer has been written.
-        usage, finish_reason: the latest values. They are written at the end.
-        calls: the tool calls so far, by their index. Calls of custom tools have negative keys.
+        begun, ended: True if the start or the end of the answer has been written.
+        usage, finish_reason: the latest values that have arrived. They are written at the end of the answer.
+        calls: the tool calls so far, by index. Calls of custom tools have negative keys.
         said: the complete texts of the reply. A serializer uses these strings instead of equal copies, which saves
             memory.
     """
@@ -201,13 +204,12 @@ class StreamSerializer(ABC):
             self.write_start()
 
     def feed(self, delta: Delta) -> bytes:
-        """Returns the events for a delta. After a `Failure` delta, there are no more events.
+        """Returns the events for a delta. After a `Failure` delta, the method returns no more events.
 
-        Usage, warnings and the finish reason are written at the end, because later values may follow.
+        Usage, warnings and the finish reason are written at the end of the answer, because newer values may follow.
 
         Raises:
-            TypeError: the delta comes directly from an adapter, for example a tool call without an index, or a repeated
-                text.
+            TypeError: the delta comes directly from an adapter. An example is a tool call without an index.
         """
         return self.feed_all((delta,))
 
@@ -261,14 +263,14 @@ class StreamSerializer(ABC):
                 self.ended = True
 
     def _is_behind(self, delta: Delta) -> bool:
-        """Returns whether a delta belongs after the open tool call, so that it has to wait."""
+        """Returns True if a delta must be delayed, because it comes after the open tool call."""
         if isinstance(delta, ToolCallDelta):
             call = self.calls.get(0 if delta.index is None else delta.index)
             return call is None or call is not self.open_call
         return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
 
     def _release(self) -> None:
-        """Writes the content that waited for a tool call, if the tool call is complete now."""
+        """Writes the content that was delayed until a tool call is complete, if the tool call is complete now."""
         while self.waiting and self.open_call is None and not self.ended:
             waiting, self.waiting = self.waiting, []
             for delta in waiting:
@@ -276,7 +278,8 @@ class StreamSerializer(ABC):
                 self._release()  # before the next one, if it completed another call
 
     def finish(self) -> bytes:
-        """Returns the events that end the response. After a failure, and on a second call, there are no more events."""
+        """Returns the events that end the response. After a failure, and on a second call, the method returns no
+        events."""
         if self.ended:
             return b""
         while self.waiting:
@@ -293,7 +296,8 @@ class StreamSerializer(ABC):
         return self.drain()
 
     def release(self) -> bytes:
-        """Returns the events for content that waits, when the answer has failed. Only a `Failure` delta may follow."""
+        """Returns the events for the delayed content, when the answer has failed. After this call, only a `Failure`
+        delta may follow."""
         if not self.ended:
             self.write_waiting()
         return self.drain()
@@ -310,7 +314,7 @@ class StreamSerializer(ABC):
         return self.body()
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """Returns whether clients detect that the arguments of a tool call are broken, so that they don't run it."""
+        """Returns True if clients can detect that a tool call's arguments are broken. They then don't run it."""
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
@@ -324,7 +328,7 @@ class StreamSerializer(ABC):
         return any(call.opened for call in self.calls.values())
 
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
-        """Writes one event. The payload is encoded immediately, so the caller may change it afterwards.
+        """Writes one event. The payload is encoded immediately. The caller may therefore modify it afterwards.
 
         If the response isn't streamed, the payload is passed to `collect` instead.
         """
@@ -386,9 +390,8 @@ class StreamSerializer(ABC):
         call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
 
     def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
-        """Reserves the next position for a call of a custom tool. The call is written at the end of the answer.
-
-        The call waits because clients could run any part of its input, which is plain text.
+        """Reserves the next position for a call of a custom tool. The tool call is written at the end of the answer.
+        Its input is plain text, so clients could run an incomplete input.
         """
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
@@ -409,7 +412,8 @@ class StreamSerializer(ABC):
             self.write_extra(extra.name, value)
 
     def _write_all_but_calls(self, deltas: Iterable[Delta]) -> None:
-        """Writes content that waited for a tool call that stays incomplete. Waiting tool calls are dropped."""
+        """Writes the content that was delayed because of a tool call that stays incomplete. Delayed tool calls are
+        dropped."""
         for delta in deltas:
             if not isinstance(delta, ToolCallDelta):
                 self._write(delta)
@@ -437,10 +441,11 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
-        """Writes a piece of the arguments, which may be empty. If `first`, also writes id and name of the tool call."""
+        """Writes a piece of a tool call's arguments, which may be empty. With `first`, also writes the tool call's id
+        and name."""
 
     def close_call(self, call: SerializedCall) -> None:  # noqa: B027 - not every format marks it
-        """Writes the end of a complete tool call, in APIs that have an event for it."""
+        """Writes the event for the end of a complete tool call, if this API has such an event."""
 
     @abstractmethod
     def write_extra(self, name: str, value: Any) -> None:
@@ -448,14 +453,14 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_end(self) -> None:
-        """Writes the end of the answer: finish reason, usage, warnings."""
+        """Writes the end of the answer: the finish reason, usage and warnings."""
 
     def end_open_call(self) -> None:
-        """Ends the open tool call at the end of the answer."""
+        """Closes the open tool call at the end of the answer."""
         self.open_call = None
 
     def write_waiting(self) -> None:
-        """Writes the content that waits, when the answer has failed."""
+        """Writes the delayed content, when the answer has failed."""
         self.open_call = None
         waiting, self.waiting = self.waiting, []
         self._write_all_but_calls(waiting)

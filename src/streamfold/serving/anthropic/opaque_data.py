@@ -1,7 +1,8 @@
-"""Encodes data from other providers so that clients of the Messages API send the data back unchanged.
+"""Encodes data that a provider with another API needs back, so that clients of the Messages API send the data back
+unchanged.
 
-The Messages API allows only some characters in ids of tool calls, so other ids are encoded. Encrypted reasoning and
-signatures from other providers become `redacted_thinking` blocks, which clients don't parse.
+The Messages API allows only some characters in tool call ids. An id with other characters is encoded. Encrypted
+reasoning and signatures are put into `redacted_thinking` blocks, which clients don't parse.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CARRIED = "toolu_own_"
 
 
 def pack_call_id(call_id: str) -> str:
-    """Encodes the provider's id of a tool call for a client; `unpack_call_id` decodes it.
+    """Encodes a provider's tool call id for a client of the Messages API. `unpack_call_id` decodes it.
 
     >>> pack_call_id("toolu_1"), pack_call_id("functions.f:0"), unpack_call_id(pack_call_id("functions.f:0"))
     ('toolu_1', 'toolu_own_ZnVuY3Rpb25zLmY6MA', 'functions.f:0')
@@ -32,7 +33,7 @@ def pack_call_id(call_id: str) -> str:
 
 
 def unpack_call_id(call_id: str) -> str:
-    """Decodes a tool call id that `pack_call_id` encoded, to the provider's id."""
+    """Returns the provider's tool call id that `pack_call_id` has encoded."""
     carried = call_id.removeprefix(_CARRIED)
     if carried == call_id:
         return call_id
@@ -44,18 +45,18 @@ def unpack_call_id(call_id: str) -> str:
 
 
 def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
-    """Returns a `redacted_thinking` block with data that only its provider can read. The data belongs to the next
-    block.
+    """Returns a `redacted_thinking` block that contains data of another provider. The data belongs to the block that
+    follows.
 
     Args:
-        kind: "output" for an item of the Responses API; "call" for fields of the following tool call.
+        kind: "output" for a Responses API item, or "call" for fields of the tool call that follows.
     """
     text = json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":"))
     return {"type": "redacted_thinking", "data": _OPAQUE + _encoded(text)}
 
 
 def unpack_opaque_block(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Returns the kind and the value that `pack_opaque_block` stored in a block; None for other blocks.
+    """Returns the kind and the value that `pack_opaque_block` stored in a block. Returns None for any other block.
 
     >>> unpack_opaque_block(pack_opaque_block("call", {"thoughtSignature": "c2ln"}))
     ('call', {'thoughtSignature': 'c2ln'})

@@ -1,8 +1,8 @@
 """Parses the requests that clients of the Messages API send.
 
-Other providers don't support everything in this API. Fields whose omission would change the meaning are refused with
-their path: server tools, MCP servers, uploaded files. A provider with the Messages API (`native`) gets the blocks and
-    tools unchanged, and other fields in `extra_body`.
+Providers with other APIs don't support all fields of this API. Fields whose omission would change the meaning are
+refused with their path: server tools, MCP servers, uploaded files. With `native`, the request is for a provider that
+has the Messages API. The blocks and tools then stay as they are, and other fields go to `extra_body`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
     """Parses the body of a request.
 
     Args:
-        native: whether the provider has the Messages API, so that blocks and tools that only this API has stay in the
+        native: True if the provider has the Messages API. Blocks and tools that only this API has then stay in the
             request.
 
     Raises:
@@ -79,7 +79,7 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
 
 
 def parse_conversation(system: Any, messages: list[Any] | None, *, native: bool = False) -> list[Message]:
-    """Returns the messages of a conversation, given the fields `system` and `messages` of a request.
+    """Converts the fields `system` and `messages` of a request to messages.
 
     Raises:
         ConfigError: a field is invalid. The message begins with the path.
@@ -133,7 +133,8 @@ def _message(message: Any, where: str, native: bool) -> list[Message]:
 
 
 def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
-    """Returns one message for each tool result, and then the other content."""
+    """Converts a user message: first to one tool message for each tool result, then to a user message with the other
+    content."""
     results, parts = list[Message](), list[Any]()
     for at, block in enumerate(blocks):
         place = f"{where}.content[{at}]"
@@ -198,7 +199,8 @@ def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:
-    """Returns an assistant message, which also contains the original blocks for providers with the Messages API."""
+    """Converts the blocks of an assistant message. The message also contains the original blocks, for providers with
+    the Messages API."""
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call
@@ -237,7 +239,8 @@ def _assistant(blocks: list[Any], where: str) -> Message:
 
 
 def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a block without fields such as `citations: null`, which responses have but requests must not have."""
+    """Returns a content block without fields such as `citations: null`. Responses contain these fields, but requests
+    may not."""
     defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
@@ -252,7 +255,7 @@ def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, 
 
 
 def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
-    """Returns the function tools, and the hosted tools unchanged."""
+    """Converts function tools. Hosted tools stay in Anthropic's format."""
     tools = list[Tool]()
     for at, entry in enumerate(entries):
         fields = ObjectReader(entry, f"tools[{at}]")

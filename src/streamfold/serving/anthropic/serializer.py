@@ -1,4 +1,4 @@
-"""Writes responses of the Messages API: content blocks, usage, stop reason, errors."""
+"""Serializes responses of the Messages API: content blocks, usage, stop reason and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "i
 
 
 def usage_details(usage: Usage) -> dict[str, Any]:
-    """Returns the usage fields that a response without streaming has as null if they are unknown.
+    """Returns the usage fields that a response without streaming must contain. The value of an unknown field is null.
 
     https://platform.claude.com/docs/en/api/messages
     """
@@ -38,9 +38,11 @@ def usage_details(usage: Usage) -> dict[str, Any]:
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the usage object: the four token counts that clients require (0 if unknown), and other counts if known.
+    """Returns the usage object. It contains the four token counts that clients require, with 0 for an unknown count,
+    and all other counts that are known.
 
-    If the server compacted the context, the counts are Anthropic's own, because clients use them as the context's size.
+    If Anthropic's server compacted the context, the counts are those that it sent, because clients use them as the size
+    of the context.
     """
     usage = usage or Usage()
     if unlisted_steps(usage.raw):
@@ -58,7 +60,6 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
 
 
 def _further_counts(usage: Usage) -> dict[str, Any]:
-    """Returns the reasoning tokens and the number of hosted tool requests, as far as they are known."""
     found: dict[str, Any] = {}
     if usage.reasoning_tokens is not None:
         found["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
@@ -100,16 +101,16 @@ _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a k
 class AnthropicSerializer(StreamSerializer):
     """Writes the events of one streamed message.
 
-    In the Messages API, only one block is open at a time. So content after a tool call waits until the tool call is
-    complete. Arguments are sent in `input_json_delta` events, because Claude Code ignores `input` in
-    `content_block_start`. A failed response ends without `message_delta`, so that clients treat the message as
+    In the Messages API, only one content block is open at a time. Content after a tool call is therefore delayed until
+    the tool call is complete. Arguments are sent in `input_json_delta` events, because Claude Code ignores `input` in
+    `content_block_start`. A failed response ends without a `message_delta` event, so that clients treat the message as
     incomplete.
 
     Args:
-        thinking: whether reasoning is sent to the client. Only clients that requested thinking expect reasoning.
-        opaque: whether data that another provider needs in the next request is sent as `redacted_thinking` blocks,
-            which the client sends back. A turn cache makes these blocks unnecessary. Some programs (agno) show them to
-            users.
+        thinking: True to send reasoning to the client. Only clients that requested thinking expect it.
+        opaque: True to send the client `redacted_thinking` blocks with data that a provider with another API needs in
+            the next request. The client sends these blocks back. With a turn cache, they aren't necessary. Some
+            programs, such as agno, show them to users.
         others: see `StreamSerializer`.
     """
 
@@ -228,7 +229,7 @@ class AnthropicSerializer(StreamSerializer):
         return {**about, "stop_reason": None, "stop_sequence": None, "usage": written_usage(None)}
 
     def switch_block(self, kind: _Open) -> None:
-        """Opens a block of this kind, unless it is open."""
+        """Opens a content block of this kind, unless one is open already."""
         if self.open_kind != kind or self._hidden:
             self.stop_block()
             self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
@@ -240,8 +241,8 @@ class AnthropicSerializer(StreamSerializer):
     def _block(self, block: dict[str, Any]) -> None:
         """Writes a complete block of a hosted tool, or a `redacted_thinking` block.
 
-        A `redacted_thinking` block waits for the next block, and a thinking block before it stays open. The reason:
-        Claude Code 2.1 retries only if no block was complete when the connection broke.
+        A `redacted_thinking` block is delayed until the next block begins, and a thinking block before it stays open
+        until then. The reason: Claude Code 2.1 retries only if no block was complete when the connection broke.
         """
         if block["type"] == "redacted_thinking":
             self._hidden += [block] if self._thinking else []
@@ -271,7 +272,7 @@ class AnthropicSerializer(StreamSerializer):
         self.send({"type": "content_block_delta", "index": self.position, "delta": delta})
 
     def stop_block(self) -> None:
-        """Ends the open block, and writes the `redacted_thinking` blocks that wait for its end."""
+        """Closes the open content block, and then writes the delayed `redacted_thinking` blocks."""
         if self.open_kind is not None:
             self._end_block()
         hidden, self._hidden = self._hidden, []
@@ -314,7 +315,8 @@ class AnthropicSerializer(StreamSerializer):
 
 
 def anthropic_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the JSON object of an error: the body of an error response, or the `error` event of a stream."""
+    """Returns an error as JSON data. The same object is the body of an error response, and the `error` event of a
+    stream."""
     return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
 
 

@@ -1,3 +1,3 @@
-"""Chat Completions for clients: parses requests, serializes answers."""
+"""Parses the requests and serializes the responses of a server that offers Chat Completions."""
 
 from .serializer import ChatSerializer

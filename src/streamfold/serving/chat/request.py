@@ -1,7 +1,7 @@
 """Parses the Chat Completions requests that clients send to a server.
 
-Fields that streamfold has options for are checked and converted. Other fields become `extra_body`, or `extras` of a
-message. `stream` and `stream_options` are ignored here.
+Fields for which streamfold has an option are checked and converted. Other fields of the request go to `extra_body`, and
+other fields of a message go to its `extras`. `stream` and `stream_options` are ignored here.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def parse_chat_request(body: Any) -> Request:
 
 
 def wants_usage(body: Any) -> bool:
-    """Returns whether the client requested usage at the end of the stream. Raises ConfigError if the option isn't a
-    boolean."""
+    """Returns True if the client requested the token counts at the end of the stream. Raises ConfigError if the option
+    isn't a boolean."""
     options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))
 

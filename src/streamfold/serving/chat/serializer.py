@@ -1,4 +1,4 @@
-"""Writes Chat Completions responses: https://platform.openai.com/docs/api-reference/chat-streaming."""
+"""Serializes Chat Completions responses: https://platform.openai.com/docs/api-reference/chat-streaming."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lis
 class ChatSerializer(StreamSerializer):
     """Writes the chunks of one streamed completion.
 
-    The first chunk has the role. The first chunk with a tool call has the index, id, type, name and first arguments of
-    the tool call. Later chunks have only the index and more arguments. The stream ends with one finish reason, the
-    usage if requested, and `[DONE]`. A failed stream ends with an error object instead.
+    The first chunk contains the role. A tool call's first chunk contains its index, id, type and name, and the first
+    piece of the arguments. Its later chunks contain only the index and more pieces of the arguments. The stream ends
+    with one finish reason, the usage if requested, and `[DONE]`. A failed stream ends with an error object instead.
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
@@ -134,10 +134,9 @@ class ChatSerializer(StreamSerializer):
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns the usage object of Chat Completions, with other fields of the provider's usage if the provider used the
-    same names.
-
-    The API requires prompt, completion and total tokens. An unknown count is 0.
+    """Returns the usage object of Chat Completions. If the provider's usage object has the same field names, its other
+    fields are copied. The API requires the counts of prompt tokens, completion tokens and total tokens, so an unknown
+    count is 0.
     """
     raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
     raw["prompt_tokens"] = usage.input_tokens or 0
@@ -156,8 +155,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
-    """Returns the finish reason for the client: the raw value if streamfold doesn't know it; None if the provider sent
-    no finish reason."""
+    """Returns the finish reason for the client. If streamfold doesn't recognize the provider's value, returns this
+    value. If the provider sent none, returns None."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:
@@ -171,7 +170,7 @@ def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls:
 
 
 def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns a Gemini signature in the format of Google's Chat Completions endpoint."""
+    """Converts Gemini's thought signature to the format of Google's Chat Completions endpoint."""
     match extra:
         case {"extra_content": kept}:
             return {"extra_content": kept}
@@ -191,7 +190,7 @@ def _tells_text(detail: Any) -> bool:
 
 
 def _nested(value: Any) -> Any:
-    """Returns a citation with its fields nested under its type, as in Chat Completions."""
+    """Nests the fields of a citation under its type, as Chat Completions does."""
     match value:
         case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
             return {"type": kind, kind: rest}
@@ -199,12 +198,13 @@ def _nested(value: Any) -> Any:
 
 
 def _joined(pieces: list[Any]) -> Any:
-    """Joins the pieces of a message field. The pieces of a text are joined in one step, because that is much faster."""
+    """Joins the pieces of a message field. Pieces of text are joined in one step, which is much faster than joining
+    them one by one."""
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
 
 
 def _appended(before: Any, piece: Any) -> Any:
-    """Joins a field of a message and its next piece, as OpenAI's client does."""
+    """Appends the next piece to a message field, by the same rules as OpenAI's client."""
     match before, piece:
         case (str(), str()) | (list(), list()):
             return before + piece

@@ -1,4 +1,4 @@
-"""Gemini's API for clients: parses requests, serializes answers."""
+"""Parses the requests and serializes the responses of a server that offers Gemini's API."""
 
 from .request import parse_gemini_request
 from .serializer import GeminiSerializer

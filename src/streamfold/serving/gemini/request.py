@@ -36,13 +36,12 @@ _MEDIA = {"image": ImagePart, "audio": AudioPart}
 
 
 def parse_contents(given: Any) -> list[Message]:
-    """Converts contents to messages. Consecutive contents with the role `model` become one message.
-
-    Tool calls without an id get a new id. A tool result without an id belongs to the first tool call of the same name
-    that has no result yet.
+    """Converts contents to messages. Consecutive contents with the role `model` are converted to one message.
+    streamfold generates an id for each tool call without one. A tool result without an id belongs to the first tool
+    call of the same name that has no result yet.
 
     Raises:
-        ConfigError: a content is invalid. The message begins with the path.
+        ConfigError: an entry of `contents` is invalid. The error message begins with its path.
 
     """
     if isinstance(given, str):
@@ -60,7 +59,7 @@ def parse_contents(given: Any) -> list[Message]:
 
 
 def parts_of(content: Any, where: str) -> list[Any]:
-    """Returns the parts of a content, each with its fields in camel case."""
+    """Returns the parts of an entry of `contents`. The names of their fields are in camel case."""
     parts = ObjectReader(camel_case(content), where).any("parts")
     if isinstance(parts, Mapping):
         parts = [parts]
@@ -72,7 +71,7 @@ def parts_of(content: Any, where: str) -> list[Any]:
 
 @dataclass(slots=True)
 class _Turn:
-    """A message of the model, to which further contents may be added."""
+    """A message of the model that isn't complete yet, because the next entry of `contents` may continue it."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -97,7 +96,6 @@ class _Reader:
         self._made = 0
 
     def messages(self) -> list[Message]:
-        """Returns the messages so far."""
         self._end_turn()
         return self._messages
 
@@ -143,7 +141,8 @@ class _Reader:
         return ToolCall.from_text(call_id, name, text)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
-        """Returns one message for each tool result, and then the other parts as one message."""
+        """Converts an entry of `contents` with the role `user`. Returns a tool message for each tool result, and then a
+        user message with the other parts."""
         results, rest = list[Message](), list[TextPart | MediaPart]()
         for at, part in enumerate(parts):
             fields = ObjectReader(part, f"{where}.parts[{at}]")
@@ -172,7 +171,7 @@ class _Reader:
 
 
 def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
-    """Returns the text of a tool result, and whether the result is an error.
+    """Returns the text of a tool result, and True if the result is an error. Google's documentation says:
 
     "Use "output" key to specify function output and "error" key to specify error details": any other object is the
     output itself. https://ai.google.dev/api/caching#FunctionResponse
@@ -219,10 +218,11 @@ _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Request:
-    """Parses the body of a request. The model is in the path of its URL.
+    """Parses the body of a request. The request's model is in the path of its URL.
 
     Args:
-        native: whether the provider has Gemini's API, so that hosted tools and cached content are sent unchanged.
+        native: True if the provider has Gemini's API. Hosted tools and cached content are then sent to the provider
+            unchanged.
 
     Raises:
         ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
@@ -259,7 +259,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
 
 
 def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
-    """Returns the messages of a conversation, given the fields `systemInstruction` and `contents` of a request.
+    """Converts the fields `systemInstruction` and `contents` of a request to messages.
 
     Raises:
         ConfigError: a field is invalid. The message begins with the path.
@@ -283,7 +283,7 @@ def _system(given: Any) -> list[Message]:
 
 
 def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
-    """Returns the tools, and the path of the first hosted tool."""
+    """Converts the tools of a request. Also returns the path of the first hosted tool, or None."""
     found, hosted = list[Tool](), None
     for at, entry in enumerate(entries):
         fields = ObjectReader(camel_case(entry), f"tools[{at}]")

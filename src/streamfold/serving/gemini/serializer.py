@@ -1,4 +1,4 @@
-"""Writes responses of Gemini's API: https://ai.google.dev/api/generate-content."""
+"""Serializes responses of Gemini's API: https://ai.google.dev/api/generate-content."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ _SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written 
 class GeminiSerializer(StreamSerializer):
     """Writes the chunks of one answer.
 
-    In Gemini's API, a tool call isn't split into fragments. So content after a tool call waits until the tool call is
-    complete. Warnings are a field of the last chunk instead of comments, because Google's JavaScript client stops
-    reading at a comment.
+    In Gemini's API, a tool call isn't split into fragments. Content after a tool call is therefore delayed until the
+    tool call is complete. The last chunk contains the warnings in a field. They aren't sent as SSE comments, because
+    Google's JavaScript client stops reading at a comment.
 
     Args:
-        thinking: whether reasoning is sent to the client. Only clients that requested thoughts expect reasoning.
-        framing: "events" for server-sent events; "array" for one JSON array, the format without `alt=sse`.
+        thinking: True to send reasoning to the client. Only clients that requested thoughts expect it.
+        framing: "events" for server-sent events, or "array" for one JSON array, which clients get if their URL has no
+            `alt=sse`.
         others: see `StreamSerializer`.
     """
 
@@ -102,7 +103,8 @@ class GeminiSerializer(StreamSerializer):
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
-        """Writes the signature of a part. Signatures arrive at the end of the response, after the text."""
+        """Writes the signature of a part of a Gemini response. Signatures arrive at the end of the response, after the
+        text."""
         if "functionCall" in part:
             self._calls_passed = True
         if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
@@ -142,7 +144,7 @@ class GeminiSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def written_finish_reason(self) -> str | None:
-        """Returns the finish reason for the client. Gemini's API has the value `OTHER` for an unknown finish reason."""
+        """Returns the finish reason for the client. For an unknown finish reason, this is `OTHER`."""
         reason, raw = (self.finish_reason.reason, self.finish_reason.raw) if self.finish_reason else ("unknown", "")
         if reason == "unknown":
             return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
@@ -185,7 +187,7 @@ class GeminiSerializer(StreamSerializer):
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Adds a part. Plain text is added to the previous part if both are text, or both are thoughts."""
+    """Adds a part. Text is appended to the previous part if both parts are text, or if both are thoughts."""
     if part == {"text": ""}:
         return
     before = parts[-1] if parts else {}
@@ -196,8 +198,8 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
 
 
 def _call_part(call: SerializedCall) -> dict[str, Any] | None:
-    """Returns the part for a tool call; None if its arguments aren't a JSON object, because a client would still run
-    the tool."""
+    """Returns the part for a tool call. Returns None if the arguments aren't a JSON object, because a client would run
+    the tool nevertheless."""
     read = read_arguments([call.arguments], repair=False)
     if not read.valid:
         return None

@@ -1,4 +1,4 @@
-"""The Interactions API for clients: parses requests, serializes answers.
+"""Parses the requests and serializes the responses of a server that offers Google's Interactions API.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

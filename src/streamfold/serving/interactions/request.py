@@ -1,8 +1,8 @@
 """Parses requests of Google's Interactions API. The input is a text, a list of contents, or a list of steps.
 
-Fields whose omission would change the meaning are refused with their path: interactions that Google stores or runs in
-the background, and, for providers of other APIs, Google's hosted tools. Other fields that only this API has stay in
-`extra_body`.
+If leaving out a field would change the meaning of the request, ConfigError is raised with the field's path. This
+applies to interactions that Google stores or runs in the background and, for providers with other APIs, to Google's
+hosted tools. Other fields that only this API has go to `extra_body`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
     """Parses the body of a request.
 
     Args:
-        native: whether the provider has the Interactions API, so that hosted tools and formats other than text are sent
-            unchanged.
-        stored: whether the client may use interactions that the provider stores. Otherwise such fields raise
-            ConfigError.
+        native: True if the provider has the Interactions API. Hosted tools, and response formats other than text, are
+            then sent to the provider unchanged.
+        stored: True if the client may use interactions that the provider stores. With False, fields for stored
+            interactions raise ConfigError.
 
     Raises:
         ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
@@ -83,7 +83,7 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
 
 
 def wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Returns whether the client requested summaries of thoughts."""
+    """Returns True if the client requested summaries of the model's thoughts."""
     config = body.get("generation_config")
     return isinstance(config, Mapping) and config.get("thinking_summaries") == "auto"
 
@@ -92,7 +92,7 @@ def wants_thoughts(body: Mapping[str, Any]) -> bool:
 
 
 def parse_conversation(instructions: Any, given: Any) -> list[Message]:
-    """Returns the messages of a conversation, given the fields `system_instruction` and `input` of a request.
+    """Converts the fields `system_instruction` and `input` of a request to messages.
 
     Raises:
         ConfigError: a field is invalid. The message begins with the path.
@@ -131,8 +131,7 @@ def _turns(steps: list[Any]) -> Iterator[Message]:
 
 
 def _ran_on_server(step: Mapping[str, Any], turn: list[dict[str, Any]]) -> bool:
-    """Returns whether a function result comes from Google's server. The model's turn then continues after the
-    result."""
+    """Returns True if Google's server has run a function, so that the model's turn continues after the result."""
     calls = [made.get("id") for made in turn if made.get("type") == "function_call"]
     return step.get("type") == "function_result" and bool(calls) and step.get("call_id") not in calls
 
@@ -169,7 +168,7 @@ def _turn(steps: list[dict[str, Any]], first: int) -> Message:
 
 
 def _says_more(step: dict[str, Any]) -> bool:
-    """Returns whether a step contains more than text, reasoning and tool calls."""
+    """Returns True if a step contains more than text, reasoning and tool calls."""
     if (known := _PLAIN.get(step["type"], set())) is None:
         return bool(step.get("signature"))
     contents = step.get("content") or step.get("summary") or []

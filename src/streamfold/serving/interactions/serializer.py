@@ -1,4 +1,4 @@
-"""Writes responses of Google's Interactions API: https://ai.google.dev/gemini-api/docs/interactions/streaming."""
+"""Serializes responses of Google's Interactions API: https://ai.google.dev/gemini-api/docs/interactions/streaming."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WORDS: dict[FinishReason, str] = {
 class InteractionsSerializer(StreamSerializer):
     """Writes the events of one answer.
 
-    Text after a tool call is a new step. If the provider has the same API, the end of each step is copied from the
-    provider, so that a signature follows its content. Warnings are a field of the final interaction object.
+    Text after a tool call begins a new step. If the provider has the same API, each step ends where the provider's step
+    ends, so that a signature follows its content. Warnings are a field of the final interaction object.
 
     Args:
-        thinking: whether the text of reasoning is sent to the client. Thought steps and their signatures are always
+        thinking: True to send the text of the reasoning to the client. Thought steps and their signatures are always
             sent.
         others: see `StreamSerializer`.
     """
@@ -64,13 +64,11 @@ class InteractionsSerializer(StreamSerializer):
         return index
 
     def _stop(self) -> None:
-        """Ends the open text or thought step, if there is one."""
         if self._open is not None:
             self._event("step.stop", index=self._open[1])
             self._open = None
 
     def _switch(self, kind: _Text) -> int:
-        """Returns the index of the open step of this kind. Opens a step if needed."""
         if self._open is None or self._open[0] != kind:
             self._stop()
             self._open = kind, self._start({"type": kind})
@@ -134,8 +132,8 @@ class InteractionsSerializer(StreamSerializer):
         self._stop()
 
     def _status(self) -> str | None:
-        """Returns the status for the client; None if the provider sent no finish reason and `fill_finish_reason` is
-        false."""
+        """Returns the interaction's status for the client, or None if the provider sent no finish reason and
+        `fill_finish_reason` is False."""
         finish = self.finish_reason
         if finish is None:
             filled = "requires_action" if self.has_calls else "completed"
@@ -181,7 +179,7 @@ class InteractionsSerializer(StreamSerializer):
 
 
 def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Adds a delta to a step. The arguments of a tool call stay JSON text."""
+    """Adds a delta to a step. The arguments of a tool call are collected as JSON text."""
     match delta["type"]:
         case "text":
             step.setdefault("content", [{"type": "text", "text": ""}])[-1]["text"] += delta["text"]
@@ -195,8 +193,8 @@ def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns a step with its arguments as an object; None if they aren't a JSON object, because a client would still
-    run the tool."""
+    """Returns a step with the tool call's arguments as an object. Returns None if they aren't a JSON object, because a
+    client would run the tool nevertheless."""
     if step["type"] != "function_call":
         return step
     read = read_arguments([step["arguments"] or "{}"], repair=False)

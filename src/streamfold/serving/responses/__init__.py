@@ -1,4 +1,4 @@
-"""OpenAI's Responses API for clients: parses requests, serializes answers."""
+"""Parses the requests and serializes the responses of a server that offers OpenAI's Responses API."""
 
 from .request import FunctionRequest, parse_responses_as_functions, parse_responses_request
 from .serializer import ResponsesSerializer

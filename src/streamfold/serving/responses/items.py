@@ -1,4 +1,4 @@
-"""Describes how output items of the Responses API are written: texts, tool calls, and other items."""
+"""Builds output items of the Responses API: messages, reasoning, tool calls and other items."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class PartKind(NamedTuple):
     """Describes a kind of part in an output item: its events, its position in the item, and its value without text.
 
     Attributes:
-        events: the event names that begin with this prefix add text to the part.
-        part_events: the event names that begin with this prefix mark the start and the end of the part.
-        member: the name of the field that has the text, in the part and in the event that ends the text.
-        container: the name of the item's field that lists such parts. number: the event field with the position in this
-            list.
-        with_logprobs: whether the events have log probabilities, which are always empty here.
+        events: the prefix of the names of the events that add text to the part.
+        part_events: the prefix of the names of the events for the start and the end of the part.
+        member: the name of the field that contains the text, in the part and in the event for the end of the text.
+        container: the name of the item's field that lists such parts. number: the name of the event field that contains
+            the index in this list.
+        with_logprobs: True if the events must have a field for log probabilities. It is always an empty list.
     """
 
     item: str
@@ -62,11 +62,9 @@ PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY,
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Returns the usage object of the Responses API, with other fields of the provider's usage if the provider has the
-    same API.
-
-    The API requires all of these numbers; an unknown number is 0. Usage of the Messages API also has `input_tokens`,
-    but with another meaning, so it isn't copied.
+    """Returns the usage object of the Responses API. If the provider has the same API, other fields of its usage object
+    are copied. The API requires all token counts, so an unknown count is 0. The usage object of the Messages API also
+    has the field `input_tokens`, but with another meaning, so it isn't copied.
     """
     raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}
     counts = {
@@ -88,8 +86,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error object of a response, with the provider's error code, or else the Responses API's code for such
-    failures."""
+    """Returns the error object of a response. Its code is the provider's error code, or the code that the Responses API
+    has for such failures."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
@@ -98,10 +96,10 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the event `error` that comes before `response.failed`, as OpenAI sends both.
+    """Returns the fields of the event `error`. Like OpenAI, streamfold sends it before the event `response.failed`.
 
     OpenAI's clients for Python and JavaScript raise an exception only for an event with the field `error`. They return
-    `response.failed` as a normal event. The other fields are those of the documentation:
+    `response.failed` as a normal event. OpenAI's documentation describes the other fields:
     https://platform.openai.com/docs/api-reference/responses-streaming/error
     """
     nested = {"type": error.get("type") or error["code"], "param": None, **error}
@@ -109,7 +107,8 @@ def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a citation whose fields stand next to its type. In Chat Completions, they are nested under the type."""
+    """Converts a citation from Chat Completions, where the fields are nested under the citation's type. In the
+    Responses API, they are next to the type."""
     inner = annotation.get(str(annotation.get("type")))
     if isinstance(inner, Mapping):
         return {"type": annotation["type"], **inner}
@@ -122,11 +121,12 @@ _POSITIONS = ("start_index", "end_index", "index")
 
 @dataclass(slots=True, eq=False)
 class OpenItem:
-    """An open message or reasoning item.
+    """A message or reasoning item that isn't complete yet.
 
     Attributes:
-        key: the provider's position or id of the item; None if the provider sends neither.
-        kind, number, pieces: the kind of the open part, the provider's number of that part, and its text so far.
+        key: the provider's index or id for the item, or None if the provider sends neither.
+        kind, number, pieces: the kind of the item's open part, the provider's number for this part, and the pieces of
+            its text so far.
     """
 
     item: dict[str, Any]
@@ -154,7 +154,7 @@ class OpenItem:
         self.item.setdefault(kind.container, []).append({**kind.empty})
 
     def end_part(self, said: Collection[str]) -> dict[str, Any]:
-        """Ends the open part, and returns the part with its text.
+        """Closes the open part, and returns it with its complete text.
 
         Args:
             said: see `StreamSerializer.said`.
@@ -166,7 +166,7 @@ class OpenItem:
         return part
 
     def leave(self, said: Collection[str]) -> None:
-        """Ends the item with its current content, because its real end is unknown."""
+        """Closes the item with its current content. Used if the provider didn't say where the item ends."""
         if self.kind is not None:
             self.end_part(said)
         if self.item["type"] == "message":
@@ -180,12 +180,12 @@ def begun_item(kind: str, item_id: str) -> dict[str, Any]:
 
 
 def key_of(item: Mapping[str, Any]) -> str:
-    """Returns a key that two copies of the same item share."""
+    """Returns a key that is the same for two copies of an item."""
     return str(item.get("id") or item.get("call_id") or item)
 
 
 def is_run_by_client(item: Mapping[str, Any]) -> bool:
-    """Returns whether an item is a tool call that the client runs, other than a function call."""
+    """Returns True if an item is a tool call that the client must run, other than a function call."""
     part = item_part(item)
     return part is not None and part.runs == "client"
 
@@ -209,7 +209,7 @@ def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dic
     """Returns the citations of each text of a message.
 
     Args:
-        joined: whether the client gets all parts as one part, so that positions count from the start of the first part.
+        joined: True if the client gets all parts as one part. Positions then count from the start of the first part.
     """
     offset, by_part = 0, list[list[dict[str, Any]]]()
     for part in _parts(message):
@@ -243,13 +243,13 @@ _Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event,
 
 
 class CallItem:
-    """The item of a function call.
+    """The output item of a function call.
 
     Attributes:
-        item: the JSON object of the item.
-        index: the item's position in the output; None before the item is written.
-        waits: whether the client gets the item only when the tool call is complete.
-        ends_when_cut: whether the client gets a truncated tool call as an item with the status `incomplete`.
+        item: the item as a JSON object.
+        index: the item's index in the output, or None before the item is written.
+        waits: True if the client gets the item only when the tool call is complete.
+        ends_when_cut: True if the client gets a truncated tool call as an item with the status `incomplete`.
     """
 
     id_prefix = "fc"
@@ -270,7 +270,7 @@ class CallItem:
         self.carry(call)
 
     def carry(self, call: SerializedCall) -> None:
-        """Adds the provider's data for the tool call. Some providers send this data after the arguments."""
+        """Adds a provider's additional fields to the tool call. Some providers send them after the arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
     def piece(self, text: str) -> _Events:
@@ -283,15 +283,14 @@ class CallItem:
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
 
     def cut(self, arguments: str) -> None:
-        """Sets the arguments that have arrived, for a tool call that stays incomplete."""
+        """Sets the arguments of an incomplete tool call to the part that has arrived."""
         self.item["arguments"] = arguments
 
 
 class _CustomItem(CallItem):
-    """The item of a call of a custom tool, with plain text instead of JSON arguments.
-
-    A client could run a truncated text, and Codex runs each tool call for which `response.output_item.done` arrives. So
-    a truncated call gets no such event, and its text isn't sent.
+    """The output item of a custom tool call, which has plain text instead of JSON arguments. A client could run a
+    truncated text, and Codex runs each tool call for which the event `response.output_item.done` arrives. For a
+    truncated tool call, this event and the text are therefore not sent.
     """
 
     id_prefix = "ctc"
@@ -322,10 +321,10 @@ class _CustomItem(CallItem):
 
 
 class _BuiltInItem(CallItem):
-    """The item of a call of a built-in tool, with an object instead of arguments.
+    """The output item of a built-in tool call, which has an object instead of JSON text as arguments.
 
-    If the arguments aren't a JSON object, the client gets a function call instead, which the client refuses and reports
-    to the model.
+    If the arguments aren't a JSON object, the client gets a function call instead. The client refuses this call and
+    reports the refusal to the model.
     """
 
     waits = True
@@ -360,9 +359,8 @@ _CALL_DELTAS = {
 
 
 def partial_output(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the output items of an interrupted stream, with their content so far.
-
-    Unfinished items are `incomplete`, so that an unfinished tool call never looks complete.
+    """Returns the output items of an interrupted stream, with the content that arrived. Unfinished items have the
+    status `incomplete`, so that an unfinished tool call never looks complete.
 
     Args:
         events: the parsed events of the stream from its start, as `ResponsesSerializer` writes them.

@@ -28,11 +28,11 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class FunctionRequest:
-    """A request for a provider that supports only function tools.
+    """A parsed request for a provider that supports only function tools.
 
     Attributes:
         tools: the client's tools, by the names of the functions that replace them.
-        warnings: the parts of the request that were dropped.
+        warnings: one for each part of the request that was dropped.
     """
 
     request: Request
@@ -63,10 +63,10 @@ def parse_responses_request(body: Any) -> Request:
 
 
 def parse_responses_as_functions(body: Any) -> FunctionRequest:
-    """Parses the body of a request, and replaces tools that aren't functions by functions.
+    """Parses the body of a request, and replaces each tool that isn't a function with a function.
 
     Raises:
-        ConfigError: see `parse_responses_request`; or the tool choice requires a hosted tool.
+        ConfigError: the tool choice requires a hosted tool, or a reason that `parse_responses_request` lists.
     """
     fields = ObjectReader(body)
     if has_only_function_tools(body):
@@ -117,7 +117,7 @@ def _rest(fields: ObjectReader, *groups: ObjectReader | None) -> dict[str, Any]:
 
 
 def _read_input(given: Any) -> list[tuple[str, Any]]:
-    """Yields the items of the input, each with its path in the request."""
+    """Returns the items of the input, each with its path in the request."""
     if isinstance(given, str) and given:
         return [("input", {"role": "user", "content": given})]
     if isinstance(given, list) and given:

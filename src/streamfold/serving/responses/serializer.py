@@ -1,4 +1,4 @@
-"""Writes responses of the Responses API: the response object, its output items, usage, errors."""
+"""Serializes responses of the Responses API: the response object, its output items, usage and errors."""
 
 from __future__ import annotations
 
@@ -76,13 +76,14 @@ def compaction_object(
     created: int,
     opening: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Returns the answer to `POST /responses/compact`: https://platform.openai.com/docs/api-reference/responses/compact.
+    """Returns the response body for `POST /responses/compact`:
+    https://platform.openai.com/docs/api-reference/responses/compact.
 
     Args:
         reply: the answer to a request with `Request.compact`.
         id: the id of the compaction.
         created: the time of the request, in seconds since 1970.
-        opening: items of the input that weren't compacted, because the provider received them as instructions.
+        opening: the input items that the provider received as instructions, so that they weren't compacted.
     """
     items = [*opening, *reply.extras.get("output", ())]
     head = {"id": id, "object": "response.compaction", "created_at": created}
@@ -90,7 +91,7 @@ def compaction_object(
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the response object of a response that hasn't begun, without id and model."""
+    """Returns the response object for a response that hasn't begun yet. It has no id and no model."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }
@@ -118,9 +119,10 @@ class SerializedEvent:
 
     Attributes:
         number: the `sequence_number` of the event.
-        data: the bytes of the event, with the comments before it.
-        state: the bytes in `data` that are the JSON of the response object; empty if the event has no response object.
-        last: whether the event ends the answer.
+        data: the bytes of the event and of the SSE comments before it.
+        state: the bytes in `data` that are the JSON text of the response object, or no bytes if the event doesn't
+            contain it.
+        last: True if the event ends the answer.
         chars: the number of characters that the event adds to a text or to arguments.
     """
 
@@ -146,20 +148,21 @@ class SerializedEvent:
 class ResponsesSerializer(StreamSerializer):
     """Writes the events of one streamed response.
 
-    White space at the start of a message waits for other text. If a response has tool calls but no other text, the
-    white space is dropped, because clients would show an empty message.
+    White space at the start of a message is delayed until other text follows. If a response has tool calls but no other
+    text, the white space is dropped. Otherwise, clients would show an empty message.
 
     Args:
-        request: the body of the request, whose options the response repeats.
+        request: the body of the request. The response repeats its options.
         tools: the client's tools, by the names of the functions that replace them.
-        about: other fields of the response object, which replace those of the request.
+        about: additional fields of the response object. They take precedence over the request's fields.
         records: `take_events` returns the events, and the other methods return no bytes. Events are also recorded if
             the client didn't request a stream.
         others: see `StreamSerializer`.
 
     Attributes:
         response: the response object, which is complete after the end.
-        omits_data: whether events without the response object are recorded without their bytes, to save memory.
+        omits_data: True to save memory. Events that don't contain the response object are then recorded without their
+            bytes.
     """
 
     call_kinds = KINDS
@@ -213,7 +216,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_piece(TEXT, text, delta.part)
 
     def _write_blank(self) -> None:
-        """Writes delayed white space, unless it would be the only text of a response with tool calls."""
+        """Writes the delayed white space, unless the response has tool calls and would have no other text."""
         text, self.pending_space = self.pending_space, ""
         if text and (self._has_text or self._failed or not self.has_calls):
             self.write_piece(TEXT, text, self._place_of_space)
@@ -236,7 +239,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
     def open_part(self, kind: PartKind, place: PartRef | None) -> OpenItem:
-        """Returns the item that a piece of text belongs to, and opens item and part if needed."""
+        """Returns the output item to which a piece of text belongs. Opens a new item or a new part if necessary."""
         current = self.open_item(kind.item, place)
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
@@ -246,7 +249,7 @@ class ResponsesSerializer(StreamSerializer):
         return current
 
     def open_item(self, kind: str, place: PartRef | None) -> OpenItem:
-        """Returns the item that a piece of text belongs to, and opens a new item if needed."""
+        """Returns the output item to which a piece of text belongs. Opens a new item if necessary."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self.current_item
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
@@ -342,7 +345,7 @@ class ResponsesSerializer(StreamSerializer):
             self._complete(value)
 
     def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
-        """Writes a citation of the open part, or of the part with the index `number` in the message."""
+        """Writes a citation for the open part, or for the part with the index `number` in the message."""
         part = current.item["content"][number]
         at = {**current.position, "annotation_index": len(part["annotations"])}
         if number >= 0:
@@ -351,7 +354,8 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
     def _complete(self, item: dict[str, Any]) -> None:
-        """Adds the fields of a provider's completed item to the same open item, and ends that item."""
+        """Adds the fields of the provider's completed item to the open item, if both are the same, and closes the open
+        item."""
         if self._failed:
             return
         if item.get("type") == "message":
@@ -363,7 +367,7 @@ class ResponsesSerializer(StreamSerializer):
 
     def _complete_message(self, message: dict[str, Any]) -> None:
         """Completes the open message with the citations, phase and refusals of the provider's message. Does nothing if
-        the client got another text than the provider's, for example because a dialect removed markup.
+        the client's text differs from the provider's, for example because a dialect removed tool call markup.
         """
         current = self.current_item
         written = current.item["content"] if current is not None and current.item["type"] == "message" else []
@@ -397,7 +401,8 @@ class ResponsesSerializer(StreamSerializer):
         self.close_item("incomplete" if message.get("status") == "incomplete" else "completed")
 
     def _item(self, item: dict[str, Any]) -> None:
-        """Writes an item that only the Responses API has. The same item may arrive again at the end of the response."""
+        """Writes an output item that exists only in the Responses API. The same item may arrive again at the end of the
+        response."""
         key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
@@ -427,7 +432,7 @@ class ResponsesSerializer(StreamSerializer):
         self.finish_item(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
-        """Writes encrypted reasoning, unless the message after the reasoning has already begun."""
+        """Writes the encrypted reasoning of an item, unless the message after the reasoning has already begun."""
         current = self.current_item
         if current is not None and current.item["type"] == "message":
             return
@@ -451,7 +456,8 @@ class ResponsesSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def cancel(self) -> bytes:
-        """Ends the response as cancelled. Returns the last events; no events if the response has already ended."""
+        """Ends the response with the status `cancelled`. Returns the last events, or no events if the response has
+        already ended."""
         if self.ended:
             return b""
         self.ended = True
@@ -509,7 +515,7 @@ class ResponsesSerializer(StreamSerializer):
         self.sequence_number += 1
 
     def _record(self, kind: str, members: dict[str, Any]) -> None:
-        """Adds an event for `take_events`. SSE comments since the last event become part of the event."""
+        """Records an event for `take_events`. The event includes the SSE comments since the last event."""
         number, has_response = self.sequence_number, "response" in members
         comments, self._out = b"".join(self._out), []
         data, state = b"", memoryview(b"")
@@ -522,12 +528,13 @@ class ResponsesSerializer(StreamSerializer):
         self._events.append(SerializedEvent(number, data, state, is_last, len(members.get("delta", ""))))
 
     def take_events(self) -> list[SerializedEvent]:
-        """Removes and returns the events that were written since the last call, with the option `records`."""
+        """Returns the events that were recorded since the last call, and removes them from the record. Events are
+        recorded only with the option `records`."""
         events, self._events = self._events, []
         return events
 
     def collect(self, payload: dict[str, Any]) -> None:
-        """Does nothing, because the response object already contains everything."""
+        """Does nothing, because the response object already contains the data of all events."""
 
     def add_item(self, item: dict[str, Any]) -> int:
         self.output.append(item)

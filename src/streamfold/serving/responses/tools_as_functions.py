@@ -1,4 +1,4 @@
-"""Converts custom, shell, patch and search tools to functions, for providers that support only functions."""
+"""Converts custom, shell, patch and search tools to function tools, for providers that support only function tools."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ ClientTools: TypeAlias = Mapping[str, ClientTool]
 
 
 class BuiltIn(NamedTuple):
-    """A tool that the Responses API defines and the client runs, such as the shell. Its calls have an object instead of
-    JSON text as arguments.
+    """A tool that the Responses API defines and that the client runs, such as the shell tool. The arguments of its
+    calls are an object instead of JSON text.
 
     Attributes:
         call: the type of the items that call the tool.
-        result: the type of the items that have the tool's results.
+        result: the type of the items that contain the tool's results.
         id_prefix: the prefix of the ids of such items.
-        member: the name of the item's field that has the arguments object.
-        empty: the arguments object of a new call, with the default of each argument.
-        more: other fields of an item that calls the tool.
+        member: the name of the item's field that contains the arguments object.
+        empty: the arguments object of a new call. It contains the default of each argument.
+        more: additional fields of an item that calls the tool.
         description, parameters: the description and the JSON Schema of the function that replaces the tool. The
-            client's declaration may have others.
+            client's declaration of the tool may override them.
     """
 
     call: str
@@ -62,7 +62,7 @@ class BuiltIn(NamedTuple):
     parameters: Mapping[str, Any]
 
     def called_with(self, arguments: str) -> dict[str, Any] | None:
-        """Returns the object for a call of the tool; None if the arguments aren't a JSON object."""
+        """Returns the arguments object for a call of the tool, or None if the arguments aren't a JSON object."""
         try:
             said = parse_object(arguments)
         except ValueError:
@@ -120,7 +120,7 @@ CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole
 
 
 def in_container(tool: Mapping[str, Any]) -> bool:
-    """Returns whether the provider runs a tool on its own servers, judged by the tool or a call."""
+    """Returns True if the provider runs a tool on its own servers. The argument is the tool or a call of it."""
     environment = tool.get("environment")
     return isinstance(environment, Mapping) and environment.get("type") != "local"
 
@@ -134,9 +134,9 @@ def flat_name(name: str, namespace: str | None) -> str:
 
 
 def custom_input(arguments: str) -> str:
-    """Returns the plain text input of a custom tool, given the arguments of the function that replaced it.
+    """Returns the plain text input for a custom tool, from the arguments of a call of the function that replaces it.
 
-    If the model wrote plain text or a JSON string instead of an object, that text is the input.
+    If the model wrote plain text or a JSON string instead of a JSON object, this text is the input.
 
     >>> custom_input('{"input": "*** Begin Patch"}'), custom_input("*** Begin Patch")
     ('*** Begin Patch', '*** Begin Patch')
@@ -177,8 +177,8 @@ class _Entry(NamedTuple):
 
 
 def has_only_function_tools(body: Mapping[str, Any]) -> bool:
-    """Returns whether the request needs no conversion: all its tools are functions without a namespace, and its items
-    belong to such tools."""
+    """Returns True if a request needs no conversion, because it has only function tools without a namespace, and only
+    calls and results of such tools."""
     tools, items = body.get("tools"), body.get("input")
     if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
         return False
@@ -199,7 +199,7 @@ class ToolsAsFunctions:
         warnings: the parts of the request that were dropped.
 
     Raises:
-        ConfigError: a tool can't be read; the message begins with its path.
+        ConfigError: a tool is invalid. The error message begins with the tool's path.
     """
 
     def __init__(self, tools: list[Any] | None, items: Iterable[tuple[str, Any]]) -> None:
@@ -262,14 +262,14 @@ class ToolsAsFunctions:
         return name
 
     def _name_of(self, own: ClientTool) -> str:
-        """Returns the function name for a tool that was called earlier. The request may not declare the tool any
-        more."""
+        """Returns the name of the function that replaces a tool from an earlier call. The request may no longer declare
+        this tool."""
         return self._names.get(own) or flat_name(own.name, own.namespace)
 
     # --- the conversation and the choice ------------------------------------------------------------------------------
 
     def items(self, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yields the items of a conversation, with other tools replaced by functions."""
+        """Yields the items of a conversation. Calls and results of other tools are converted to those of functions."""
         dropped: dict[str, None] = {}
         for where, item in items:
             if not isinstance(item, Mapping):
@@ -314,10 +314,10 @@ class ToolsAsFunctions:
         return f"Error: {text}" if status == "failed" else text
 
     def choice(self, choice: Any) -> Any:
-        """Returns the tool choice, with other tools replaced by functions.
+        """Returns the tool choice. The names of other tools are replaced with the names of their functions.
 
         Raises:
-            ConfigError: the tool choice requires a hosted tool that the provider doesn't have.
+            ConfigError: the tool choice requires a hosted tool, which the provider doesn't support.
         """
         if not isinstance(choice, Mapping):
             return choice
@@ -331,7 +331,7 @@ class ToolsAsFunctions:
         return {"type": "function", "name": name}
 
     def _chosen(self, choice: Any) -> str | None:
-        """Returns the function for a tool choice; None for a hosted tool."""
+        """Returns the name of the function that replaces the chosen tool, or None for a hosted tool."""
         fields = ObjectReader(choice, "tool_choice")
         kind = fields.need("type")
         if kind in ("function", "custom"):
@@ -354,7 +354,7 @@ def _entries(tools: Iterable[Any], where: str) -> Iterator[_Entry]:
 
 
 def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
-    """Returns a built-in tool, unless the client declared it as hosted."""
+    """Returns the built-in tool of this kind. Returns None for any other kind, or if the provider runs the tool."""
     if in_container(tool) or (kind == "tool_search" and tool.get("execution") != "client"):
         return None
     return BUILT_IN.get(kind)
@@ -365,7 +365,8 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
 
 
 def _custom_description(fields: ObjectReader) -> str:
-    """Returns the tool's description with its format in words, because the model doesn't enforce the format."""
+    """Returns the tool's description, followed by its format in words. A function tool can't enforce the format, so the
+    model must know it."""
     about = fields.text("description") or ""
     format_ = fields.object("format")
     parts = [about, "The input is plain text, given as the string `input`."]
