@@ -1,4 +1,4 @@
-"""The interface that all models share, streams of chunks, structured output, and trimming of conversations."""
+"""The common interface of models, streams of chunks, structured output, and trimming of conversations."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ class Limits:
 
     Attributes:
         event_bytes: the maximum size of one server-sent event, or of a complete JSON response.
-        other_chars: the maximum number of characters in refusals, annotations, audio data and opaque items together.
-        arguments_chars, all_arguments_chars: the maximum number of characters in the arguments of one tool call, and of
-            all tool calls together.
+        other_chars: the maximum total size of refusals, annotations, audio and opaque items.
+        arguments_chars, all_arguments_chars: the maximum size of one tool call's arguments, and of the arguments of all
+            tool calls together.
         id_chars: the maximum length of a tool call id. Some providers put signatures into the id.
-        warnings: the maximum number of warnings. If an answer has more warnings, the last one says how many were
-            omitted.
+        warnings: the maximum number of warnings. If there are more, the last warning has the number of omitted
+            warnings.
         error_body_bytes: the maximum number of bytes that streamfold reads from an error response.
     """
 
@@ -41,13 +41,12 @@ class Timeouts:
     """Timeouts for an answer, in seconds. None disables a timeout.
 
     Attributes:
-        connect: the maximum time until a connection is open. It includes the TLS handshake and the wait for a free
-            connection in the pool.
-        first_event: the maximum time from the request to the first SSE event. With `stream=False`, a timeout below 600
-            seconds counts as 600 seconds, because the response arrives only when it is complete.
-        read: the maximum time without any bytes from the server, after the first SSE event. The time that your program
-            spends between two chunks doesn't count.
-        stall: the maximum time without an SSE event that has content. Comments and pings don't count as content.
+        connect: the maximum time until a connection is open, including TLS and the wait for a pooled connection.
+        first_event: the maximum time from the request to the first SSE event. For complete responses (`stream=False`),
+            a shorter timeout counts as 600 seconds.
+        read: the maximum time without any bytes, after the first SSE event. Time that your program spends between two
+            chunks doesn't count.
+        stall: the maximum time without an SSE event that has content. Comments and pings have no content.
         total: the maximum time for the entire answer, including all retries and the pauses between them.
     """
 
