@@ -204,8 +204,6 @@ class Adapter(ABC):
         return ready, [*summaries, *moved, *fitted.warnings, *dropped, *changes, *sampling]
 
     def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        """Adds the id of the stored conversation to the request. Returns a warning if the provider doesn't store
-        conversations or no longer stores this one."""
         stored, extra = request.conversation, request.options.extra_body
         if stored is None:
             return request, []

@@ -72,7 +72,6 @@ class _BlockState:
         return write(whole, call) if write is not None and call is not None else whole
 
     def path_values(self) -> PathValues:
-        """Returns the tool call's argument values by path, including the arguments in the block's first event."""
         if self.values is None:
             start = parse_object(self.begun.call.arguments or "{}") if self.begun.call else {}
             self.values = PathValues(start if isinstance(start, dict) else {})

@@ -384,7 +384,6 @@ class StreamDecoder:
                 return
 
     def _begin(self, data: bytes) -> bytes:
-        """Detects the kind of the response body from its first bytes. Returns the bytes that must be decoded first."""
         framing = self._adapter.framing
         if framing is not None and not getattr(framing, "is_binary", False):
             self._sse, self._head = framing(self._limits), data[:HEAD]

@@ -194,7 +194,6 @@ class Pipeline:
         return []
 
     def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Appends chunks for texts that were held back to `chunks`. Each chunk names the content part of its text."""
         for text in texts:
             shown: list[StreamChunk] = []
             self._filter(text, shown)

@@ -139,7 +139,6 @@ class CallDelivery:
     def _deliverable(
         self, opened: list[IncomingCall], reason: FinishReason
     ) -> list[tuple[IncomingCall, ParsedArguments]]:
-        """Applies the rules in the module's table to the tool calls."""
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
             nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
@@ -195,8 +194,7 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, call.kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
-        """Returns the arguments. Where the tool's schema requires an object or a list, a string with JSON is replaced
-        by its JSON value."""
+        """Where the tool's schema requires an object or a list, a string with JSON is replaced by its JSON value."""
         tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
         if tool is None:
             return arguments
@@ -210,7 +208,6 @@ class CallDelivery:
         return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
-        """Returns `call_id` if it is set and unique, otherwise a generated id, with a warning."""
         if call_id and call_id not in self._ids:  # as nearly every one
             self._ids.add(call_id)
             return call_id
@@ -254,8 +251,7 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Returns whether the arguments are complete. A custom tool call's text doesn't show whether it is complete, so the
-    server's events decide."""
+    """A custom tool call's text doesn't show whether it is complete, so the server's events decide."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -281,8 +281,8 @@ ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors"
 
 
 def is_done(data: str) -> bool:
-    """Returns whether the data of an SSE event is `[DONE]`. Also accepts `[done]` and `"[DONE]"`, because some
-    servers send these."""
+    """Returns whether the data of an SSE event is `[DONE]`. Some servers send `[done]` or `"[DONE]"` instead, which
+    count too."""
     return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 

@@ -120,11 +120,6 @@ def leave_out_thinking(body: dict[str, Any]) -> None:
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
-    """Describes how the prefix has changed since an assistant message, or returns "" if the prefix is the same.
-
-    Args:
-        between: the positions of the messages that may have changed.
-    """
     changed = [
         *(["the system prompt has changed"] if made.system != now.system else []),
         *(["the tools have changed"] if made.tools != now.tools else []),

@@ -224,7 +224,6 @@ def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:
-    """Converts the stop reason in a `message_delta` event or in a complete message to deltas."""
     for name in ("stop_sequence", "stop_details", "container"):
         if said.get(name) is not None:
             out.append(ExtraPart(name, [non_empty(said[name])], whole=True))

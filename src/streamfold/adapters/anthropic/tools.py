@@ -86,8 +86,6 @@ def hosted_members(request: Request) -> dict[str, Any]:
 
 
 def _container(request: Request) -> str | None:
-    """Returns the id of the container that the program set. Without it, returns the id of the last response's
-    container, unless that container has expired."""
     for tool in request.tools:
         if isinstance(tool.hosted, CodeExecution) and tool.hosted.container:
             return tool.hosted.container

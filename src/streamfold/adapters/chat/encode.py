@@ -338,7 +338,6 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _with_placeholder(message: Message, request: Request) -> Message:
-    """Adds Google's placeholder for a lost signature to a message's first tool call."""
     first, *others = message.tool_calls
     if not request.came_from_here(message):  # its own extras can only be read elsewhere
         first, others = replace(first, extra=None), [replace(call, extra=None) for call in others]

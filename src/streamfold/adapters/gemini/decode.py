@@ -181,7 +181,7 @@ _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
 
 
 def _add_requests(about: Any, out: list[Delta]) -> None:
-    """Adds the number of requests to each hosted tool to `out`. It is the number of sources that a candidate lists."""
+    """The number of requests to a hosted tool is the number of sources that a candidate lists."""
     for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
         if isinstance(found := about.get(name), list):
             out.append(ToolRequests(kind, len(found)))

@@ -351,7 +351,7 @@ def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
 
 
 def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """The API sends an empty signature after each summary, which is ignored."""
+    """After each summary, the API sends an empty signature. It is ignored."""
     if isinstance(signature := delta.get("signature"), str) and signature:
         out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
 
@@ -378,7 +378,6 @@ def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta])
 
 
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Adds the fields of a delta to its tool step. Ignores deltas for other kinds of steps."""
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
     for name, value in non_empty(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):

@@ -108,7 +108,7 @@ class ResponsesEventReader:
 
 
 def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
-    """Returns the position of a text in the response. llama.cpp sends only the item's id (fixtures/llamacpp)."""
+    """llama.cpp sends only the item's id (fixtures/llamacpp)."""
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), form)

@@ -512,8 +512,6 @@ class ResponsesRequestWriter:
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
     def _added_tools(self, message: Message, position: int, request: Request) -> Iterator[dict[str, Any]]:
-        """Yields an item that declares the message's tools inside the conversation, and an item for the message's
-        text."""
         sent_as = {own: sent for sent, own in request.names.items()}
         wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
         if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:

@@ -90,7 +90,6 @@ class Harmony(MarkupFormat):
         return next((name for name in names if name in self.tools), names[0])
 
     def _drop(self, text: MarkupReader) -> Reading[ReadResult]:
-        """Drops a message that the model wrote for another role, such as the result of a tool."""
         text.event()
         while (end := (yield from text.until(markers(*_ENDS, _START), drop))) == _START:
             if (yield from text.match(_HEADERS[_START], take=False)):

@@ -93,8 +93,6 @@ class MiniMax3(Sections):
 
 
 def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
-    """Returns the arguments, and the tag that ended them. The arguments are JSON text, or the model's text if they are
-    invalid."""
     raw: list[str] = []
     stack = [_Element("invoke", root)]
 

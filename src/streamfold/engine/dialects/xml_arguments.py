@@ -157,7 +157,6 @@ _BRACKET = re.compile(r"[<>\n]")
 
 
 def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
-    """Returns the name in a tag or "". The second value is true if the tag declares that the value is a string."""
     if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
         pieces: list[str] = []
         yield from text.span(_BRACKET, pieces.append)

@@ -74,8 +74,6 @@ class _Tags(Sections):
         return end
 
     def _arguments(self, text: MarkupReader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
-        """Returns the arguments as JSON text, or None if an argument is invalid, and the marker that ended the tool
-        call."""
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
         body, readable = "", True
