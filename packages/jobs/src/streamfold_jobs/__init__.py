@@ -1,4 +1,5 @@
-"""Batch jobs: every row gets one answer, a ledger stores the answers, and a killed job continues where it stopped.
+"""Batch jobs: sends every row of a file to a model. A ledger file stores the answers, so that a killed job continues
+where it stopped.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,4 +1,4 @@
-"""Converts the answers of a job to JSON and to table columns, and sums them up."""
+"""Converts the answers of a job to JSON and to table columns, and adds up their usage and cost."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _COUNTS = tuple(member.name for member in fields(Usage) if member.name not in ("
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model's answer to one row, or the row's error.
+    """The model's answer to one row, or the error that the row ended with.
 
     Attributes:
         id: the id of the row.
-        number: the position of the row, from 0.
+        number: the position of the row in the job, from 0.
         members: the answer as JSON data: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for
             invalid arguments), finish reason, model, request id, usage, cost and warnings; None for an error.
         error: `type` and `message` of the error; None for an answer.
-        tries: the number of times that the row was sent.
-        seconds: the duration of the last try.
+        tries: the number of times that the job sent the row.
+        seconds: seconds that the last try took.
     """
 
     id: str
@@ -38,12 +38,14 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The text of the answer; empty for an error."""
+        """The text of the answer; empty if the row ended with an error."""
         return str(self.members["text"]) if self.members else ""
 
     @property
     def reply(self) -> Reply | None:
-        """The answer as a Reply, rebuilt from `members`; None for an error. Its `parse_as` reads structured output."""
+        """The answer as a Reply, rebuilt from `members`; None if the row ended with an error. Use the Reply's
+        `parse_as` for structured output.
+        """
         found = self.members
         if found is None:
             return None
@@ -63,14 +65,14 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """The token counts; a count is None if the server didn't send it. Answers that a check rejected have counts
-        too.
+        """The token counts of the answer. A count is None if the server didn't send it. Answers that a check rejected
+        also have token counts.
         """
         return _read_usage(self._spent("usage") or {})
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of the answer; None if unknown. Answers that a check rejected have a cost too."""
+        """The cost of the answer; None if it is unknown. Answers that a check rejected also have a cost."""
         if not (said := self._spent("cost")):
             return None
         day = date.fromisoformat(said["date"]) if said.get("date") else None
@@ -82,7 +84,7 @@ class Answer:
         return found
 
     def as_line(self) -> dict[str, Any]:
-        """Returns the fields of the answer's line in the output file."""
+        """Returns the answer's fields in the output file."""
         line: dict[str, Any] = {"id": self.id}
         line |= {"error": dict(self.error)} if self.error else dict(self.members or {})
         return line | {"tries": self.tries, "seconds": round(self.seconds, 3)}
@@ -100,9 +102,10 @@ class JobSummary:
 
     Attributes:
         rows: the number of rows in the job or its shard.
-        usage: the sum of the token counts, without `tools` and `details`.
-        costs: the sum of the known costs, by currency; `unpriced` counts the answers with an unknown cost.
-        recorded: the number of answers from earlier runs.
+        usage: the token counts of all answers together, without `tools` and `details`.
+        costs: the known costs of all answers together, by currency. `unpriced` is the number of answers with an unknown
+            cost.
+        recorded: the number of answers that earlier runs recorded.
     """
 
     rows: int = 0
@@ -114,7 +117,7 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Counts an answer. If the tokens and the cost of an error are known, they are added, too."""
+        """Adds an answer to the totals. Also adds the tokens and the cost of an error, if they are known."""
         if answer.error:
             self.errors += 1
         else:
@@ -127,13 +130,13 @@ class JobSummary:
             self.unpriced += 1
 
     def add_cost(self, cost: Cost) -> None:
-        """Adds a cost to the sum of its currency."""
+        """Adds a cost to the total in the cost's currency."""
         before = self.costs.get(cost.currency)
         self.costs[cost.currency] = cost if before is None else before + cost
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
-    """Converts a reply to the fields of `Answer.members`."""
+    """Converts a reply to the JSON fields of `Answer.members`."""
     return {
         "text": reply.text,
         "reasoning": reply.reasoning or None,
@@ -169,13 +172,12 @@ def _usage_members(usage: Usage) -> dict[str, Any]:
 
 
 def _read_usage(members: Mapping[str, Any]) -> Usage:
-    """Rebuilds the usage from the fields of `_usage_members`."""
     steps = tuple(_read_usage(step) for step in members.get("steps") or ())
     return Usage(**{**members, "steps": steps})
 
 
 def error_members(error: Exception) -> dict[str, Any]:
-    """Converts an exception to the fields of `Answer.error`."""
+    """Converts an exception to the JSON fields of `Answer.error`."""
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, APIError):
         members |= {"retryable": error.retryable, "status_code": getattr(error, "status_code", None)}
@@ -185,8 +187,8 @@ def error_members(error: Exception) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> str:
-    """Serializes a value as one line of JSON. If a character isn't printable, such as an unpaired surrogate, all
-    non-ASCII characters are escaped.
+    """Serializes a value as one line of JSON. If the JSON contains an unprintable character, such as an unpaired
+    surrogate, the function escapes all non-ASCII characters.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
@@ -207,13 +209,13 @@ null.
 
 
 def answer_cells(answer: Answer) -> dict[str, Any]:
-    """Returns the cells of an answer, by the column names in `ANSWER_COLUMNS`."""
+    """Returns the table cells of an answer, by the column names in `ANSWER_COLUMNS`."""
     line = answer.as_line()
     return {name: _text(line.get(name)) for name in ANSWER_COLUMNS}
 
 
 def answer_schema(*names: str) -> Any:
-    """Returns a pyarrow schema with these text columns, and after them the columns of an answer."""
+    """Returns a pyarrow schema that consists of text columns with these names, and of the columns of an answer."""
     import pyarrow
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
@@ -222,7 +224,7 @@ def answer_schema(*names: str) -> Any:
 
 
 def row_members(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a row: without null values, and with `messages`, `options` and `tools` parsed from JSON.
+    """Returns the fields of a row of a table, without null values. Parses `messages`, `options` and `tools` from JSON.
 
     Raises:
         ConfigError: a field contains invalid JSON.

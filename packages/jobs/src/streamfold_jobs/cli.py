@@ -48,7 +48,7 @@ _LINES = 30.0  # seconds between two lines where there is no terminal
 
 
 class _RunByDefault(TyperGroup):
-    """Runs `batch rows.jsonl` as `batch run rows.jsonl`."""
+    """Runs the command line `batch rows.jsonl` as `batch run rows.jsonl`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
@@ -185,7 +185,6 @@ def run(
 
 @contextmanager
 def _transport_logged() -> Iterator[None]:
-    """Logs the HTTP library in use, on standard error."""
     log, handler = logging.getLogger("streamfold.transport"), logging.StreamHandler()
     before = log.level
     log.setLevel(logging.INFO)
@@ -213,7 +212,7 @@ def _tools(tools: str | None, *, to_run: bool) -> dict[str, Any]:
 
 
 def _spooled(opened: ExitStack) -> Path:
-    """Returns a file with the contents of standard input, because a job reads its rows more than once."""
+    """Copies standard input to a file and returns the file, because a job reads its rows more than once."""
     path = Path(opened.enter_context(TemporaryDirectory())) / "stdin.jsonl"
     with path.open("wb") as file:
         copyfileobj(sys.stdin.buffer, file)
@@ -221,7 +220,6 @@ def _spooled(opened: ExitStack) -> Path:
 
 
 def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
-    """Raises ConfigError if two of a job's files are the same file."""
     places = {"the rows": rows.resolve(), "the output": output.resolve(), "the ledger": ledger.resolve()}
     for (one, first), (other, second) in combinations(places.items(), 2):
         if first == second:
@@ -315,7 +313,7 @@ class JobOutcome:
     """The result of one run of a job.
 
     Attributes:
-        paused: the reason why some rows have neither an answer nor an error.
+        paused: the reason why the job paused, so that some rows have neither an answer nor an error.
         interrupted: true if the user or the system stopped the run.
     """
 
@@ -329,8 +327,8 @@ async def run_job(
 ) -> JobOutcome:
     """Runs a job and returns its outcome.
 
-    After Ctrl-C or SIGTERM, no more rows are sent, and rows in flight are completed. A second signal cancels the rows
-    in flight.
+    After Ctrl-C or SIGTERM, the job sends no more rows, and waits for the rows in flight. A second signal cancels the
+    rows in flight.
     """
     async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
         ended = JobOutcome(job.summary)
@@ -378,7 +376,7 @@ class SpeedMeter:
         self._looks: deque[tuple[float, int, int]] = deque()
 
     def look(self, now: float, job: BatchJob) -> tuple[int, int]:
-        """Records the number of finished rows and used tokens, and returns both."""
+        """Records how many rows have finished and how many tokens they used, and returns both numbers."""
         summary, usage = job.summary, job.summary.usage
         ended, tokens = summary.done + summary.errors, (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self._looks.append((now, ended, tokens))
@@ -387,10 +385,10 @@ class SpeedMeter:
         return ended, tokens
 
     def said(self, now: float, job: BatchJob, room: int | None = None) -> str:
-        """Returns the current speed, time left, errors and costs of a job.
+        """Returns the current speed, the estimated time left, the number of errors and the costs of a job, as text.
 
         Args:
-            room: the maximum number of characters; parts that don't fit are left out.
+            room: the maximum number of characters. Details that don't fit are left out.
         """
         summary = job.summary
         ended, tokens = self.look(now, job)
@@ -412,7 +410,7 @@ class SpeedMeter:
 
 
 async def show_progress(name: str, job: BatchJob) -> None:
-    """Shows the progress of a job on standard error, until it is cancelled."""
+    """Shows the progress of a job on standard error, until the task is cancelled."""
     target, meter = console(stderr=True), SpeedMeter()
     if not target.is_terminal:
         meter.look(monotonic(), job)  # the first line has the speed since here

@@ -1,4 +1,4 @@
-"""`batch()` and the running job: every row gets one answer, in the order of the rows."""
+"""`batch()`, and the running job that it returns. The job yields one answer for every row, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -60,35 +60,35 @@ def batch(
             async for answer in job:
                 print(answer.id, answer.text)
 
-    To continue a stopped or killed job, start it again with the same ledger. Rows with an answer aren't sent again, and
-    the job yields all answers in the order of the rows. Only rows that were in flight when the job was killed are sent
-    twice: at most `concurrency` rows.
+    To continue a stopped or killed job, start it again with the same ledger. The job doesn't send rows with an answer
+    again, and yields all answers in the order of the rows. It only sends rows twice that were in flight when it was
+    killed: at most `concurrency` rows.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
-            `model`, `options`, `tools` and `tool_choice`; or it is a line of OpenAI's Batch API.
-        ledger: the file that records sent rows and answers. Without a ledger, a job can't continue.
-        concurrency: maximum number of rows in flight.
+            `model`, `options`, `tools` and `tool_choice`; or it is a line in the format of OpenAI's Batch API.
+        ledger: the file in which the job records sent rows and answers. Without a ledger, a stopped job can't continue.
+        concurrency: maximum number of rows in flight at the same time.
         tries: maximum number of tries for each row. A 429 doesn't count as a try.
         rpm, tpm: maximum requests and tokens per minute.
-        max_cost: pause before the total cost exceeds this amount, in the currency of the prices.
+        max_cost: the job pauses before its total cost exceeds this amount, in the currency of the provider's prices.
         in_flight: for rows that were in flight when the job was killed: "ask" sends them again, "error" records an
             error for them.
-        retry_errors: send the rows again that ended with an error in an earlier run.
+        retry_errors: true: send the rows again that ended with an error in an earlier run.
         shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
         tools: the tools for rows without `tools`.
-        run_tools: run the tool calls of each row, and send the results to the model. Otherwise the answers contain the
-            tool calls.
-        check: a function that returns what is wrong with a reply, or None. A row whose reply is rejected becomes an
-            error.
+        run_tools: true: run the tool calls of the model, and send the results to the model. False: the answers contain
+            the tool calls.
+        check: a function that returns what is wrong with a reply, or None. If the function rejects a row's reply, the
+            row ends with an error.
         retry_checks: if `check` rejects a reply, send the row again, up to `tries` times. The row's usage and cost then
-            include all of its replies.
+            include the rejected replies.
         via: "provider-batch" sends the rows through the provider's batch API, which may take hours and often costs half
-            the price. It needs a ledger, and can't be combined with `rpm`, `tpm`, `max_cost`, `run_tools` and
-            `retry_checks`.
-        wait: with "provider-batch", wait for the answers. If false, the job pauses when all rows are submitted, and
-            fetches finished answers when it is started again.
-        stream: False fetches answers without streaming, which needs less CPU time for short answers.
+            the price. A job with "provider-batch" needs a ledger, and can't have `rpm`, `tpm`, `max_cost`, `run_tools`
+            or `retry_checks`.
+        wait: with "provider-batch", wait for the answers. If false, the job pauses after it has submitted all rows, and
+            fetches the finished answers when you start it again.
+        stream: false: request answers that aren't streamed, which needs less CPU time for short answers.
         options: options for all rows; see `chat_stream`. The options of a row take precedence.
 
     Raises:
@@ -192,20 +192,20 @@ class BatchJob:
 
     @property
     def status_text(self) -> str:
-        """The current step of a job with provider batches, such as the number of finished requests."""
+        """The progress of a job with provider batches, such as the number of finished requests."""
         return self._queue.status_text
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, while the job runs."""
+        """The ledger of the job. Only available while the job runs."""
         return self._queue.ledger
 
     def stop(self) -> None:
-        """Stops sending rows. Rows in flight are completed, then `run` raises JobPausedError."""
+        """Stops sending rows. The job waits for the rows in flight, then `run` raises JobPausedError."""
         self._queue.stop("the job was stopped")
 
     async def run(self) -> JobSummary:
-        """Waits until every row has an answer or an error.
+        """Sends the rows, and waits until every row has an answer or an error.
 
         Raises:
             JobPausedError: the job was stopped, or could not continue.
@@ -240,7 +240,6 @@ class BatchJob:
         return answer
 
     async def _send_rows(self) -> None:
-        """Sends all rows without an answer, while another task commits to the ledger."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.ledger.commit)
             try:
@@ -254,7 +253,7 @@ class BatchJob:
                 self._queue.notify()
 
     def _priced(self, model: str | None) -> bool:
-        """Returns whether the price of a model is known for every endpoint that may handle a request."""
+        """Returns whether the model's price is known for every endpoint that may handle a request."""
         facts = get_model_info(self._model)
         return facts is None or facts.is_priced(model or self._settings.options.get("model"))
 
@@ -265,7 +264,7 @@ class BatchJob:
 
 
 async def _open_ledger(path: Path) -> Ledger:
-    """Opens a ledger in a thread. If the task is cancelled meanwhile, the thread closes the ledger."""
+    """Opens a ledger in a thread. If the task is cancelled meanwhile, the thread closes the ledger again."""
     opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
     left = False
 
@@ -288,13 +287,13 @@ async def _open_ledger(path: Path) -> Ledger:
 
 
 def _describe_model(model: ChatModel) -> str:
-    """Returns a description of the model, which must be the same when the job continues."""
+    """Returns a description of the model. A later run must have the same description to continue the job."""
     facts = get_model_info(model)
     return ", then ".join(map(str, facts.endpoints)) if facts else model.name
 
 
 def _describe_tools(tools: Iterable[Tool]) -> str:
-    """Returns the names of tools, and a digest of their descriptions and schemas."""
+    """Returns the names of tools, and a hash of their descriptions and schemas."""
     told = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in tools]
     if not told:
         return "none"

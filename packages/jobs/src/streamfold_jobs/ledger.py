@@ -1,8 +1,8 @@
-"""The ledger: an SQLite file that records the sent rows and the answers of a job.
+"""The ledger: an SQLite file in which a job records the sent rows and the answers.
 
-A row is marked as sent before its request is sent, and an answer is delivered after it was committed. Therefore a row
-with a recorded answer is never sent again. Only rows that were in flight when the process died may be sent twice. The
-file must be on a local disk, and only one job may write to it.
+The job marks a row as sent before it sends the row's request, and delivers an answer after it has committed the answer
+to the file. Therefore the job never sends a row with a recorded answer again. It may send a row twice only if the row
+was in flight when the process died. The file must be on a local disk, and only one job may write to it.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Ledger:
     """The ledger of one job. Use it as a context manager, or call `close`.
 
     Args:
-        path: the file, which is created unless `readonly` is true.
-        readonly: open the file for reading, even while a job is running.
+        path: the path of the ledger file. If the file doesn't exist and `readonly` is false, the class creates it.
+        readonly: open the file only for reading, which also works while a job is running.
 
     Raises:
         ConfigError: the file isn't a ledger, or another job is writing to it.
@@ -128,7 +128,7 @@ class Ledger:
             )
 
     def states(self, count: int) -> bytearray:
-        """Returns the states of the first `count` rows: 0 for a row that was never sent."""
+        """Returns the states of the first `count` rows: 0 for a row that was never marked as sent."""
         found = bytearray(count)
         with self._reading():
             for number, state in self._db.execute(_STATES, (count,)):
@@ -136,11 +136,11 @@ class Ledger:
         return found
 
     def answers(self, start: int = 0, limit: int | None = None) -> Iterator[Answer]:
-        """Yields the answers and errors in the order of the rows, beginning with row `start`."""
+        """Yields the recorded answers and errors in the order of the rows, beginning with row `start`."""
         return islice(map(_read_answer, self._ended_rows(start)), limit)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yields the number of each finished row, and its line for the output file."""
+        """Yields the number of each finished row, and the row's line for the output file."""
         return ((found[0], _line(found)) for found in self._ended_rows(0))
 
     def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
@@ -149,11 +149,11 @@ class Ledger:
             start = found[-1][0] + 1
 
     def counts(self) -> dict[str, int]:
-        """Returns the numbers of rows that are `sent`, `done` and `error`."""
+        """Returns how many rows are `sent`, `done` and `error`."""
         return dict(zip(("sent", "done", "error"), map(int, self.select(_COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
-        """Returns the summary over all runs of the job. `rows` is the job's number of rows."""
+        """Returns a summary of all runs of the job. `rows` is the number of rows in the job."""
         counts = self.counts()
         ((read, written, *parts),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
         found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0, *parts))
@@ -166,7 +166,7 @@ class Ledger:
         return found
 
     def select(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Returns the results of an SQL statement."""
+        """Returns the result rows of an SQL statement."""
         with self._reading():
             return self._db.execute(statement, values).fetchall()
 
@@ -179,7 +179,7 @@ class Ledger:
                 raise ConfigError(f"{self.path}: the ledger can't be read: {error}") from None
 
     def settings(self) -> dict[str, str]:
-        """Returns the settings that `begin` recorded."""
+        """Returns the job settings that `begin` recorded."""
         return dict(self.select("SELECT key, value FROM meta"))
 
     @property
@@ -193,13 +193,13 @@ class Ledger:
         self.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
-        """Removes the mark of a row: the server rejected the request without processing it, so it doesn't count as a
-        try.
+        """Removes a row's mark. The server rejected the row's request without processing it, so the request doesn't
+        count as a try.
         """
         self.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
-        """Records the answer of a row.
+        """Records the answer of a row, which has then ended.
 
         Args:
             then: called with the answer when it is on disk.
@@ -210,23 +210,27 @@ class Ledger:
             self._commits.tell(partial(then, answer))
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds an SQL statement. Statements that are added without an `await` in between share a transaction."""
+        """Adds an SQL statement to the next transaction. Statements that a task adds without an `await` in between
+        share a transaction.
+        """
         self._commits.note(statement, values)
 
     async def written(self) -> None:
-        """Waits until all statements are on disk.
+        """Waits until all statements that were added so far are on disk.
 
         Raises:
-            JobPausedError: the statements can't be written.
+            JobPausedError: the statements can't be written to the file.
         """
         await self._commits.written()
 
     async def commit(self) -> None:
-        """Commits statements in groups until it is cancelled or fails, then commits the remaining statements."""
+        """Commits the added statements in groups, until the task is cancelled or a commit fails. Then commits the
+        remaining statements.
+        """
         await self._commits.commit()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the ledger file."""
         with self._using:
             if self._writer is not None:
                 self._writer.close()
@@ -240,7 +244,6 @@ class Ledger:
 
 
 def _row_values(answer: Answer) -> tuple[Any, ...]:
-    """Returns the parameters of the statement `_END`."""
     usage, cost = answer.usage, answer.cost
     priced: tuple[Any, ...] = (None,) * 5
     if cost is not None:
@@ -255,13 +258,11 @@ def _row_values(answer: Answer) -> tuple[Any, ...]:
 
 
 def _answer_values(answer: Answer) -> tuple[Any, ...]:
-    """Returns the parameters of the statement `_KEEP`."""
     members = answer.members if answer.error is None else {"error": answer.error}
     return (answer.number, encoded(members or {}))
 
 
 def _read_answer(found: tuple[Any, ...]) -> Answer:
-    """Converts a result row of `_ANSWERS` to an answer."""
     number, name, state, tries, seconds, line = found
     members = json.loads(line)
     reply, error = (members, None) if state == "done" else (None, members["error"])
@@ -269,7 +270,7 @@ def _read_answer(found: tuple[Any, ...]) -> Answer:
 
 
 def _line(found: tuple[Any, ...]) -> str:
-    """Converts a result row of `_ANSWERS` to a line for the output file, without parsing the answer."""
+    """Converts a result row of `_ANSWERS` to a line for the output file. It doesn't parse the answer's JSON."""
     _, name, _, tries, seconds, line = found
     return f'{{"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}}}'
 
@@ -302,10 +303,11 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Returns an open file that locks the ledger until the file is closed or the process ends.
+    """Locks the ledger and returns the open lock file. The ledger stays locked until this file is closed or the process
+    ends.
 
-    Only the current user can read the lock and the ledger. Neither may be a symbolic link, because another user could
-    have created the link.
+    Only the current user can read the lock file and the ledger file. Neither may be a symbolic link, because another
+    user could have created the link.
     """
     file = lock = path.with_name(f"{path.name}.lock")
     flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
@@ -329,7 +331,8 @@ def _short(text: str | None) -> str:
 
 
 class GroupCommit:
-    """Writes to a database. Commits are a few milliseconds apart, so that many rows share one disk sync.
+    """Writes to an SQLite database. Consecutive commits are a few milliseconds apart, so that many rows share one disk
+    sync.
 
     Only one task may run `commit`.
     """
@@ -349,20 +352,23 @@ class GroupCommit:
         self._wanted = anyio.Event()
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds an SQL statement. Statements that are added without an `await` in between share a transaction."""
+        """Adds an SQL statement to the next transaction. Statements that a task adds without an `await` in between
+        share a transaction.
+        """
         if not self._waiting:
             self._wanted.set()
         self._waiting.append((statement, values))
 
     def tell(self, then: Callable[[], None]) -> None:
-        """Calls a function when all statements so far are on disk."""
+        """Calls a function as soon as all statements that were added so far are on disk."""
         self._callbacks.append(then)
 
     async def written(self) -> None:
-        """Waits until all statements are on disk.
+        """Waits until all statements that were added so far are on disk.
 
         Raises:
-            JobPausedError: the statements can't be written. `commit` tries once more before it returns.
+            JobPausedError: the statements can't be written to the database. `commit` tries to write them once more
+                before it returns.
         """
         if self._failure is None:
             if self._waiting:
@@ -374,7 +380,9 @@ class GroupCommit:
             raise JobPausedError(f"the job has paused, because {problem}") from self._failure
 
     async def commit(self) -> None:
-        """Commits statements in groups until it is cancelled or fails, then commits the remaining statements."""
+        """Commits the added statements in groups, until the task is cancelled or a commit fails. Then commits the
+        remaining statements.
+        """
         try:
             while self._failure is None:
                 await self._wanted.wait()

@@ -1,4 +1,4 @@
-"""Sends rows as live requests, with concurrency, rate limits and retries."""
+"""Sends rows as live requests, with limited concurrency, rate limits and retries."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ _FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of the
 class LiveBackend:
     """Sends each row as a separate request, within the rate limits.
 
-    Some providers return HTTP 403 for an API key without permission, others for a single prompt. If a later row is
-    answered, a 403 becomes the error of its row. Otherwise the job pauses because of the API key.
+    Some providers return HTTP 403 for an API key without permission, others for a single prompt. If a later row gets an
+    answer, the class records a 403 as the error of its row. Otherwise the job pauses because of the API key.
     """
 
     via = "live"
@@ -132,7 +132,6 @@ class LiveBackend:
                 self._own_errors(queue, earlier)
 
     def _own_errors(self, queue: RowQueue, until: int) -> None:
-        """Records the first HTTP 403 responses as errors of their rows."""
         while self._denied and self._denied[0][0] <= until:
             _, row, error = self._denied.popleft()
             queue.record(Answer(row.id, row.number, error=error_members(error)))
@@ -151,7 +150,7 @@ async def _nothing(row: Row) -> None:
 
 
 class RowRequests:
-    """Sends rows to a model within the rate limits, without a ledger."""
+    """Sends rows to a model within the rate limits. It doesn't use a ledger."""
 
     def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
@@ -160,7 +159,7 @@ class RowRequests:
         self._stopped = False
 
     def stop(self) -> None:
-        """Stops sending requests. Requests in flight are completed, and waiting retries are dropped."""
+        """Stops sending requests. Requests in flight are completed, and rows that wait for a retry are dropped."""
         self._stopped = True
         for scope in self._idle:
             scope.cancel()
@@ -172,19 +171,19 @@ class RowRequests:
         sending: Callable[[Row], Awaitable[bool]] = _always,
         unsent: Callable[[Row], Awaitable[None]] = _nothing,
     ) -> Answer | None:
-        """Sends a row, with retries, until it has an answer or an error that retries don't fix.
+        """Sends a row until it has an answer, or an error that another try doesn't fix.
 
         Args:
-            sending: called before each request; the row is dropped if it returns False.
-            unsent: called when a request doesn't count as a try, because the server rejected the request without
-                processing it.
+            sending: called before each request; if the function returns False, the row is dropped.
+            unsent: called when the server rejected a request without processing it, so that the request doesn't count
+                as a try.
 
         Returns:
-            The answer or the error; None for a dropped row.
+            The answer or the error of the row; None if the row was dropped.
 
         Raises:
-            JobPausedError: the API key is rejected, or the budget is spent, so that no row can be answered.
-            PermissionDeniedError: HTTP 403, because of the API key or because of this row.
+            JobPausedError: no row can be answered, because the provider rejects the API key or the budget is spent.
+            PermissionDeniedError: the provider returned HTTP 403, because of the API key or because of this row.
         """
         tries = refusals = 0
         rejected: list[tuple[Reply, Cost | None]] = []  # by the caller's check
@@ -245,7 +244,7 @@ class RowRequests:
         return reply, reply.cost
 
     async def _reserve(self) -> Reservation | None:
-        """Waits until a request may be sent. Returns its reservation, or None after `stop`.
+        """Waits until the rate limiter allows a request. Returns the request's reservation, or None after `stop`.
 
         Raises:
             JobPausedError: the budget is spent, or a setting is missing.
@@ -264,7 +263,6 @@ class RowRequests:
         return None
 
     async def _wait(self, seconds: float) -> bool:
-        """Waits before a retry. Returns False after `stop`."""
         with self._waiting():
             await anyio.sleep(seconds)
         return not self._stopped
@@ -280,7 +278,7 @@ class RowRequests:
 
 
 def _pause(before: int, error: StreamfoldError) -> float:
-    """Returns the seconds to wait: the server's value, or a growing backoff.
+    """Returns how many seconds to wait before a retry: the time that the server requested, or a growing backoff.
 
     Random jitter of up to 25 percent spreads the retries of rows that failed together.
     """
@@ -293,7 +291,6 @@ def _pause(before: int, error: StreamfoldError) -> float:
 def _with_rejected(
     rejected: list[tuple[Reply, Cost | None]], reply: Reply, cost: Cost | None
 ) -> tuple[Reply, Cost | None]:
-    """Adds the usage and cost of earlier, rejected replies to a reply and its cost."""
     for before, spent in rejected:
         if before.usage is not None:
             reply = replace(reply, usage=before.usage if reply.usage is None else before.usage + reply.usage)
@@ -308,14 +305,14 @@ def _paused(error: StreamfoldError) -> JobPausedError:
 class Pacing:
     """The rate limiter of a job, and a model whose requests wait for the limiter.
 
-    If no rate is configured, a job starts slowly, and the limiter finds the rate.
+    If no rate limit is configured, a job starts slowly, and the limiter finds the provider's rate limit.
 
     Args:
-        model: the model.
-        rpm, tpm: maximum requests and tokens per minute, instead of the provider's settings.
+        model: the model whose requests wait.
+        rpm, tpm: maximum requests and tokens per minute; they replace the limits in the provider's settings.
 
     Raises:
-        ConfigError: a limit is not above 0.
+        ConfigError: a limit isn't greater than 0.
     """
 
     def __init__(self, model: ChatModel, rpm: float | None = None, tpm: float | None = None) -> None:
@@ -327,12 +324,12 @@ class Pacing:
 
     @property
     def limiter(self) -> RateLimiter:
-        """The limiter. Raises ConfigError if the provider's API key is missing."""
+        """The rate limiter. Raises ConfigError if the provider's API key is missing."""
         return self._make()[0]
 
     @property
     def model(self) -> ChatModel:
-        """The model, whose requests wait for the limiter. Raises ConfigError like `limiter`."""
+        """The model whose requests wait for the limiter. Raises ConfigError if the provider's API key is missing."""
         return self._make()[1]
 
     def _make(self) -> tuple[RateLimiter, ChatModel]:
@@ -353,7 +350,9 @@ class Pacing:
 
 
 class _RowModel(BaseChatModel):
-    """The model for a single row. Its first request has a reservation, and replies may be fetched without streaming."""
+    """The model for a single row. The row's first request already has a reservation, and replies may be requested
+    without streaming.
+    """
 
     def __init__(self, model: BaseChatModel, reservation: Reservation, *, stream: bool) -> None:
         self._model = model

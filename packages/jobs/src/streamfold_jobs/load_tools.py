@@ -19,9 +19,10 @@ from streamfold.types import ToolLike
 
 
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
-    """Loads the tools in `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME`.
+    """Loads tools from a specification: `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME`.
 
-    Without names, all functions that the module defines are tools, except functions whose name begins with `_`.
+    If the specification has no names, the tools are all functions that the module defines, except functions whose name
+    begins with `_`.
 
     Raises:
         ConfigError: the file, module or function doesn't exist, or isn't a tool.
@@ -53,7 +54,9 @@ def _described(path: Path) -> Sequence[ToolLike]:
 
 
 def _module(place: str) -> ModuleType:
-    """Returns a module by its file or its name. The working directory is searched too, as with `python -m`."""
+    """Imports a module by its file name or its module name. As with `python -m`, the working directory is searched
+    too.
+    """
     try:
         if not place.endswith(".py"):
             sys.path.insert(0, str(Path.cwd()))

@@ -1,4 +1,4 @@
-"""Writes the answers of all shards to a .jsonl or .parquet file, which appears only when complete."""
+"""Writes the answers of all shards of a job to a .jsonl or .parquet file. The file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 5  # missing shards that an error names
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError if answers can't be written to this file, so that a job fails before it sends anything."""
+    """Raises ConfigError if answers can't be written to this path. So a job fails before it sends its first request."""
     target = Path(path)
     check_file_type(target, "answers are written to")
     if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
@@ -27,15 +27,16 @@ def check_output(path: str | os.PathLike[str]) -> None:
 
 
 def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bool = False) -> int:
-    """Writes the answers and errors of the shards of a job in the order of the rows. Returns their number.
+    """Writes the answers and errors of a job's shards to a file, in the order of the rows. Returns the number of
+    answers and errors.
 
-    The file is written under a temporary name and then renamed, so that it is never incomplete.
+    The function writes the file under a temporary name and then renames it, so that no program sees an incomplete file.
 
     Args:
-        whole: write nothing unless every row of the job has ended.
+        whole: raise an error and write nothing unless every row of the job has an answer or an error.
 
     Raises:
-        ConfigError: the ledgers don't belong to one job, two ledgers have the same rows, or rows are missing.
+        ConfigError: the ledgers don't belong to the same job, two ledgers have the same rows, or rows are missing.
     """
     shards = list(ledgers)
     _check_shards(shards)
@@ -51,7 +52,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
-    """Writes a file under a temporary name and renames it, so that it is never incomplete."""
+    """Writes a file under a temporary name and then renames it, so that no program sees an incomplete file."""
     draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name that no other user can have made a link at
     try:
         count = write(draft)
@@ -66,7 +67,6 @@ def _replace(target: Path, write: Callable[[Path], int]) -> int:
 
 
 def _check_shards(ledgers: list[Ledger]) -> None:
-    """Raises ConfigError unless the ledgers belong to different shards of one job, with the same number of shards."""
     if not ledgers:
         raise ConfigError("there is no ledger to export")
     settings = [ledger.settings() for ledger in ledgers]
@@ -87,7 +87,6 @@ def _check_shards(ledgers: list[Ledger]) -> None:
 
 
 def _check_whole(ledgers: list[Ledger]) -> None:
-    """Raises ConfigError if rows are missing, because shards have not ended or ledgers are missing."""
     (_, step), count = ledgers[0].shard, int(ledgers[0].settings()["count"])
     found = {ledger.shard[0]: ledger for ledger in ledgers}
     missing = [

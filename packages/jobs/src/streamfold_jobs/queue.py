@@ -1,4 +1,4 @@
-"""The queue of a job's rows without an answer, the states of all rows, and the budget (`max_cost`).
+"""The queue of the rows that have no answer yet, the states of all rows, and the budget (`max_cost`) of a job.
 
 A `JobBackend` sends the rows as live requests or in provider batches.
 """
@@ -20,19 +20,19 @@ from .settings import JobPausedError, JobSettings
 
 
 class JobBackend(Protocol):
-    """Sends the rows of a job.
+    """Base for the two ways to send a job's rows: as live requests or in provider batches.
 
     Attributes:
-        via: the name of the backend. A ledger belongs to one backend.
+        via: the name of the backend. A ledger can only be used with the backend that began it.
     """
 
     via: str
 
     async def send_rows(self, queue: RowQueue) -> None:
-        """Sends every row of `queue.next_row()`, until all have ended or the queue is stopped.
+        """Sends every row that `queue.next_row()` returns, until all rows have ended or the queue is stopped.
 
-        Everything about a request must be in the ledger before it is sent, because the process may be killed at any
-        moment, and the next run continues from the ledger.
+        A backend must record a request in the ledger before it sends the request. The process may be killed at any
+        moment, and the next run only knows what the ledger contains.
         """
 
 
@@ -40,12 +40,12 @@ class RowQueue:
     """The rows of a job, the state of each row, and the budget (`max_cost`).
 
     Attributes:
-        rows: all rows.
-        ledger: the ledger, for a backend's own records.
-        summary: the progress so far.
-        stopped: the reason why no more rows are sent; None while rows are sent.
-        stopping: set when the queue is stopped.
-        status_text: the current step of the job, if the summary doesn't contain it.
+        rows: all rows of the job.
+        ledger: the ledger, in which a backend may also store its own records.
+        summary: the progress of the job so far.
+        stopped: the reason why the queue returns no more rows; None until it is stopped.
+        stopping: an event that is set when the queue is stopped.
+        status_text: what the job is doing now, if the summary doesn't show it.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -64,14 +64,14 @@ class RowQueue:
         self._changed: anyio.Event | None = None  # set by `notify`
 
     def begin(self, identity: Mapping[str, str], priced: Callable[[str | None], bool]) -> None:
-        """Validates the rows, unless an earlier run did, and loads the progress of earlier runs.
+        """Loads the progress of earlier runs, and validates the rows unless an earlier run did.
 
         Args:
             priced: returns whether the price of a model is known; None stands for the default model.
 
         Raises:
-            ConfigError: the rows are invalid, the ledger belongs to another job, or there is a budget and the price of
-                a model is unknown.
+            ConfigError: the rows are invalid, the ledger belongs to another job, or the job has a budget and the price
+                of a model is unknown.
         """
         if self.settings.max_cost is not None:
             for model in self.rows.models() or {None}:
@@ -96,9 +96,9 @@ class RowQueue:
         )
 
     async def next_row(self, skip: Container[int] = ()) -> Row | None:
-        """Returns the next row without an answer; None at the end, or after the queue was stopped.
+        """Returns the next row without an answer; None after the last row, or after the queue was stopped.
 
-        For an invalid row, an error is recorded as its answer.
+        If a row is invalid, the method records an error as its answer, and continues with the next row.
 
         Args:
             skip: numbers of rows to leave out.
@@ -116,11 +116,11 @@ class RowQueue:
 
     @property
     def count(self) -> int:
-        """The number of all rows, including those of other shards."""
+        """The number of all rows in the job, including the rows of other shards."""
         return len(self._states)
 
     def was_sent(self, number: int) -> bool:
-        """Returns whether a row is marked as sent, by this run or an earlier run that was killed."""
+        """Returns whether a row was marked as sent by this run, or by an earlier run that was killed."""
         return self._states[number] == SENT
 
     def has_ended(self, number: int) -> bool:
@@ -128,27 +128,27 @@ class RowQueue:
         return self._states[number] in (DONE, ERROR)
 
     def ended_rows(self, first: int, most: int) -> range:
-        """Returns the numbers of the consecutive finished rows from `first` on; at most `most`."""
+        """Returns the numbers of at most `most` consecutive rows that have ended, from the row `first` on."""
         step = self.settings.shard[1]
         numbers = range(first, len(self._states), step)[:most]
         ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))
         return numbers[:ended]
 
     async def mark_sent(self, *rows: Row) -> None:
-        """Marks rows as sent. The mark is on disk when this returns."""
+        """Marks rows as sent in the ledger. When the method returns, the marks are on disk."""
         for row in rows:
             self.ledger.mark_sent(row.number, row.id)
         self.note_sent(row.number for row in rows)
         await self.written()
 
     def note_sent(self, numbers: Iterable[int]) -> None:
-        """Records rows that are marked in the ledger already."""
+        """Takes note of rows that the ledger already marks as sent."""
         for number in numbers:
             self._states[number] = SENT
 
     async def unmark(self, *rows: Row) -> None:
-        """Removes the marks of rows: the server rejected the requests without processing them, so they don't count as
-        tries.
+        """Removes the marks of rows. The server rejected their requests without processing them, so the requests don't
+        count as tries.
         """
         for row in rows:
             self.ledger.unmark(row.number)
@@ -157,16 +157,16 @@ class RowQueue:
         await self.written()
 
     def give_up(self, row: Row) -> None:
-        """Releases a row's part of the budget, because the row isn't sent now."""
+        """Releases the budget that is reserved for a row, because the row isn't sent now."""
         self._budget.release(row.number)
         self.notify()
 
     async def written(self) -> None:
-        """Waits until everything so far is on disk."""
+        """Waits until all changes so far are on disk."""
         await self.ledger.written()
 
     def record(self, answer: Answer) -> None:
-        """Records the answer of a row. The row has ended when the answer is on disk."""
+        """Records the answer of a row. The row counts as ended when the answer is on disk."""
         self.ledger.ended(answer, self._ended)
 
     def _ended(self, answer: Answer) -> None:
@@ -181,8 +181,8 @@ class RowQueue:
         self.notify()
 
     async def reserve_budget(self, number: int) -> bool:
-        """Waits until the budget allows a row, and returns true. If it never will, stops the queue and returns
-        false.
+        """Waits until the budget allows a row, and returns True. If the budget can't allow it any more, stops the queue
+        and returns False.
         """
         while not self.stopped:
             match self._budget.reserve(number):
@@ -195,7 +195,9 @@ class RowQueue:
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
-        """Stops sending rows. If `stop` is called several times, the first reason counts."""
+        """Stops the queue, so that no more rows are sent. If `stop` is called several times, the first reason is
+        kept.
+        """
         if self.stopped is None:
             self.stopped = JobPausedError(text)
             self.stopped.__cause__ = cause
@@ -204,7 +206,7 @@ class RowQueue:
 
     @property
     def complete(self) -> bool:
-        """True if every row has ended."""
+        """True if every row has an answer or an error."""
         return self.summary.done + self.summary.errors >= self.summary.rows
 
     async def wait_for_change(self) -> None:
@@ -220,12 +222,12 @@ class RowQueue:
 
 
 def unpriced(model: str) -> str:
-    """Returns the message about a model without prices."""
+    """Returns the error message for a model whose price is unknown."""
     return f"the price of {model} is unknown: configure its `prices`"
 
 
 def _uncounted(answer: Answer) -> str | None:
-    """Returns why the cost of an answer with a known price is unknown; None if its tokens were counted."""
+    """Returns why the cost of an answer is unknown although the price is known; None if the answer has token counts."""
     if answer.usage != Usage():
         return None
     said = (answer.members or {}).get("warnings") or ()
@@ -238,15 +240,15 @@ def _uncounted(answer: Answer) -> str | None:
 
 
 class JobBudget:
-    """Decides whether the budget allows another row.
+    """Decides whether a job's budget allows another row.
 
-    Until the first cost is known, rows are sent one at a time. Later, each row in flight reserves the cost of the most
-    expensive answer so far. When the budget is nearly spent, rows are sent one at a time again, until less is left than
-    the average cost of an answer.
+    Until the first cost is known, the budget allows one row in flight. Then each row in flight reserves the cost of the
+    most expensive answer so far. When the budget is nearly spent, it again allows one row in flight. It allows no row
+    when less is left than the average cost of an answer.
 
     Args:
         limit: the maximum cost of all answers together; None: no limit.
-        summary: the cost of earlier runs and this run.
+        summary: the job's summary, which contains the cost of earlier runs and of this run.
     """
 
     def __init__(self, limit: float | None, summary: JobSummary) -> None:
@@ -258,12 +260,12 @@ class JobBudget:
 
     @property
     def is_known(self) -> bool:
-        """True if the cost of an answer is known."""
+        """True if the cost of at least one answer is known."""
         return self._known > 0
 
     @property
     def spent(self) -> Decimal:
-        """The cost so far. An answer with an unknown cost counts as the average cost."""
+        """The cost of all answers so far. An answer with an unknown cost counts with the average cost."""
         return self._counted + self._average * self._summary.unpriced
 
     @property
@@ -275,7 +277,7 @@ class JobBudget:
         return self._counted / self._known if self._known else Decimal(0)
 
     def reserve(self, number: int) -> Literal["yes", "later", "never"]:
-        """Returns whether a row may be sent. "later": it may be sent after another row in flight has ended."""
+        """Returns whether the budget allows a row. "later": perhaps after another row in flight has ended."""
         if self._limit is None or number in self._reserved:
             return "yes"
         left, under_way = self._limit - self.spent, len(self._reserved)
@@ -288,7 +290,7 @@ class JobBudget:
         return "yes"
 
     def ended(self, answer: Answer) -> None:
-        """Releases the reservation of a row, and records the cost of its answer."""
+        """Releases the reservation of a row, and records the cost of the row's answer."""
         self.release(answer.number)
         if answer.cost is not None:
             self._known += 1

@@ -1,4 +1,6 @@
-"""Reads the rows of a job from JSON lines, lines for OpenAI's Batch API, a Parquet file, or an iterable of mappings."""
+"""Reads the rows of a job from JSON lines, lines in the format of OpenAI's Batch API, a Parquet file, or an iterable of
+mappings.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,10 @@ _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request.
+    """One row of a job, which is one request to the model.
 
     Attributes:
-        number: the position of the row, from 0.
+        number: the position of the row in the job, from 0.
         id: the caller's id of the row; default: its number.
         options: options as for `chat_stream`, including the model.
     """
@@ -51,7 +53,7 @@ class Row:
 
     @classmethod
     def read(cls, number: int, value: Any) -> Row:
-        """Reads a row. Raises ConfigError with a description of the problem."""
+        """Validates an unparsed row. Raises ConfigError with a description of the problem."""
         if not isinstance(value, Mapping):
             raise ConfigError(f"a row must be an object, not {type(value).__name__}")
         if "body" in value:
@@ -89,7 +91,7 @@ class Row:
         seconds: float,
         check: Callable[[Reply], str | None] | None,
     ) -> Answer:
-        """Returns the answer for a reply, or an error if the caller's check rejects the reply."""
+        """Builds the answer from a reply, or an error if the caller's check rejects the reply."""
         wrong = check(reply) if check else None
         members = reply_members(reply, cost)
         if wrong is None:
@@ -99,7 +101,9 @@ class Row:
 
 
 def row_id(number: int, value: Any) -> str:
-    """Returns the id of a row: its `id` or `custom_id`, or its number. Raises ConfigError for another type."""
+    """Returns the id of a row: its `id` or `custom_id`, or its number. Raises ConfigError if the id is neither a string
+    nor an integer.
+    """
     for name in ("id", "custom_id"):
         found = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(found, bool) or not isinstance(found, str | int | None):
@@ -112,7 +116,6 @@ def row_id(number: int, value: Any) -> str:
 
 
 def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
-    """Reads a line of OpenAI's Batch API: https://platform.openai.com/docs/api-reference/batch/request-input."""
     url, body = value.get("url", "/v1/chat/completions"), value["body"]
     if url not in _BODIES:
         raise ConfigError(f"url: can't be {url!r}. Allowed: {', '.join(_BODIES)}")
@@ -124,14 +127,15 @@ def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
 
 
 class Rows:
-    """The rows of a job. Rows in a file are read from the file in each iteration, not held in memory.
+    """The rows of a job. If the rows are in a file, each iteration reads the file again, so that memory holds only one
+    row at a time.
 
     Args:
-        source: a file (`.jsonl`, `.ndjson` or `.parquet`), or an iterable of mappings, which is held in memory. JSON
-            lines may have the format of OpenAI's Batch API.
+        source: a file (`.jsonl`, `.ndjson` or `.parquet`), or an iterable of mappings, which this class copies to
+            memory. JSON lines may have the format of OpenAI's Batch API.
 
     Raises:
-        ConfigError: the file has another type.
+        ConfigError: the file has another extension than these three.
         OSError: the file doesn't exist.
     """
 
@@ -148,7 +152,7 @@ class Rows:
             self._kept = list(source)
 
     def __iter__(self) -> Iterator[bytes | Mapping[str, Any]]:
-        """Yields the unparsed rows: non-blank lines, or mappings."""
+        """Yields the unparsed rows: non-blank lines of a file, or mappings."""
         if self._path is None:
             yield from self._kept
         elif self._in_columns:
@@ -160,7 +164,7 @@ class Rows:
                 yield from (line for line in file if not line.isspace())
 
     def select(self, numbers: Container[int]) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
-        """Yields the unparsed rows with these numbers, in order."""
+        """Yields the unparsed rows with these numbers, in the job's order."""
         return ((number, raw) for number, raw in enumerate(self) if number in numbers)
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
@@ -177,11 +181,11 @@ class Rows:
         return (value is not None and _name(number, value)) or str(number)
 
     def place(self, number: int) -> str:
-        """Returns the position of a row for error messages."""
+        """Returns the position of a row in its source, for error messages."""
         return f"{self._path.name}, row {number + 1}" if self._path else f"row {number + 1}"
 
     def digest(self) -> str:
-        """Returns a digest of all rows."""
+        """Returns a hash of all rows."""
         if self._path is not None:
             with self._path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -191,9 +195,10 @@ class Rows:
         return found.hexdigest()
 
     def check(self) -> int:
-        """Counts the rows, and checks for errors that prevent the job. Returns the number of rows.
+        """Counts the rows, and checks them for errors that prevent the job. Returns the number of rows.
 
-        A single invalid row doesn't stop the job. Its answer is an error.
+        A single invalid row doesn't prevent the job. When the job reaches the row, it records an error as the row's
+        answer.
 
         Raises:
             ConfigError: two rows have the same id, or no row has a conversation.
@@ -214,7 +219,7 @@ class Rows:
         return count
 
     def models(self) -> set[str | None]:
-        """Returns the models in the rows, with None if there are rows without a model."""
+        """Returns the model names in the rows. The set contains None if a row names no model."""
         found: set[str | None] = set()
         for value in filter(None, map(_value_or_none, self)):
             body, options = value.get("body"), value.get("options")
@@ -224,7 +229,6 @@ class Rows:
         return found
 
     def _refuse_repeated(self, hashes: set[int]) -> None:
-        """Raises ConfigError for the first duplicate id with one of these hashes."""
         places: dict[str, int] = {}
         for number, value in enumerate(map(_value_or_none, self)):
             name = None if value is None else _name(number, value)
@@ -233,7 +237,7 @@ class Rows:
 
 
 class _DuplicateIds:
-    """Finds duplicate ids, with eight bytes of memory for each id."""
+    """Finds duplicate row ids. It needs eight bytes of memory for each id."""
 
     def __init__(self) -> None:
         self._hashes = [array("q") for _ in range(256)]  # in 256 parts, so that sorting needs little memory
@@ -243,7 +247,6 @@ class _DuplicateIds:
         self._hashes[found & 255].append(found)
 
     def repeated(self) -> set[int]:
-        """Returns the hashes that were added more than once."""
         full = (part for part in self._hashes if len(set(part)) < len(part))
         return {found for part in full for found, times in Counter(part).items() if times > 1}
 
@@ -256,7 +259,7 @@ def _name(number: int, value: Mapping[str, Any]) -> str | None:
 
 
 def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns the fields of a row, or None if the row is invalid; `parse` raises the error later."""
+    """Returns the fields of a row; None if the row is invalid. `parse` will raise the error later."""
     try:
         if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
             return value
@@ -281,7 +284,9 @@ def _value(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_file_type(path: Path, purpose: str) -> None:
-    """Raises ConfigError for a file that is neither JSON lines nor Parquet, or for Parquet without pyarrow."""
+    """Raises ConfigError for a file that is neither JSON lines nor Parquet, or for a Parquet file if pyarrow isn't
+    installed.
+    """
     if path.suffix not in (".jsonl", ".ndjson", ".parquet"):
         raise ConfigError(f"{path}: {purpose} .jsonl, .ndjson and .parquet files")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:

@@ -1,4 +1,4 @@
-"""Converts the results of a provider batch to answers for the rows of a job."""
+"""Converts the results in a provider batch to answers for the rows of a job."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PIECE = 2**18
 
 
 class NotOurBatchError(StreamfoldError):
-    """A batch that seemed to belong to this job contains requests of another program."""
+    """A batch that seemed to belong to this job contains the requests of another program."""
 
 
 class Results:
-    """The results of one batch, in a temporary file. Use it as a context manager.
+    """The results of one provider batch, in a temporary file. Use this class as a context manager.
 
     Args:
-        rows: the numbers and ids of the batch's rows, in order.
+        rows: the numbers and ids of the batch's rows, in the order of the batch's requests.
     """
 
     def __init__(self, client: BatchClient, batch: ProviderBatch, rows: list[tuple[int, str]]) -> None:
@@ -53,10 +53,10 @@ class Results:
         self._folder.cleanup()
 
     async def fetch(self, status: BatchStatus) -> None:
-        """Fetches all results.
+        """Downloads all results of the batch to the temporary file.
 
         Raises:
-            APIError: the results can't be fetched.
+            APIError: the results can't be downloaded.
             NotOurBatchError: the results belong to requests of another program.
         """
         path = Path(self._folder.name) / "body"
@@ -70,7 +70,7 @@ class Results:
                 path.unlink()
 
     def _sort(self, path: Path) -> None:
-        """Records the position of each row's result in the file."""
+        """Records where each row's result is in the file."""
         with path.open("rb") as body:
             pieces = iter(lambda: body.read(_PIECE), b"")
             found = self._client.api.results(pieces, self._names)
@@ -90,7 +90,7 @@ class Results:
         return BatchResult(**json.loads(self._file.readline()))
 
     def answers(self, queue: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
-        """Yields the answers to all rows of the batch."""
+        """Yields an answer or an error for each row of the batch."""
         lost = _lost(self._batch, status)
         for number, raw in queue.rows.select({number for number, _ in self._rows}):
             try:
@@ -113,7 +113,6 @@ class Results:
 
 
 def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:
-    """Returns the error of a row without a result."""
     said = f": {_told(status.problem)}" if status.problem else ""
     if status.state == "failed":
         return {"type": "BatchFailed", "message": f"the provider's batch {batch.id} failed{said}"}

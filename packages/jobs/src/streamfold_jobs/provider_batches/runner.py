@@ -1,4 +1,4 @@
-"""Sends rows through the provider's batch API: submits all batches, polls them, and records the answers."""
+"""Sends rows through the provider's batch API: submits all batches, polls their status, and records the answers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ProviderBatchBackend:
     """Sends rows through the provider's batch API.
 
     Args:
-        wait: wait for the answers; otherwise the job pauses when all rows are submitted.
+        wait: true: the job waits for the answers. False: the job pauses after it has submitted all rows.
 
     Raises:
-        ConfigError: the provider's API has no batches.
+        ConfigError: the provider has no batch API.
     """
 
     via = "provider-batch"
@@ -66,10 +66,10 @@ class ProviderBatchBackend:
 
 
 class _BatchRun:
-    """One run of a job.
+    """One run of a job that uses provider batches.
 
     Attributes:
-        open: the batches without results.
+        open: the batches whose results the job hasn't fetched yet.
     """
 
     def __init__(self, client: BatchClient, queue: RowQueue) -> None:
@@ -82,7 +82,9 @@ class _BatchRun:
     # --- submitting --------------------------------------------------------------------------------------------------
 
     async def submit_all(self) -> None:
-        """Submits all rows that the provider doesn't have yet, beginning with unfinished batches of an earlier run."""
+        """Submits all rows that the provider doesn't have yet, beginning with the unfinished batches of earlier
+        runs.
+        """
         found = self._store.open()
         if any(batch.account != self._client.account for batch in found):
             raise ConfigError(
@@ -132,7 +134,7 @@ class _BatchRun:
         self._queue.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
-        """Creates a batch that an earlier run recorded, unless the provider already has it."""
+        """Creates a batch that an earlier run recorded in the ledger, unless the provider already has the batch."""
         return await self._submitter.create(batch, self._lines_of(batch), again=True)
 
     def _lines_of(self, batch: ProviderBatch) -> Lines:
@@ -154,7 +156,9 @@ class _BatchRun:
     # --- fetching -----------------------------------------------------------------------------------------------------
 
     async def fetch(self, *, wait: bool) -> None:
-        """Fetches the results of batches when they end; without `wait`, only of batches that have already ended."""
+        """Fetches the results of batches as they end. Without `wait`, only fetches the results of batches that have
+        already ended.
+        """
         pause, failed = _FIRST_POLL, 0
         while self.open and not self._queue.stopped:
             for batch in list(self.open):
@@ -175,7 +179,6 @@ class _BatchRun:
             pause = min(pause * _GROWTH, _LAST_POLL)
 
     async def _poll(self, batch: ProviderBatch) -> None:
-        """Requests the status of a batch, and fetches its results if it has ended."""
         status = await self._status(batch)
         batch = self._replace(batch, await self._store.save(batch, word=status.word, finished=status.finished))
         if status.state == "running":

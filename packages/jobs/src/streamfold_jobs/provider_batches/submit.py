@@ -1,8 +1,9 @@
 """Builds batches, records them in the ledger, and creates each batch exactly once, even after a crash.
 
-Every HTTP request is recorded in the ledger before it is sent. If its response is lost, the request may have succeeded.
-Before the request is repeated, the provider's list is searched: for a file by its name, for a batch by its unique key.
-If the list has no keys, the results of each matching batch show whether it belongs to the job.
+The job records every HTTP request in the ledger before it sends the request. If the response is lost, the request may
+have succeeded. So before the job repeats a request, it searches the provider's list of files for the file's name, or
+the list of batches for the batch's unique key. If the list doesn't contain keys, the results of each similar batch show
+whether the batch belongs to the job.
 """
 
 from __future__ import annotations
@@ -54,20 +55,21 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class ProviderBatch:
-    """A batch of the provider.
+    """A batch of requests that the provider processes, as the ledger records it.
 
     Attributes:
-        key: the unique name of the batch, by which it is found in the provider's list.
-        account: a digest of the base URL and the API key.
-        model: the model of its requests.
-        rows: the number of its requests.
-        created: the time when it was recorded, in seconds since 1970.
-        state: "creating": recorded, and perhaps created; "created": the provider has it; "done": its results are in the
-            ledger.
-        file: the id of the uploaded file with its requests.
-        asked: when the HTTP request to create it was sent; None: not yet, or rejected.
-        id: the provider's id.
-        word: the provider's status.
+        key: the unique name by which the job finds the batch in the provider's list of batches.
+        account: a hash of the provider's base URL and the API key.
+        model: the model of the requests in the batch.
+        rows: the number of requests in the batch.
+        created: when the ledger recorded the batch, in seconds since 1970.
+        state: "creating": the ledger has recorded the batch, and the provider may have created it; "created": the
+            provider has created it; "done": the ledger contains its results.
+        file: the id of the uploaded file that contains the batch's requests.
+        asked: when the job sent the HTTP request that creates the batch; None if it wasn't sent, or if the provider
+            rejected it.
+        id: the provider's id of the batch.
+        word: the provider's name for the status of the batch.
         finished: the number of finished requests, according to the provider.
     """
 
@@ -91,7 +93,7 @@ _OF_ROW = "UPDATE row SET batch = ? WHERE n = ?"
 
 
 class BatchStore:
-    """Reads and writes the batches of a ledger."""
+    """Loads and stores the provider batches of a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -103,18 +105,20 @@ class BatchStore:
         return [ProviderBatch(*row) for row in self._ledger.select(_ALL)]
 
     def open(self) -> list[ProviderBatch]:
-        """Returns the batches without results."""
+        """Returns the batches whose results the ledger doesn't contain yet."""
         return [batch for batch in self.all() if batch.state != "done"]
 
     def rows_of(self, batch: ProviderBatch) -> list[tuple[int, str]]:
-        """Returns the numbers and ids of the rows of a batch, in their order."""
+        """Returns the numbers and ids of a batch's rows, in the order of the batch's requests."""
         return [
             (number, name)
             for number, name in self._ledger.select("SELECT n, id FROM row WHERE batch = ? ORDER BY n", (batch.key,))
         ]
 
     async def begin(self, batch: ProviderBatch, rows: Iterable[tuple[int, str]]) -> None:
-        """Records a batch and marks its rows as sent, in one transaction. Both are on disk when this returns."""
+        """Records a batch and marks its rows as sent, in one transaction. When the method returns, the transaction is
+        on disk.
+        """
         self._ledger.note(_TABLE, ())
         self._ledger.note(_SAVE, _values(batch))
         for number, name in rows:
@@ -123,7 +127,9 @@ class BatchStore:
         await self._ledger.written()
 
     async def save(self, batch: ProviderBatch, **changes: Any) -> ProviderBatch:
-        """Records changes of a batch, and returns the batch. The changes are on disk when this returns."""
+        """Records changed fields of a batch, and returns the changed batch. When the method returns, the changes are on
+        disk.
+        """
         changed = replace(batch, **changes)
         if changed != batch:
             self._ledger.note(_SAVE, _values(changed))
@@ -137,12 +143,12 @@ def _values(batch: ProviderBatch) -> tuple[Any, ...]:
 
 @dataclass(slots=True)
 class PendingBatch:
-    """A batch that is being built.
+    """A batch whose requests are still being collected.
 
     Attributes:
-        rows: the numbers and ids of its rows.
-        first: its first request.
-        file: the file with its requests.
+        rows: the numbers and ids of the rows in the batch.
+        first: the first request in the batch.
+        file: the temporary file that contains the requests.
     """
 
     key: str
@@ -152,20 +158,20 @@ class PendingBatch:
     size: int = 0
 
     def add(self, row: Row, line: bytes) -> None:
-        """Adds the request of a row."""
+        """Adds a row's request to the batch."""
         self.file.write(line + b"\n")
         self.rows.append((row.number, row.id))
         self.size += len(line) + 1
 
     def lines(self) -> bytes:
-        """Returns the requests. May be called once."""
+        """Returns all requests as bytes, one line each. May be called once."""
         with self.file as file:
             file.seek(0)
             return file.read()
 
 
 class BatchBuilder:
-    """Builds batches, one at a time for each model.
+    """Collects requests into batches. There is one incomplete batch at a time for each model.
 
     Args:
         client: the client for the provider, which limits the size of a batch.
@@ -178,7 +184,7 @@ class BatchBuilder:
         self._open: dict[str, PendingBatch] = {}
 
     def add(self, row: Row, request: BatchRequest) -> PendingBatch | None:
-        """Adds a request. If the batch of its model is full, returns that batch and begins another.
+        """Adds a request to the batch of its model. If that batch is full, returns it and begins another one.
 
         Raises:
             ConfigError: the request is larger than the maximum size of a batch.
@@ -197,7 +203,7 @@ class BatchBuilder:
         return full
 
     def rest(self) -> Iterator[PendingBatch]:
-        """Yields the batches that are not full."""
+        """Yields the batches that aren't full, when no more requests follow."""
         while self._open:
             yield self._open.pop(next(iter(self._open)))
 
@@ -208,19 +214,19 @@ def new_key() -> str:
 
 
 def row_name(key: str, number: int) -> str:
-    """Returns the name of a row's request: letters, digits and hyphens, at most 64, as Anthropic requires."""
+    """Returns the name of a row's request: at most 64 letters, digits and hyphens, as Anthropic's API requires."""
     return f"{key}-{number}"
 
 
 def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchRequest:
-    """Returns the request of a row. Raises ConfigError if the request can't be part of a batch."""
+    """Builds the batch request for a row. Raises ConfigError if the row can't be part of a provider batch."""
     options: Any = {**settings.options, **row.options}
     tools = row.tools if row.tools is not None else settings.tools
     return client.request(ChatParams.read(row.messages, tools or None, row.tool_choice, options))
 
 
 def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, PreparedRequest | None]:
-    """Returns the requests of a batch as lines, and its first request."""
+    """Returns the requests of a batch as lines of JSON, and the first request."""
     first, lines = None, []
     for number, request in requests:
         first = first or request.prepared
@@ -229,10 +235,10 @@ def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[by
 
 
 class BatchSubmitter:
-    """Creates the batches of a job.
+    """Creates the provider batches of a job.
 
     Attributes:
-        foreign: ids of batches that belong to other programs.
+        foreign: the ids of batches that turned out to belong to other programs.
     """
 
     def __init__(self, client: BatchClient, store: BatchStore) -> None:
@@ -242,14 +248,14 @@ class BatchSubmitter:
         self.foreign: set[str] = set()
 
     async def create(self, batch: ProviderBatch, lines: Lines, *, again: bool) -> ProviderBatch:
-        """Creates a batch, and returns it when the provider has it.
+        """Creates a batch at the provider, and returns its new state after the provider has confirmed it.
 
         Args:
-            lines: returns its requests and its first request.
+            lines: returns the batch's requests as lines of JSON, and the first request.
             again: true if an earlier run recorded the batch, and may have created it.
 
         Raises:
-            APIError: the batch could not be created. The ledger records the state, from which the next run continues.
+            APIError: the batch could not be created. The ledger contains the state from which the next run continues.
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)
@@ -283,7 +289,9 @@ class BatchSubmitter:
         return await with_backoff(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
 
     async def _find_file(self, api: UploadedBatchAPI, batch: ProviderBatch) -> str | None:
-        """Returns the uploaded file of a batch, or None. If files can't be listed, a second upload is harmless."""
+        """Returns the id of a batch's uploaded file; None if it isn't found. If the provider can't list files, the job
+        uploads the file a second time, which does no harm.
+        """
         name = api.file_name(batch.key)
         listed = api.files(), "a list of files", api.read_files
         with suppress(BadRequestError, NotFoundError):
@@ -291,7 +299,9 @@ class BatchSubmitter:
         return None
 
     async def _find(self, batch: ProviderBatch) -> BatchStatus | None:
-        """Returns the batch that was created by a request whose response was lost, or None if no batch was created."""
+        """Finds the batch that the provider created after a request whose response was lost. Returns None if the
+        provider created no batch.
+        """
         asked = batch.asked or 0.0
         while True:
             began = time.time()
@@ -329,7 +339,9 @@ class BatchSubmitter:
         read: Callable[[Any], BatchListing],
         pick: Callable[[BatchListing], T | None],
     ) -> T | None:
-        """Returns the first match in all pages of a list. Not all providers document the order of their lists."""
+        """Returns the first match in the pages of a list. Without a match, searches all pages, because not all
+        providers document the order of their lists.
+        """
         seen: set[str] = set()
         while call is not None:
             page = await with_backoff(partial(self._client.ask, call, what, read))
@@ -343,13 +355,15 @@ class BatchSubmitter:
 
 
 def pauses() -> list[float]:
-    """Returns the pauses between retries, in seconds."""
+    """Returns the pauses between retries, in seconds, in their order."""
     backoff = Backoff(first=1.0)
     return [backoff.delay(number) for number in range(_TRIES - 1)]
 
 
 async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
-    """Calls an idempotent function, and repeats the call while its errors are retryable."""
+    """Calls a function that may safely be repeated. Repeats the call with growing pauses while its error is
+    retryable.
+    """
     for pause in pauses():
         try:
             return await call()
@@ -365,6 +379,6 @@ async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _refused(error: APIError) -> bool:
-    """Returns whether the provider has certainly not processed the HTTP request."""
+    """Returns whether the error proves that the provider has not processed the HTTP request."""
     status = getattr(error, "status_code", None)
     return isinstance(error, APIStatusError) and status is not None and 400 <= status < 500 and status not in (408, 409)

@@ -1,4 +1,6 @@
-"""A cache of answers that outlives a Ray worker, so that a recomputed block doesn't cost twice."""
+"""A store of answers that outlives a Ray worker. When Ray recomputes a block of rows, the stored answers cost
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _logger = logging.getLogger("streamfold")
 
 
 def fingerprint(*parts: str | bytes) -> str:
-    """Returns a hash of several parts."""
+    """Returns one hash of several strings or bytes."""
     found = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -29,7 +31,7 @@ def fingerprint(*parts: str | bytes) -> str:
 
 
 def check_answers(where: str) -> None:
-    """Raises ConfigError if a URL isn't a store that all workers can reach."""
+    """Raises ConfigError if a URL doesn't name a store that all Ray workers can reach."""
     store_place(where, "answers:")
     if not is_shared_store(where):
         raise ConfigError(
@@ -39,10 +41,10 @@ def check_answers(where: str) -> None:
 
 
 class AnswerCache:
-    """Answers in a store, by fingerprints of their requests.
+    """Stores answers under the fingerprints of their requests.
 
     Args:
-        store: the store.
+        store: the key-value store for the answers.
     """
 
     def __init__(self, store: Store) -> None:
@@ -53,25 +55,26 @@ class AnswerCache:
 
     @classmethod
     def open(cls, where: str, seconds: float) -> AnswerCache:
-        """Opens a store.
+        """Opens the store that a URL names.
 
         Args:
             where: a URL that `check_answers` accepted.
-            seconds: how long an answer is stored.
+            seconds: seconds after which a stored answer expires.
 
         Raises:
-            ConfigError: the file's folder doesn't exist, or a variable is not set.
+            ConfigError: the folder of the SQLite file doesn't exist, or an environment variable is not set.
         """
         limits = Retention(entries=10**9, size=2**40, age=seconds)
         return cls(open_store(store_url(where), limits, table="answers"))
 
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
-        """Returns the stored answers. If the store fails, the error is logged and the rows are sent.
+        """Returns the stored answers for these keys. If the store fails, logs the error and returns no answers, so that
+        the rows are sent.
 
-        If a stored answer is damaged, its row is sent, too.
+        The result also lacks answers whose stored data is damaged, so that their rows are sent, too.
 
         Raises:
-            ConfigError: the store was never reachable.
+            ConfigError: the store has never been reachable.
         """
         try:
             found = await self._store.get("", list(keys))
@@ -87,7 +90,7 @@ class AnswerCache:
         return answers
 
     async def keep(self, key: str, answer: Answer) -> None:
-        """Stores an answer, so that it outlives this process. Errors of the store are logged."""
+        """Stores an answer, so that it outlives this process. If the store fails, logs the error."""
         members = {"reply": answer.members, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
         self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
         async with self._lock:  # one write at a time, with all answers that have come meanwhile
@@ -101,12 +104,11 @@ class AnswerCache:
                     _logger.warning("%d answers could not be stored", len(entries), exc_info=error)
 
     async def aclose(self) -> None:
-        """Closes the store."""
+        """Closes the key-value store."""
         await self._store.aclose()
 
 
 def _read_answer(value: bytes) -> Answer | None:
-    """Returns a stored answer; None if the value is invalid."""
     try:
         read = json.loads(value)
         answer = Answer("", 0, read.pop("reply"), **read)

@@ -1,4 +1,6 @@
-"""`Ask`, the class for Ray Data's `map_batches`, its settings, and functions that read and extend batches."""
+"""`Ask`, the class for Ray Data's `map_batches`, its settings, and functions that read Ray's batches and add columns to
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ Check = Callable[[Reply], str | None]
 
 
 class AskStoppedError(StreamfoldError):
-    """The job ends, because no row can be answered: the API key is missing or rejected, or the account has no
+    """Stops the Ray job, because no row can be answered: the API key is missing or rejected, or the account has no
     credit.
     """
 
@@ -42,36 +44,38 @@ class Ask:
         ds.map_batches(Ask, fn_constructor_kwargs={"provider": "main"}, batch_format="pyarrow")
 
     `ask` calls `map_batches` with safe settings for large jobs. `ANSWER_COLUMNS` lists the new columns: `text`,
-    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. A failed row has an `error`. Only invalid
-    settings or a rejected API key end the job.
+    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. If a row fails, its `error` column contains
+    the error. Only invalid settings or a rejected API key stop the Ray job.
 
     Args:
-        provider: a name in the worker's configuration, or a mapping of settings; see `Provider.from_config`. A
-            mapping may name environment variables of the worker (`api_key_env`), but must not contain API keys, because
-            Ray stores it with the job.
-        columns: maps the fields of a row to columns: `{"prompt": "question"}`. Fields are id, prompt, messages,
-            system, model, options, tools and tool_choice; messages, options and tools may be JSON text. Default:
-            columns with the same names.
+        provider: a name in the worker's configuration, or a mapping of settings; see `Provider.from_config`. A mapping
+            may name environment variables of the worker (`api_key_env`), but must not contain API keys, because Ray
+            stores the mapping with the job.
+        columns: maps the fields of a row to columns of the batch: `{"prompt": "question"}`. The fields are id, prompt,
+            messages, system, model, options, tools and tool_choice; messages, options and tools may be JSON text. By
+            default, a field is taken from the column with the same name.
         prefix: the prefix for the names of new columns.
         concurrency: maximum number of rows in flight in one worker.
         tries: maximum number of tries for each row. A 429 doesn't count as a try.
-        answers: a store for answers, `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. Each answer is stored
-            before it is returned, so that a recomputed block doesn't cost twice. Rows need an id.
-        keep: seconds for which answers are stored.
-        job: the name of the job. A stored answer is used only for the same row, the same job and the same request.
-        schema: a JSON schema for the answers. An answer that doesn't match becomes an error.
-        check: a function that returns what is wrong with a reply, or None. A row whose reply is rejected becomes an
-            error. With `answers`, `check` must be a function of a module; otherwise no answers are stored.
-        tools: the tools for rows without `tools`. The answers contain the tool calls; no tools are run.
-        on_refused: the effect of a rejected API key or account: "stop" ends the job, "error" records an error for each
-            row.
-        config: the configuration file on the worker.
-        stream: False fetches answers without streaming, which needs less CPU time for short answers.
+        answers: the URL of a store for answers: `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. `Ask` stores
+            each answer before it returns the answer, so that a block that Ray recomputes doesn't cost twice. Rows need
+            an id.
+        keep: seconds after which a stored answer expires.
+        job: the name of the job. `Ask` uses a stored answer only if row id, job name and request are the same.
+        schema: a JSON schema for the answers. If an answer doesn't match the schema, its row ends with an error.
+        check: a function that returns what is wrong with a reply, or None. If the function rejects a row's reply, the
+            row ends with an error. With `answers`, `check` must be a function that a module defines; otherwise `Ask`
+            stores no answers.
+        tools: the tools for rows without `tools`. The answers contain the tool calls; `Ask` doesn't run the tools.
+        on_refused: what happens if the provider rejects the API key or the account: "stop" stops the Ray job, "error"
+            records an error for each row.
+        config: the path of the configuration file on the worker's machine.
+        stream: false: request answers that aren't streamed, which needs less CPU time for short answers.
         options: options for all rows; see `chat_stream`. The options of a row take precedence.
 
     Raises:
-        ConfigError: a setting is invalid or contains an API key. Errors in the provider's settings are raised by the
-            first batch.
+        ConfigError: a setting is invalid or contains an API key. Errors in the provider's settings are raised when the
+            first batch is processed.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Ask:
         self._stopped = ""
 
     async def __call__(self, batch: Any) -> Any:
-        """Returns a batch with the columns of its answers.
+        """Sends the rows of a batch. Returns the batch with additional columns for the answers.
 
         Raises:
             ConfigError: the batch lacks a column, or already has a column with the name of a new column.
@@ -179,7 +183,7 @@ class Ask:
 
     @cached_property
     def _check_name(self) -> str | None:
-        """The name of the check in the keys of stored answers; None if it has no unique name."""
+        """The name of `check`, for the keys of stored answers; None if the function has no unique name."""
         check = self.settings.check
         if check is None:
             return ""
@@ -188,19 +192,18 @@ class Ask:
 
     @cached_property
     def _common(self) -> str:
-        """A fingerprint of the settings that all requests share. Raises ConfigError if no row can be sent."""
+        """A hash of the settings that all requests share. Raises ConfigError if no row can be sent."""
         options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
         sent = self._provider.preview("-", self._rows.tools or None, **options)
         return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
 
     def _key(self, members: Mapping[str, Any]) -> str | None:
-        """Returns the store's key for the answer of a row, or None for a row without an id."""
+        """Returns the store's key for a row's answer; None for a row without an id."""
         if members["id"] is None:
             return None
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
 
     async def _answer(self, requests: RowRequests, members: Mapping[str, Any], key: str | None) -> Answer | None:
-        """Returns the answer to a row, or its error; None if no more rows are sent."""
         if self._stopped:
             return None
         try:
@@ -222,7 +225,7 @@ class Ask:
         return answer
 
     def _refused(self, error: BaseException | None) -> Answer | None:
-        """Stops the job, or returns the error as the row's answer if `on_refused` is "error"."""
+        """Stops the Ray job. If `on_refused` is "error", returns the error as the row's answer instead."""
         if self.settings.on_refused == "error" and isinstance(error, Exception):
             return _failed(error)
         if not self._stopped:
@@ -232,7 +235,7 @@ class Ask:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Returns whether the answer may be stored: a reply, or the error of an invalid request."""
+    """Returns whether the answer may be stored. That is true for a reply, and for the error of an invalid request."""
     error = answer.error or {"reply": answer.members}
     return "reply" in error or error.get("status_code") in _WRONG
 
@@ -280,7 +283,9 @@ class AskSettings:
         self.for_rows()
 
     def for_rows(self) -> JobSettings:
-        """Returns the job settings for these rows. Raises ConfigError."""
+        """Returns the settings that `RowRequests` needs to send these rows. Raises ConfigError for an invalid
+        setting.
+        """
         checks: list[Check] = [self.check] if self.check else []
         options = dict(self.options)
         if self.schema is not None:
@@ -293,7 +298,7 @@ class AskSettings:
         )  # fmt: skip
 
     def members(self, names: Sequence[str]) -> dict[str, str]:
-        """Returns the column of each field. Raises ConfigError if a column is missing."""
+        """Returns which column of the batch each field is taken from. Raises ConfigError if a column is missing."""
         found = dict(self.columns or {name: name for name in ROW_MEMBERS if name in names})
         if missing := next((column for column in found.values() if column not in names), None):
             raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")
@@ -310,14 +315,16 @@ class AskSettings:
 
 
 def _first(checks: Sequence[Check]) -> Check | None:
-    """Returns a check that combines several checks and returns the first problem."""
+    """Combines several checks into one check, which returns the first problem that they find."""
     if len(checks) < 2:
         return next(iter(checks), None)
     return lambda reply: next((wrong for check in checks if (wrong := check(reply)) is not None), None)
 
 
 def _check_no_secrets(settings: AskSettings) -> None:
-    """Raises ConfigError for an API key, a password or a header that isn't a reference to a variable."""
+    """Raises ConfigError if the settings contain an API key, a password or a header that doesn't refer to an
+    environment variable.
+    """
     spec = settings.provider if isinstance(settings.provider, Mapping) else {}
     if spec.get("api_key") is not None and not _refers(spec["api_key"]):
         raise _would_travel("api_key", 'api_key_env = "NAME"')
@@ -353,7 +360,7 @@ def column_names(batch: Any) -> list[str]:
 
 
 def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the rows of a batch with the named columns, as plain Python values."""
+    """Returns the rows of a batch as Python values, with the columns in `names`."""
     if hasattr(batch, "column_names"):
         return list(batch.select(list(names)).to_pylist())
     columns = {name: [_plain(value) for value in _values(batch[name])] for name in names}
@@ -361,7 +368,7 @@ def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any:
-    """Returns a batch of the same type with the columns of its answers."""
+    """Returns a batch of the same type that also contains the answers' columns."""
     rows = [answer_cells(answer) for answer in answers]
     if hasattr(batch, "column_names"):
         import pyarrow
@@ -375,7 +382,7 @@ def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any
 
 
 def check_columns(names: Sequence[str], prefix: str) -> None:
-    """Raises ConfigError if the batch already has a column with the name of a new column."""
+    """Raises ConfigError if the batch already has a column with the name of one of the answers' columns."""
     taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
     if taken:
         raise ConfigError(
@@ -384,12 +391,12 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
 
 
 def _values(column: Any) -> Any:
-    """Returns the values of a column, with None for missing values of pandas."""
+    """Returns the values of a column. None replaces the missing values of pandas."""
     return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as plain Python data, because batches of pandas and numpy contain numpy's types at any depth."""
+    """Converts a value to Python data. Batches of pandas and numpy may contain numpy's types at any depth."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

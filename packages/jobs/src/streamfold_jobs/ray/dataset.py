@@ -1,4 +1,4 @@
-"""`ask`: adds answers to a Ray Dataset, with safe settings for large jobs."""
+"""`ask`: adds answers to a Ray Dataset, with settings that are safe for large jobs."""
 
 from __future__ import annotations
 
@@ -28,27 +28,29 @@ def ask(
     resources: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Dataset:
-    """Returns a Dataset with the answers to its rows.
+    """Returns a Dataset that also contains the answers to its rows.
 
         ds = ask(ray.data.read_parquet("rows/"), "main", checkpoint="/mnt/jobs/translate")
         ds.write_parquet("answers/")
 
-    To continue a killed job, start it again with the same checkpoint and output. Rows whose answers were written aren't
-    sent again. The answers of unwritten blocks are lost unless `answers` names a store.
+    To continue a killed job, start it again with the same checkpoint and output. Rows whose answers were written to the
+    output aren't sent again. The answers in blocks that weren't written are lost unless `answers` names a store.
 
     Args:
-        ds: the Dataset. With a checkpoint it must be read from files, because Ray skips finished rows while reading.
+        ds: the Dataset that contains the rows. With a checkpoint, it must be read from files, because Ray skips
+            finished rows when it reads the files.
         provider: see `Ask`.
         checkpoint: a folder that all machines can access, as a path or a URL such as `s3://...`. Rows need unique ids.
-        workers: the number of worker processes, or their minimum and maximum.
+        workers: the number of worker processes, or the minimum and maximum number.
         concurrency: maximum number of rows in flight in each worker.
-        rows_per_block: the number of rows in a block. Ray's default blocks would have thousands of rows, and a worker
-            that dies loses all rows of its blocks.
-        blocks_in_flight: the number of blocks that each worker processes, so that a slow row delays only its own block.
-        check_ids: with a checkpoint, read all ids first, and raise an error if an id is missing or repeated. Without
-            the check, one of two rows with the same id would be lost.
-        resources: the resources of each worker; see `map_batches`. Default: no CPU, because workers mostly wait.
-            With a checkpoint, Ray itself needs two CPUs.
+        rows_per_block: the number of rows in a block. If a worker dies, the answers to all rows in its blocks are lost,
+            and Ray's default blocks may have thousands of rows.
+        blocks_in_flight: the number of blocks that each worker processes at the same time, so that a slow row delays
+            only its own block.
+        check_ids: if there is a checkpoint, first read all ids, and raise an error if an id is missing or repeated.
+            Without this check, one of two rows with the same id would be lost.
+        resources: the Ray resources that each worker reserves; see `map_batches`. By default, workers reserve no CPU,
+            because they mostly wait. With a checkpoint, Ray itself needs two CPUs.
         settings: the other arguments of `Ask`: `columns`, `answers`, `schema`, model options and so on.
 
     Raises:
@@ -72,7 +74,6 @@ def ask(
 
 
 def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
-    """Returns a pool of workers with a minimum and maximum size, and the number of blocks for each worker."""
     try:
         from ray.data import ActorPoolStrategy
     except ModuleNotFoundError:
@@ -86,7 +87,7 @@ def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
 
 
 def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> None:
-    """Configures Ray to record finished rows."""
+    """Configures Ray's checkpoint, in which Ray records the finished rows."""
     from ray.data.checkpoint import CheckpointConfig
 
     if check_ids:
