@@ -1,4 +1,6 @@
-"""Pytest plugin: command-line options for the test suites of streamfold-lab, and a fixture for authors of parsers."""
+"""Pytest plugin: command-line options for streamfold-lab's test suites, and a fixture for authors of tool call
+parsers.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def assert_any_cut() -> Callable[..., None]:
-    """Returns a function that fails the test if a vLLM or SGLang parser reads a split text differently from the unsplit
-    text.
+    """Returns a function that tests a vLLM or SGLang parser. The test fails if the parser's result for a split text
+    differs from its result for the unsplit text.
 
     def test_my_parser(assert_any_cut):
         assert_any_cut(MyParser, "hermes")

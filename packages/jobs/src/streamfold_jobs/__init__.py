@@ -1,5 +1,4 @@
-"""Batch jobs: sends every row of a file to a model. A ledger file stores the answers, so that a killed job continues
-where it stopped.
+"""Batch jobs: sends rows to a model and stores the answers, so that a killed job can be continued.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

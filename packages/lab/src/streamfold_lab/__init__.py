@@ -6,7 +6,7 @@ inspection   explains a recorded stream event by event; compares two streams
 live         a page that shows the gateway's responses while they stream
 commands     the subcommands of `streamfold` that this package adds
 
-The package uses only public names of other streamfold packages, and has the same version.
+The package uses only public names of other streamfold packages, and has the same version number.
 
 Experimental: it may change with every release.
 """

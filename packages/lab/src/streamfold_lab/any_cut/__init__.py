@@ -1,4 +1,4 @@
-"""Tests tool call parsers: wherever a text is split, a parser must return the same result."""
+"""Tests tool call parsers: wherever a model's text is split, a parser must return the same tool calls."""
 
 from __future__ import annotations
 

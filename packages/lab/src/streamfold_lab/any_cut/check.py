@@ -1,4 +1,6 @@
-"""Runs a parser on each text, unsplit and split at every position, and collects the results that differ."""
+"""Runs a tool call parser on each test text, unsplit and split at every position, and collects the results that
+differ.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,14 @@ _RANDOM = 5  # cuts into pieces of random lengths
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A text that a parser reads incorrectly.
+    """A test text for which a parser returns an incorrect result.
 
     Attributes:
-        mode: "whole": the parser reads the unsplit text incorrectly. "in pieces": for some splits, the result differs
-            from the result for the unsplit text.
-        cuts: the number of splits with a different result.
+        mode: "whole": the parser's result for the unsplit text is incorrect. "in pieces": for some splits of the text,
+            the parser's result differs from its result for the unsplit text.
+        cuts: the number of splits for which the result differs.
         tried: the number of splits that were tried.
-        pieces: the split with the fewest pieces that gives a different result.
+        pieces: the split with the fewest pieces for which the result differs.
         wanted, found: descriptions of the expected and the actual result.
     """
 
@@ -50,11 +52,11 @@ class Failure:
 
 
 def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]:
-    """Yields splits of a text: unsplit, in two pieces at every position, in pieces of equal size, and in pieces of
-    random size.
+    """Yields different splits of a text: unsplit, in two pieces at every position, in pieces of equal size, and in
+    pieces of random size.
 
     Args:
-        cut_tokens: also split special tokens. A model always emits a special token in one piece.
+        cut_tokens: true: also split inside special tokens. A real model always emits a special token in one piece.
     """
     atoms = list(text) if cut_tokens else [match[0] for match in _ATOM.finditer(text)]
     yield (text,)
@@ -72,10 +74,10 @@ def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]
 
 
 def check_parser(parser: PieceParser, vectors: Iterable[Vector], *, cut_tokens: bool = False) -> list[Failure]:
-    """Returns a failure for each text that the parser reads incorrectly.
+    """Returns a failure for each test text for which the parser returns an incorrect result.
 
     The result for a split text must equal the parser's own result for the unsplit text. If the parser raises an
-    exception for the unsplit text, the vector's expected result is used instead.
+    exception for the unsplit text, the result must equal the vector's expected result.
     """
     return [failure for vector in vectors for failure in _check(parser, vector, cut_tokens)]
 
@@ -108,8 +110,8 @@ def _tried(parse: Callable[[], ParsedText]) -> ParsedText | Exception:
 
 
 def _difference(wanted: ParsedText, found: ParsedText | Exception) -> Kind | None:
-    """Returns the kind of difference between two results, or None if they are equal. Differences in white space don't
-    count.
+    """Returns the kind of difference between two parser results; None if they are equal. Differences in white space
+    don't count.
     """
     if isinstance(found, Exception):
         return "raises"

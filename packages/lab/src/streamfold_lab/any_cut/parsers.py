@@ -1,7 +1,7 @@
-"""One interface for tool call parsers of SGLang and vLLM, and for other parsers with the same methods.
+"""A common interface for the tool call parsers of SGLang and vLLM, and for other parsers with the same methods.
 
-At the end of a stream, a parser may know arguments of the last tool call that it hasn't streamed yet. This module adds
-these arguments, as the servers of both projects do.
+At the end of a stream, a parser may have parsed more of the last tool call's arguments than it has streamed. This
+module adds the missing arguments, as the servers of both projects do.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from streamfold import ConfigError
 
 
 class ParsedCall(NamedTuple):
-    """A tool call from a parser, with the arguments as JSON text."""
+    """A tool call that a parser found, with its arguments as JSON text."""
 
     name: str
     arguments: str
 
 
 class ParsedText(NamedTuple):
-    """A parser's result for one text."""
+    """A parser's result for one text: its content and its tool calls."""
 
     content: str
     calls: tuple[ParsedCall, ...] = ()
@@ -35,7 +35,7 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class PieceParser(Protocol):
-    """A parser under test. Each method call parses a new text."""
+    """A parser under test. Each call of a method parses a new text."""
 
     def whole(self, text: str, tools: Tools) -> ParsedText:
         """Parses a complete text."""
@@ -84,7 +84,7 @@ def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
 
 @dataclass(slots=True)
 class _Calls:
-    """Assembles tool calls from streamed pieces, by the index that the parser assigns to each piece."""
+    """Joins the streamed pieces of each tool call, by the index that the parser assigns to each piece."""
 
     calls: dict[int, list[str]] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class _Calls:
         call[1] += arguments or ""
 
     def finish(self, parser: Any) -> None:
-        """Adds arguments that the parser knows but hasn't streamed yet."""
+        """Adds the arguments that the parser has parsed but hasn't streamed yet."""
         known, streamed = (getattr(parser, name, None) for name in ("prev_tool_call_arr", "streamed_args_for_tool"))
         if not known or not streamed or len(known) > len(streamed):
             return
@@ -110,7 +110,7 @@ class _Calls:
 
 @dataclass(frozen=True, slots=True)
 class _SGLangParser:
-    """`BaseFormatDetector` of SGLang (sglang/srt/function_call)."""
+    """Wraps a parser with the methods of SGLang's `BaseFormatDetector` (sglang/srt/function_call)."""
 
     make: Callable[[], Any]
 
@@ -146,7 +146,9 @@ def _sglang_tools(tools: Tools) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _VLLMParser:
-    """`ToolParser` of vLLM. Each piece counts as one token, with an arbitrary token id."""
+    """Wraps a parser with the methods of vLLM's `ToolParser`. Each piece of text counts as one token, with an arbitrary
+    token id.
+    """
 
     make: Callable[[], Any]
 
@@ -196,7 +198,7 @@ class _Vocabulary(dict[str, int]):
 
 
 class _NoTokenizer:
-    """A fake tokenizer for parsers that only look up the token ids of their markers."""
+    """A fake tokenizer, for parsers that only need the token ids of their special tokens."""
 
     def __init__(self) -> None:
         self.vocab = _Vocabulary()

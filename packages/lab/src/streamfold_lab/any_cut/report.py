@@ -1,4 +1,4 @@
-"""Writes bug reports for a parser: one for each kind of failure, with the shortest example."""
+"""Writes bug reports about a parser: one report for each kind of failure, with the shortest example."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TITLES = {
 
 
 def as_markdown(parser: str, versions: Iterable[str], failures: Sequence[Failure], tried: int) -> str:
-    """Returns the report as Markdown.
+    """Returns the bug reports about a parser as Markdown text.
 
     Args:
-        parser: `module:Class`.
+        parser: the parser's name in the form `module:Class`.
         versions: the names and versions of the parser's package and of this package.
-        tried: the number of tested texts.
+        tried: the number of texts that the parser was tested with.
     """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:

@@ -1,5 +1,5 @@
-"""Pytest suite for authors of parsers, with one test for each text: a parser must read the split text like the unsplit
-text.
+"""Pytest suite for authors of tool call parsers, with one test for each test text. A parser's result for the split text
+must equal its result for the unsplit text.
 
 pytest --pyargs streamfold_lab.any_cut.suite --streamfold-parser my_parsers:HermesParser --streamfold-vectors hermes
 """
@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_any_cut(vector: Vector, request: pytest.FixtureRequest) -> None:
-    """The parser reads the split text like the unsplit text, wherever it is split."""
+    """Fails if the parser's result depends on how the text is split."""
     name = request.config.getoption("streamfold_parser")
     if not name:
         pytest.skip("no parser: pass --streamfold-parser module:Class")

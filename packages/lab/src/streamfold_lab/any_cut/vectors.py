@@ -1,4 +1,6 @@
-"""Test texts with tool calls, and their expected results: built in, or read from a JSON file."""
+"""Test texts that contain tool calls, with the results that a parser should return. The texts are built in, or come
+from a JSON file.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from streamfold import ConfigError
 
 
 class WantedCall(BaseModel):
-    """An expected tool call."""
+    """A tool call that a parser should find."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,12 +24,12 @@ class WantedCall(BaseModel):
 
 
 class Vector(BaseModel):
-    """A text, the declared tools, and the expected result.
+    """A test text, the tools that the request declares, and the expected result.
 
     Attributes:
         schemas: the types of each tool's parameters, for formats that don't encode types: `{"search": {"limit":
             "integer"}}`.
-        content: the text without the tool calls.
+        content: the text that should remain without the tool calls.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,13 +78,15 @@ _VECTORS = TypeAdapter(list[Vector])
 
 
 def dialects() -> list[str]:
-    """Returns the names of the tool call formats with built-in test texts."""
+    """Returns the names of the tool call formats that have built-in test texts."""
     folder = files(__package__).joinpath("vectors")
     return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
 
 
 def load_vectors(source: str) -> list[Vector]:
-    """Returns the built-in test texts of a format, or those in a JSON file. Raises ConfigError for another source."""
+    """Returns the built-in test texts of a tool call format, or the test texts in a JSON file. Raises ConfigError for
+    any other source.
+    """
     path = Path(source)
     if source in dialects():
         text = files(__package__).joinpath("vectors", f"{source}.json").read_text("utf-8")

@@ -1,4 +1,6 @@
-"""Subcommands of `streamfold`, registered as entry points in the group `streamfold.commands`."""
+"""The subcommands that this package adds to the command `streamfold`, as entry points in the group
+`streamfold.commands`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`streamfold lab any-cut`: tests whether a tool call parser, or a server, gives the same result however a text is
+"""`streamfold lab any-cut`: tests whether a tool call parser, or a server, returns the same result however a text is
 split.
 """
 
@@ -92,7 +92,9 @@ def _version_of(package: str) -> str:
 
 
 async def _examine(target: str, model: str | None, key: str | None, repeats: int, config: Path | None) -> bool:
-    """Sends requests with and without streaming, and prints the findings. Returns whether the responses differ."""
+    """Sends the same requests with and without streaming, and prints the findings. Returns whether the responses
+    differ.
+    """
     probes = [probe for probe in PROBES if probe.name in _ALIKE]
     differs = False
     for profile in await find_apis(read_target(target, config, model=model, api_key_env=key), AUTO):

@@ -1,4 +1,6 @@
-"""`streamfold swap-check`: shows the requests that several providers would get for a conversation."""
+"""`streamfold swap-check`: shows the requests that streamfold would send to several providers for the same
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "provider_data_dropped"
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The request that one provider would get, or the reason why it can't be sent."""
+    """The request that streamfold would send to one provider, or the reason why it can't send the request."""
 
     spec: str
     url: str
@@ -80,10 +82,10 @@ def swap_check(
 def read_conversation(data: Any, where: str) -> dict[str, Any]:
     """Returns the arguments for `Provider.preview`: `messages`, `tools`, `tool_choice` and the options.
 
-    Each message is a dict, either from `Message.to_dict` or in the format of Chat Completions.
+    Each message in `data` is a dict, either from `Message.to_dict` or in the format of Chat Completions.
 
     Raises:
-        ConfigError: the data has another form. The error message begins with `where`.
+        ConfigError: `data` isn't such a conversation. The error message begins with `where`.
     """
     if isinstance(data, list):
         data = {"messages": data}
@@ -112,7 +114,7 @@ def _read_message(data: Any, where: str) -> Message | dict[str, Any]:
 
 
 def _written_by_us(data: Mapping[str, Any]) -> bool:
-    """True if a message has fields that only `Message.to_dict` writes."""
+    """Returns whether a message has fields that only `Message.to_dict` writes."""
     parts, calls = data.get("content"), data.get("tool_calls")
     inner = [*(parts if isinstance(parts, list) else ()), *(calls if isinstance(calls, list) else ())]
     own = {name for one in inner if isinstance(one, Mapping) for name in one} & {"part", "raw_arguments"}

@@ -1,4 +1,4 @@
-"""`streamfold conformance`: checks a server against the documentation of its API."""
+"""`streamfold conformance`: checks whether a server follows the documentation of its API."""
 
 from __future__ import annotations
 

@@ -158,7 +158,9 @@ def doctor(
 
 
 def _reference(target: str, config: Path | None, examined: Profile) -> Profile:
-    """Returns the profile of `--reference`. Without a model, it gets the tested model."""
+    """Returns the profile that `--reference` names. If this profile has no model, it gets the model of the tested
+    server.
+    """
     other = read_target(target, config)
     return other if other.model else other.model_copy(update={"model": examined.model})
 
@@ -201,7 +203,6 @@ def _row(finding: Finding) -> list[Text]:
 
 
 def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
-    """Prints the requests with their maximum cost."""
     planned = plan(profile, seed=seed)
     for each in planned:
         name, body, mode = f"{each.probe.name}/{each.ask.name}", each.written.body, "whole" if each.whole else "stream"

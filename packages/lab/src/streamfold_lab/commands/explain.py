@@ -1,4 +1,4 @@
-"""Prints inspections and comparisons."""
+"""Prints explained streams and comparisons of streams in a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _JOINED = ("reasoning", "text", "refusal", "call")
 
 
 def print_inspection(target: Console, made: Inspection, *, every: bool = False) -> None:
-    """Prints a stream event by event, and its reply. With `every`, each fragment gets its own row."""
+    """Prints a stream event by event, and the resulting reply. With `every`, each text fragment gets its own row."""
     target.print(
         Text.assemble((escape_control_characters(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim"))
     )
@@ -70,7 +70,9 @@ def _events_table(made: Inspection, every: bool) -> Table:
 def _runs(
     rows: Sequence[tuple[Event, tuple[EventLine, ...]]], every: bool
 ) -> Iterator[tuple[list[Event], tuple[EventLine, ...]]]:
-    """Yields a row for each event. Consecutive events that only continue the same text or arguments become one row."""
+    """Yields the rows of the table of events. Consecutive events that only continue the same text or arguments become
+    one row.
+    """
 
     def key(row: tuple[int, tuple[Event, tuple[EventLine, ...]]]) -> object:
         number, (_, lines) = row
@@ -146,7 +148,7 @@ def _print_outcome(target: Console, made: Inspection) -> None:
 
 
 def print_comparison(target: Console, made: Comparison) -> None:
-    """Prints whether two streams have the same reply, and the first event that differs."""
+    """Prints whether two streams result in the same reply, and the first event that differs."""
     target.print(
         Text.assemble(
             ("A ", "bold"), escape_control_characters(made.a), ("   B ", "bold"), escape_control_characters(made.b)

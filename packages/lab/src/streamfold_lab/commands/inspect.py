@@ -118,7 +118,7 @@ def _inspected(
 
 
 def write_page(path: Path, page: str) -> None:
-    """Writes a page to a file, or to standard output for "-". Raises ConfigError if it can't be written."""
+    """Writes an HTML page to a file, or to standard output for "-". Raises ConfigError if the file can't be written."""
     if str(path) == "-":
         sys.stdout.write(page)
         return

@@ -1,4 +1,6 @@
-"""Checks a server against the documentation of its API: every rule, every violation, and a score."""
+"""Checks whether a server follows the documentation of its API. The result contains every rule, every violation, and a
+score.
+"""
 
 from __future__ import annotations
 

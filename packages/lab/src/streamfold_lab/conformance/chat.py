@@ -1,4 +1,4 @@
-"""The rules of Chat Completions for streams."""
+"""The documented rules for streams of the Chat Completions API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies the rules of an API to the responses of a server."""
+"""Applies the documented rules of an API to the responses of a server."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RULES: Mapping[str, Sequence[Rule]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """The result of one rule.
+    """The result of one conformance rule.
 
     Attributes:
-        answers: the number of responses that the rule applies to. 0: the rule could not be checked.
+        answers: the number of responses that the rule applies to. 0 means that the rule could not be checked.
     """
 
     rule: Rule
@@ -42,7 +42,7 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """All rules of one API, applied to one server."""
+    """The results of one API's rules for one server."""
 
     card: ReportCard
     judged: tuple[RuleResult, ...]
@@ -59,7 +59,9 @@ class ConformanceReport:
 
 
 def judge(card: ReportCard) -> ConformanceReport:
-    """Checks all responses in a report of `Doctor`. For an API without rules, the result has no rules."""
+    """Checks all responses in a report that `Doctor` created. If the API has no rules, the returned report has no
+    results.
+    """
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
     return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
 
@@ -67,10 +69,10 @@ def judge(card: ReportCard) -> ConformanceReport:
 async def judge_server(
     profile: Profile, api: str = AUTO, budget: int = DEFAULT_BUDGET.requests
 ) -> list[ConformanceReport]:
-    """Tests one API of a server, or all of its APIs, and checks the rules.
+    """Tests one API or all APIs of a server, and checks their rules.
 
     Raises:
-        StreamfoldError: no API responds.
+        StreamfoldError: the server responds to none of the APIs.
     """
     cards = [(await Doctor(Budget(budget)).run(found))[0] for found in await find_apis(profile, api)]
     return [judge(card) for card in cards]
@@ -88,12 +90,12 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> RuleResult:
 
 
 def _is_about(rule: Rule, stream: Stream) -> bool:
-    """True if a rule applies to a response. No rule applies to a stream that ends with an error."""
+    """Returns whether a rule applies to a response. No rule applies to a stream that ends with an error."""
     return (rule.errors or stream.seen.fine) and bool(rule.about(stream))
 
 
 def rulings_to_dict(rulings: Iterable[ConformanceReport]) -> dict[str, Any]:
-    """Returns reports as data for `json.dumps`."""
+    """Returns conformance reports as data for `json.dumps`."""
     return {"format": "streamfold.conformance/1", "apis": [_ruling(ruling) for ruling in rulings]}
 
 

@@ -1,4 +1,4 @@
-"""The rules of the Messages API for streams."""
+"""The documented rules for streams of the Messages API."""
 
 from __future__ import annotations
 

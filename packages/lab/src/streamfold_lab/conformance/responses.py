@@ -1,4 +1,4 @@
-"""The rules of the Responses API for streams."""
+"""The documented rules for streams of the Responses API."""
 
 from __future__ import annotations
 

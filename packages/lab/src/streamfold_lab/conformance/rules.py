@@ -1,5 +1,5 @@
-"""Conformance rules: each rule has a sentence of the API's documentation, and a function that finds violations in a
-response.
+"""Conformance rules. Each rule consists of a sentence from the API's documentation, and a function that finds
+violations in a response.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _SERVER_ERROR = 500
 
 
 class SentEvent(NamedTuple):
-    """One SSE event of a response.
+    """One SSE event of a server's response.
 
     Attributes:
-        name: the value of the `event:` line; empty without such a line.
-        payload: the parsed JSON data; the text itself if it isn't JSON.
+        name: the value of the event's `event:` line; empty if the event has no such line.
+        payload: the parsed JSON data of the event; the data as text if it isn't JSON.
     """
 
     name: str
@@ -30,12 +30,12 @@ class SentEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One response, prepared for the rules.
+    """A server's response to one request, prepared for the rules.
 
     Attributes:
-        seen: the response and its request.
-        events: the events with data.
-        status: the HTTP status.
+        seen: the response and the request that it belongs to.
+        events: the events of the response that have data.
+        status: the HTTP status of the response.
         error: the JSON body of a response whose status isn't 2xx.
     """
 
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def objects(self) -> list[Mapping[str, Any]]:
-        """The payloads that are JSON objects, in order."""
+        """The payloads that are JSON objects, in the order of the events."""
         return [event.payload for event in self.events if isinstance(event.payload, Mapping)]
 
     def of(self, *types: str) -> list[Mapping[str, Any]]:
@@ -60,12 +60,12 @@ Check: TypeAlias = Callable[[Stream], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule.
+    """A conformance rule: a documented requirement, and when it applies.
 
     Attributes:
-        name: a permanent name that begins with the API: `chat/role-first`.
+        name: a permanent name that begins with the API's name: `chat/role-first`.
         text: the documented requirement, as a sentence.
-        link: the page of the documentation.
+        link: the URL of the documentation page.
         about: returns whether the rule applies to a response.
         errors: true if the rule applies to responses with an error status, false if it applies to streams.
     """
@@ -80,10 +80,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violation of a rule.
+    """A response that violates a rule.
 
     Attributes:
-        answer: the number of the response in the test run.
+        answer: the number of the response in the test run, from 1.
         what: a description of the violation.
     """
 
@@ -109,14 +109,14 @@ def rule_maker(api: str, link: str, rules: list[Rule]) -> Callable[..., Callable
 
 
 def event_stream_type(stream: Stream) -> Iterator[str]:
-    """Yields a violation if the content type isn't text/event-stream."""
+    """Yields a violation if the response's content type isn't text/event-stream."""
     kind = stream.seen.headers.get("content-type", "none")
     if not kind.startswith("text/event-stream"):
         yield f"the content type is {kind}"
 
 
 def named_by_type(stream: Stream) -> Iterator[str]:
-    """Yields a violation for the first event whose `event:` line doesn't match its type."""
+    """Yields a violation for the first event whose `event:` line doesn't match the `type` in its data."""
     for event in stream.events:
         kind = event.payload.get("type") if isinstance(event.payload, Mapping) else None
         if event.name != kind:
@@ -125,7 +125,9 @@ def named_by_type(stream: Stream) -> Iterator[str]:
 
 
 def error_with_message(stream: Stream) -> Iterator[str]:
-    """Yields a violation if an error response has a 5xx status, or lacks an error object with message and type."""
+    """Yields a violation if an error response has a 5xx status, or if it lacks an error object with a message and a
+    type.
+    """
     error = stream.error.get("error") if isinstance(stream.error, Mapping) else None
     if stream.status >= _SERVER_ERROR:
         yield f"status {stream.status}"
@@ -136,7 +138,7 @@ def error_with_message(stream: Stream) -> Iterator[str]:
 
 
 def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
-    """Yields a violation if the third count isn't the sum of the other two, or if a count is missing."""
+    """Yields a violation if the third token count isn't the sum of the other two, or if a token count is missing."""
     if not all(isinstance(count, int) for count in counts):
         yield f"a count is missing: {counts}"
     elif counts[0] + counts[1] != counts[2]:
@@ -144,7 +146,7 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Prepares a response for the rules. Returns None if the response isn't a stream, broke off or never arrived."""
+    """Prepares a response for the rules. Returns None if the response isn't a stream, broke off, or never arrived."""
     recording = seen.recording
     if recording is None or seen.whole or seen.way not in ("fine", "refused"):
         return None

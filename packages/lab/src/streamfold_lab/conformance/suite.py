@@ -1,4 +1,4 @@
-"""Pytest suite for authors of servers, with one test for each rule of each API that the server supports.
+"""Pytest suite for authors of servers, with one test for each documented rule of each API that the server supports.
 
 pytest --pyargs streamfold_lab.conformance.suite --streamfold-server http://127.0.0.1:8080/v1
 """
@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 @pytest.fixture(scope="session")
 def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
-    """The results of the server, by the names of the rules."""
+    """Tests the server once, and returns the results by the names of the rules."""
     server = request.config.getoption("streamfold_server")
     if not server:
         pytest.skip("no server: pass --streamfold-server URL")
@@ -34,7 +34,7 @@ def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
 
 @pytest.mark.parametrize("rule", dict.fromkeys(rule.name for rules in RULES.values() for rule in rules))
 def test_rule(rule: str, judged: Mapping[str, RuleResult]) -> None:
-    """No response of the server violates the rule."""
+    """Fails if a response of the server violates the rule."""
     found = judged.get(rule)
     if found is None or not found.answers:
         pytest.skip("the server doesn't support this API" if found is None else "the rule applies to no response")

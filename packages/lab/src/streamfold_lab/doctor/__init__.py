@@ -1,4 +1,4 @@
-"""Tests a model server: probes, findings, a configuration, and an HTML report."""
+"""Tests a model server: sends probes, lists findings, and writes a configuration and an HTML report."""
 
 from __future__ import annotations
 

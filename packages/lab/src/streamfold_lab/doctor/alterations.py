@@ -1,4 +1,6 @@
-"""Compares a requested value or text with the received one: is it unchanged, altered, or something else?"""
+"""Compares a value or text that a probe requested with the received value or text: is it the same, altered, or
+something else?
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ _MISSING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A value that differs from the requested value.
+    """A received value that differs from the requested value.
 
     Attributes:
-        path: the path of the value, such as `tree.branches[0]`.
+        path: the path of the value in the arguments, such as `tree.branches[0]`.
     """
 
     path: str
@@ -32,7 +34,8 @@ class Alteration:
 
 
 def alterations(wanted: Any, found: Any, path: str = "") -> list[Alteration]:
-    """Returns the values that differ in type or content. Numbers of equal value are equal, such as 1 and 1.0.
+    """Returns the received values that differ from the requested values in type or content. Numbers of equal value are
+    the same, such as 1 and 1.0.
 
     >>> [str(each) for each in alterations({"n": 2**53 + 1, "on": True}, {"n": 2**53, "on": True})]
     ['n: 9007199254740993 came back as 9007199254740992']
@@ -61,8 +64,8 @@ def _equal(wanted: Any, found: Any) -> bool:
 
 
 def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Returns whether arguments are an altered version of the requested arguments; false if the model wrote
-    something else.
+    """Returns whether the received arguments are an altered version of the requested arguments. Returns false if the
+    model wrote something else.
     """
     if not alterations(wanted, found):
         return False
@@ -72,7 +75,7 @@ def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
 
 
 def _unchanged(wanted: Any, found: Any) -> int:
-    """Returns the number of values that are unchanged at their paths."""
+    """Returns how many values are the same at the same path in both objects."""
     match wanted, found:
         case dict(), dict() if wanted:
             return sum(_unchanged(value, found[name]) for name, value in wanted.items() if name in found)
@@ -82,13 +85,13 @@ def _unchanged(wanted: Any, found: Any) -> int:
 
 
 def is_altered_text(wanted: str, text: str) -> bool:
-    """Returns whether a text is an altered version of the requested text."""
+    """Returns whether a received text is an altered version of the requested text."""
     text = said(text).strip()
     return wanted not in text and _similarity(wanted, text) >= _ALIKE
 
 
 def text_change(wanted: str, text: str) -> str:
-    """Describes the first difference between a text and the requested text."""
+    """Describes the first difference between a received text and the requested text."""
     text = said(text).strip()
     steps = SequenceMatcher(None, wanted, text, autojunk=False).get_opcodes()
     _, a, b, c, d = next(step for step in steps if step[0] != "equal")

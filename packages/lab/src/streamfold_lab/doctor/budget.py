@@ -1,4 +1,4 @@
-"""Limits of a test run: requests, bytes, seconds and cost."""
+"""Limits a test run: the number of requests, the bytes, the seconds and the cost."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits for testing one API. When a limit is reached, the remaining probes are skipped.
+    """The limits for testing one API. When a limit is reached, the test run skips the remaining probes.
 
     Attributes:
         requests: maximum number of requests.
         bytes: maximum size of all responses together.
-        seconds: maximum duration. A request that is still in flight then is aborted.
-        cost: maximum cost in the currency of the prices (US dollars by default), if prices are known.
+        seconds: maximum duration of the test run. When it is over, a request in flight is aborted.
+        cost: maximum cost, in the currency of the model's prices (US dollars by default). Without known prices, this
+            limit has no effect.
     """
 
     requests: int = 300
@@ -42,8 +43,8 @@ DEFAULT_BUDGET = Budget()
 
 
 def prices_of(profile: Profile) -> Price:
-    """Returns a function for the prices of the profile's model, from the configuration or the package
-    `genai-prices`.
+    """Returns a function that calculates costs with the prices of the profile's model. The prices come from the
+    configuration or from the package `genai-prices`.
     """
     info = Provider(profile, turn_cache=False).facts().endpoints[0]
     return lambda usage: info.cost(usage)
@@ -51,12 +52,12 @@ def prices_of(profile: Profile) -> Price:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRequest:
-    """An encoded request, and its size.
+    """A probe's request in the API's format, and its estimated size and cost.
 
     Attributes:
-        input_tokens: an estimate from the length of the body.
-        output_tokens: the maximum output.
-        cost: the maximum cost; None if the price of the model is unknown.
+        input_tokens: the number of input tokens, estimated from the length of the body.
+        output_tokens: the maximum number of output tokens.
+        cost: the maximum cost of the request; None if the model's price is unknown.
     """
 
     body: Mapping[str, Any] = field(repr=False)
@@ -79,12 +80,12 @@ def _output_limit(body: Mapping[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Spending:
-    """The requests, bytes, time and cost so far.
+    """The requests, bytes, time and cost that a test run has used so far.
 
     Attributes:
-        began: the start time, by the clock of the event loop.
-        cost: the cost according to the server's token counts. If the server sent no counts, the cost is estimated from
-            the request.
+        began: when the test run started, by the clock of the event loop.
+        cost: the cost, calculated from the server's token counts. If the server sent no token counts, the cost is
+            estimated from the request.
     """
 
     began: float
@@ -93,7 +94,7 @@ class Spending:
     cost: Decimal = Decimal(0)
 
     def add(self, written: WrittenRequest, seen: ProbeResponse, price: Price) -> None:
-        """Adds the usage of one response. A rejected request costs nothing."""
+        """Adds the usage of one response to the totals. A request that the server rejected costs nothing."""
         self.bytes += len(seen.recording.body) if seen.recording else 0
         if seen.refused or seen.recording is None:
             return
@@ -103,7 +104,7 @@ class Spending:
         self.cost += cost.amount if cost else 0
 
     def exceeds(self, budget: Budget, written: WrittenRequest, now: float) -> str:
-        """Returns why a request would exceed a limit; empty if it would not."""
+        """Returns why a request would exceed a limit of the budget; empty if it would exceed none."""
         if self.requests >= budget.requests:
             return f"the budget of {budget.requests} requests is used up"
         if self.bytes >= budget.bytes:

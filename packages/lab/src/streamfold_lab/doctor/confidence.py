@@ -1,4 +1,4 @@
-"""Exact confidence intervals of a proportion (Clopper and Pearson, 1934)."""
+"""Exact confidence intervals for a proportion (Clopper and Pearson, 1934)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _STEPS = 40  # of a bisection: more than a float has digits for
 
 
 def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Returns the confidence interval of a proportion that was observed as `found` of `tries`.
+    """Returns the confidence interval for a proportion, when `found` of `tries` were observed.
 
-    If no try or every try succeeded, the interval is one-sided: 0 of 59 gives 0 to 5 percent.
+    If no try or every try was a success, the interval is one-sided: for 0 of 59, the interval is 0 to 5 percent.
 
     >>> [round(bound, 3) for bound in interval(0, 59)]
     [0.0, 0.05]
@@ -27,12 +27,14 @@ def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def _at_least(found: int, tries: int, share: float) -> float:
-    """Returns the probability of at least `found` successes in `tries`, for a given proportion."""
+    """Returns the probability of at least `found` successes in `tries` tries, if each try succeeds with probability
+    `share`.
+    """
     return sum(comb(tries, k) * share**k * (1 - share) ** (tries - k) for k in range(found, tries + 1))
 
 
 def _bisect(rising: Callable[[float], float]) -> float:
-    """Returns the root of a rising function."""
+    """Returns where a rising function is zero, between 0 and 1."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

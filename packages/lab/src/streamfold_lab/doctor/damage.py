@@ -1,4 +1,4 @@
-"""Finds damage in the bytes of a response, for example damage by a proxy or a network fault."""
+"""Finds damage in the bytes of a response. A proxy or a network fault may cause such damage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONTENT = ("content", "text", "reasoning_content", "reasoning", "thinking", "ar
 
 
 def damage(body: bytes) -> set[Damage]:
-    """Returns the kinds of damage in the body of an event stream."""
+    """Returns the kinds of damage that the body of an event stream has."""
     return {kind for kind, _ in _damages(body)}
 
 
@@ -64,7 +64,9 @@ def _payload_damage(payload: bytes) -> Damage | None:
 
 
 def _is_structure(payload: bytes) -> bool:
-    """True if an event has neither text nor arguments. A model may write the same text twice in a row."""
+    """Returns whether an event contains neither text nor arguments. Only such events can be recognized as repeated,
+    because a model may write the same text twice in a row.
+    """
     return payload == b"[DONE]" or not any(_contents(json.loads(payload)))
 
 
@@ -82,18 +84,20 @@ def _contents(value: Any) -> Iterator[str]:
 
 
 def wanted(seen: ProbeResponse) -> str:
-    """Returns the line that the request asked the model to repeat, or an empty text for other requests."""
+    """Returns the line that the request asked the model to repeat; empty for requests without such a line."""
     sent = json.dumps(seen.sent, ensure_ascii=False)
     return next((line for asked, line in _LINES.items() if asked in sent), "")
 
 
 def said(text: str) -> str:
-    """Returns a text without reasoning at its beginning."""
+    """Returns a text without the reasoning at its beginning."""
     return text.rpartition("</think>")[2]
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """True if events were repeated: without the repetitions, the response is exactly the requested line."""
+    """Returns whether the server repeated events. Without the repetitions, the response is exactly the requested
+    line.
+    """
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False
@@ -105,7 +109,9 @@ def repeats(seen: ProbeResponse) -> bool:
 
 
 def reread(recording: Recording) -> Reply:
-    """Returns the reply of a recording; an empty reply if the recording is unreadable."""
+    """Decodes a recorded response again and returns the reply. Returns an empty reply if the recording can't be
+    decoded.
+    """
     try:
         return recording.reply()
     except StreamError:
@@ -113,7 +119,7 @@ def reread(recording: Recording) -> Reply:
 
 
 def has_gap(text: str, whole: str) -> bool:
-    """True if a text is another text with pieces missing in the middle, as after lost events.
+    """Returns whether `text` is `whole` with pieces missing in the middle, as after lost events.
 
     >>> has_gap("alpha charlie", "alpha bravo charlie"), has_gap("alpha", "alpha bravo charlie")
     (True, False)

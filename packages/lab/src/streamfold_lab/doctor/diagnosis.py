@@ -1,4 +1,4 @@
-"""Tests a server: finds its APIs and a model, and creates a report for each API."""
+"""Tests a server: finds the APIs that it supports and a model, and creates a report for each API."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total
 
 @dataclass(slots=True)
 class Doctor:
-    """Tests servers with these settings.
+    """Tests servers. The attributes are the settings of the tests.
 
     Attributes:
-        budget: the limits for each API.
-        repeats: how often to send a probe that one response can't decide; 0: as often as needed. An error that affects
-            5 percent of all requests is found by 60 requests with a confidence of 95 percent.
-        seed: the seed for random values in prompts. Each test run uses another seed, because a server may have
-            cached the prompts or responses of an earlier run.
-        reference: the model maker's endpoint, which gets the same requests; None: no comparison.
-        folder: the folder for recordings of responses; None: a temporary folder.
+        budget: the limits for testing one API.
+        repeats: how often to send a probe whose question one response can't decide; 0: as often as needed. Sixty
+            requests find an error that affects 5 percent of all requests, with a confidence of 95 percent.
+        seed: the seed for random values in prompts. By default, each test run has a different seed, because a server
+            may have cached the prompts or responses of an earlier run.
+        reference: an endpoint of the company that made the model. The doctor sends it the same requests and compares
+            the responses; None: no comparison.
+        folder: the folder in which the responses are recorded; None: a temporary folder.
         timeouts: the timeouts of each request.
-        report: called with each finding.
-        http_client: the HTTP client. The caller closes it.
+        report: called with each finding, as soon as it is made.
+        http_client: the HTTP client for all requests. The caller closes it.
     """
 
     budget: Budget = DEFAULT_BUDGET
@@ -63,7 +64,7 @@ class Doctor:
     http_client: httpx.AsyncClient | None = None
 
     async def run(self, profile: Profile) -> tuple[ReportCard, Profile]:
-        """Tests one API. Returns its report, and the profile with all settings that were found.
+        """Tests one API of a server. Returns the report, and the profile with all settings that the test found.
 
         Raises:
             ConfigError: the profile is invalid.
@@ -103,7 +104,7 @@ def read_target(target: str, file: Path | None = None, **overrides: Any) -> Prof
     """Returns the profile for a URL, `NAME` or `NAME:MODEL`.
 
     Raises:
-        ConfigError: the name is unknown, or the URL is invalid.
+        ConfigError: the configuration has no provider of this name, or the URL is invalid.
     """
     if target.startswith(("http://", "https://")):
         return read_profile({"name": _name_of(target), "base_url": target, "max_retries": 0}, overrides)
@@ -111,7 +112,7 @@ def read_target(target: str, file: Path | None = None, **overrides: Any) -> Prof
 
 
 def _name_of(url: str) -> str:
-    """Returns a provider name for the host of a URL."""
+    """Returns a provider name that is derived from a URL's host."""
     host = urlsplit(url).hostname or "server"
     if host in ("localhost", "::1") or host.startswith("127."):
         return "local"
@@ -127,13 +128,14 @@ async def find_apis(
 ) -> list[Profile]:
     """Returns a profile for each API that the server supports, Chat Completions first.
 
-    A URL without a path is also tried with `/v1`. The default model is the first model in the server's list.
+    If the URL has no path, the function also tries it with `/v1`. If the profile has no model, the function uses the
+    first model in the server's list.
 
     Args:
         adapter: the API to test; "auto": all supported APIs.
 
     Raises:
-        ConfigError: the server lists no model and none was given, or no API responds.
+        ConfigError: the profile has no model and the server lists none, or the server responds to none of the APIs.
         APIError: the server is unreachable, or rejects the API key.
     """
     problems: list[str] = []
@@ -174,7 +176,7 @@ def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:
 
 
 async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
-    """Returns the profile. If it has no model, it gets the first model in the server's list."""
+    """Returns the endpoint's profile. If the profile has no model, adds the first model in the server's list."""
     profile = endpoint.profile
     if profile.model:
         return profile
@@ -190,8 +192,8 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
 
 
 async def _problem(endpoint: ExaminedEndpoint) -> str | None:
-    """Returns why an API doesn't respond, or None if it does. Raises ConfigError if there is no model, and APIError if
-    the server is unreachable or rejects the API key.
+    """Returns why the server doesn't respond to an API; None if it responds. Raises ConfigError if there is no model,
+    and APIError if the server is unreachable or rejects the API key.
     """
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")
@@ -205,11 +207,11 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """A request that a test run may send.
+    """A request that a test run would send.
 
     Attributes:
-        whole: true for a request without streaming.
-        written: its body, its size, and its maximum cost.
+        whole: true if the request asks for a response without streaming.
+        written: the request's body, its size, and its maximum cost.
     """
 
     probe: Probe
@@ -219,7 +221,9 @@ class PlannedRequest:
 
 
 def plan(profile: Profile, probes: Iterable[Probe] = PROBES, seed: int = 0) -> list[PlannedRequest]:
-    """Returns the requests that a test run may send, without sending them. Invalid requests are left out."""
+    """Returns the requests that a test run would send, without sending them. Leaves out requests that can't be built
+    for this profile.
+    """
     adapter, price = profile.make_adapter(profile.model), prices_of(profile)
     planned = []
     for probe in probes:

@@ -1,6 +1,6 @@
-"""Sends the probes, one request at a time. Later requests use the findings of earlier probes.
+"""Sends the probes to the server, one request at a time. Later requests use the settings that earlier probes found.
 
-Every probe is sent with and without streaming, if the server supports both.
+If the server supports both, every probe is sent with and without streaming.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class ProbeRunner:
     """One test run of one API.
 
     Attributes:
-        endpoint: the endpoint.
-        probes: the probes in order. Probes without requests judge all responses at the end.
+        endpoint: the endpoint that is tested.
+        probes: the probes, in the order in which they are sent. Probes without requests judge all responses at the end.
         report: called with each finding.
-        repeats: how often to send a probe that one response can't decide; 0: as often as needed.
+        repeats: how often to send a probe whose question one response can't decide; 0: as often as needed.
         seed: the seed for random values in prompts.
-        whole: true while requests are also sent without streaming. It becomes false if the server doesn't respond to
-            such a request.
+        whole: true while the runner also sends requests without streaming. It becomes false when the server doesn't
+            respond to such a request.
     """
 
     endpoint: ExaminedEndpoint
@@ -50,7 +50,7 @@ class ProbeRunner:
     hopeless: str = ""
 
     async def run(self) -> list[Finding]:
-        """Sends all probes of this API. Returns their findings, in the order of the probes."""
+        """Sends all probes that apply to this API. Returns their findings, in the order of the probes."""
         probes = [probe for probe in self.probes if self.endpoint.profile.adapter in probe.apis]
         for probe in sorted(probes, key=lambda probe: not probe.asks):
             finding = await self._examine(probe)
@@ -84,7 +84,9 @@ class ProbeRunner:
     async def _concluded(
         self, probe: Probe, *, whole: bool, rounds: int = ROUNDS
     ) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe in one mode. If its result is unclear and depends on the model, sends the probe again."""
+        """Sends a probe with or without streaming. If its result is unclear and depends on the model, sends it
+        again.
+        """
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
         while len(outcomes) < rounds:
@@ -101,7 +103,9 @@ class ProbeRunner:
         return last, asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
 
     async def _different(self, probe: Probe, streamed: list[ProbeResponse], whole: list[ProbeResponse]) -> str:
-        """Returns the differences between responses with and without streaming that occur in every repetition."""
+        """Returns the differences between responses with and without streaming. Only reports differences that occur in
+        every repetition.
+        """
         found = differences(by_request(streamed), by_request(whole))
         for number in range(ROUNDS - 1):
             if not found:
@@ -111,7 +115,7 @@ class ProbeRunner:
         return "; ".join(sorted(found))
 
     async def _repeated(self, probe: Probe, first: Conclusion) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe `repeats` times. Returns the worst conclusion, and how often it occurred."""
+        """Sends a probe `repeats` times. Returns the worst conclusion, and how often this conclusion occurred."""
         bad = [first] if first.verdict in _BAD else []
         asked: list[ProbeResponse] = []
         tries = 1
@@ -134,8 +138,8 @@ class ProbeRunner:
         return replace(bad[0], saw=said, settings=first.settings), asked, f"{len(bad)} of {tries}"
 
     async def _round(self, probe: Probe, number: int, *, whole: bool) -> dict[str, ProbeResponse]:
-        """Sends the requests of a probe once. A repetition has no temperature, because at 0 the model would repeat its
-        response.
+        """Sends each request of a probe once. A repetition has no temperature setting, because with temperature 0 the
+        model would repeat its response.
         """
         answers: dict[str, ProbeResponse] = {}
         for ask in probe.asks:
@@ -153,8 +157,8 @@ class ProbeRunner:
         return answers
 
     async def _patiently(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
-        """Sends a request, and sends it again if the response broke off. An occasional failure isn't caused by the
-        request.
+        """Sends a request. If the response broke off, sends the request again, because such a failure may happen by
+        chance.
         """
         patience = ask.patience * 2 if probe.basic and not whole else ask.patience
         seen = await self._send(probe, ask, whole=whole)
@@ -193,7 +197,7 @@ class ProbeRunner:
         return self._skipping(with_fresh_values(probe, probe.asks[0], self.seed, 0)) if probe.asks else ""
 
     def _skipping(self, ask: ProbeRequest, *, whole: bool = False) -> str:
-        """Returns why a request can't be sent; empty if it can."""
+        """Returns why a request can't be sent; empty if it can be sent."""
         try:
             return self.endpoint.over_budget(ask, whole=whole)
         except ConfigError as error:
@@ -201,19 +205,19 @@ class ProbeRunner:
 
 
 def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -> ProbeRequest:
-    """Returns a request with new values for this round, if it has random values."""
+    """Returns a probe's request with new random values for this repetition, if the request has random values."""
     if ask.fresh is None:
         return ask
     return ask.fresh(Random(f"{seed}/{probe.name}/{ask.name}/{number}"))  # noqa: S311 - the same ones can be sent again
 
 
 def is_doubtful(outcome: Conclusion) -> bool:
-    """Returns whether a conclusion is only certain if repetitions confirm it."""
+    """Returns whether a conclusion needs repetitions that confirm it."""
     return outcome.verdict == "unfaithful" and not outcome.certain
 
 
 def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
-    """Returns the earliest complete response to each request, by the request's name."""
+    """Returns the earliest complete response to each request, with the request's name as the key."""
     found: dict[str, ProbeResponse] = {}
     for seen in sorted(responses, key=lambda seen: seen.number):
         if seen.way in _DECIDED and seen.ask not in found:
@@ -222,9 +226,10 @@ def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
 
 
 def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
-    """Combines a probe's conclusions with and without streaming. The settings are those found with streaming.
+    """Combines a probe's conclusions with and without streaming. The combined conclusion has the settings that the
+    probe found with streaming.
 
-    A feature that is unclear or missing without streaming doesn't change the verdict.
+    If a feature is unclear or missing only without streaming, the verdict stays the same.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
         return replace(whole, saw=f"without streaming: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)
@@ -252,7 +257,7 @@ def _as_dict(table: Any) -> dict[str, Any]:
 
 
 def with_settings(profile: Profile, settings: Iterable[Setting]) -> Profile:
-    """Returns a profile with additional settings."""
+    """Returns a copy of the profile with additional settings."""
     settings = list(settings)
     if not settings:
         return profile

@@ -1,4 +1,4 @@
-"""Converts reports to JSON data, and compares reports: `streamfold doctor --json` and `--compare`."""
+"""Converts the doctor's reports to JSON data, and compares reports: `streamfold doctor --json` and `--compare`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "r
 
 
 def cards_to_dict(cards: Iterable[ReportCard]) -> dict[str, Any]:
-    """Returns reports as data for `json.dumps`, without the responses."""
+    """Returns the doctor's reports as data for `json.dumps`, without the servers' responses."""
     heads = [({name: getattr(card, name) for name in _HEAD}, card.findings) for card in cards]
     return {"format": FORMAT, "cards": [{**head, "findings": [*map(asdict, findings)]} for head, findings in heads]}
 
 
 def read_cards(path: Path) -> list[ReportCard]:
-    """Reads a file of `streamfold doctor --json`. Raises ConfigError for any other file."""
+    """Reads a file that `streamfold doctor --json` has written. Raises ConfigError for any other file."""
     data = read_json(path)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ConfigError(f"{path}: not written by streamfold doctor --json ({FORMAT})")
@@ -39,7 +39,7 @@ def read_cards(path: Path) -> list[ReportCard]:
 
 
 def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
-    """Returns the reports in data that `cards_to_dict` created."""
+    """Converts data from `cards_to_dict` back to reports."""
     findings = TypeAdapter(tuple[Finding, ...])
     return [
         ReportCard(**{name: card[name] for name in _HEAD}, findings=findings.validate_python(card["findings"]))
@@ -52,7 +52,7 @@ class Change:
     """A finding that differs between two test runs. `before` or `after` is None if that run has no such finding.
 
     Attributes:
-        adapter: the API.
+        adapter: the name of the tested API.
     """
 
     adapter: str
@@ -65,7 +65,7 @@ class Change:
 def compare_cards(before: Iterable[ReportCard], after: Iterable[ReportCard]) -> list[Change]:
     """Returns the differences between two test runs: findings with another verdict or other settings.
 
-    Descriptions and times are ignored, because they differ between runs.
+    The comparison ignores descriptions and times, because they differ between any two runs.
     """
     old, new = _by_place(before), _by_place(after)
     changes = []

@@ -1,4 +1,4 @@
-"""Creates random codes and filler texts for prompts, and finds the codes in requests."""
+"""Creates random codes and filler texts for prompts, and finds these codes in requests."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def code(rng: Random) -> str:
 
 
 def codes(rng: Random, count: int) -> list[str]:
-    """Returns codes with different words and numbers."""
+    """Returns several random codes, all with different words and numbers."""
     words, numbers = rng.sample(_WORDS, count), rng.sample(range(1000, 10_000), count)
     return [f"{word.upper()}-{number}" for word, number in zip(words, numbers, strict=True)]
 
 
 def filler(rng: Random, characters: int) -> str:
-    """Returns at least this many characters of simple English sentences."""
+    """Returns simple English sentences with at least this many characters together."""
     subjects = ("The river", "A traveller", "The old town", "The market", "A quiet street", "The library")
     verbs = ("follows", "describes", "crosses", "changes", "forgets", "admires")
     things = ("the long winter", "a narrow bridge", "the light of evening", "a slow conversation", "the green hills")
@@ -47,13 +47,13 @@ def filler(rng: Random, characters: int) -> str:
 
 
 def two_codes(rng: Random, between: str) -> str:
-    """Returns a text between a first and a last code."""
+    """Returns a text that begins with one code and ends with another."""
     first, last = codes(rng, 2)
     return f"The first code is {first}. {between} The last code is {last}."
 
 
 def told_codes(text: str) -> dict[str, str]:
-    """Returns the codes in a text, each with its name ("first", "last").
+    """Finds the codes in a prompt. Returns each code under its name ("first", "last").
 
     >>> told_codes("The first code is HERON-4821. The last code is IVORY-1234.")
     {'first': 'HERON-4821', 'last': 'IVORY-1234'}
@@ -62,7 +62,7 @@ def told_codes(text: str) -> dict[str, str]:
 
 
 def prompts_of(seen: ProbeResponse) -> list[str]:
-    """Returns the texts of the user messages in a request."""
+    """Returns the texts of all user messages in a request."""
     body = seen.sent
     found: list[str] = []
     for message in body.get("messages") or body.get("input") or body.get("contents") or ():
@@ -80,10 +80,10 @@ def prompt_of(seen: ProbeResponse) -> str:
 
 
 def sent_text(seen: ProbeResponse) -> str:
-    """Returns the body of a request as text."""
+    """Returns the body of a request as JSON text."""
     return json.dumps(seen.sent, ensure_ascii=False)
 
 
 def as_json(value: Any) -> str:
-    """Returns a value as JSON for a prompt."""
+    """Returns a value as JSON text, for a prompt."""
     return json.dumps(value, ensure_ascii=False)

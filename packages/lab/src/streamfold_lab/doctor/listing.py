@@ -1,4 +1,4 @@
-"""Fetches an endpoint's list of models, with the token limits in the list."""
+"""Fetches an endpoint's list of models, with the token limits that the list contains."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OUTPUT = ("max_completion_tokens", "max_output_tokens", "max_tokens", "outputTo
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model in the list of an endpoint.
+    """A model that an endpoint lists.
 
     Attributes:
-        context_tokens, max_output_tokens: the token limits in the list; None if missing.
-        known: true if the catalogue or the configuration has facts about the model.
+        context_tokens, max_output_tokens: the token limits in the endpoint's list; None if the list has no limit.
+        known: true if streamfold's catalogue or the configuration has settings for the model.
     """
 
     name: str
@@ -41,11 +41,11 @@ class ServedModel:
 
 
 async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | None = None) -> list[ServedModel]:
-    """Returns the models of an endpoint, in the order of its list.
+    """Returns the models of an endpoint, in the order of the endpoint's list.
 
     Raises:
-        APIError: the list can't be fetched, or is invalid.
-        ConfigError: the API key or a variable is not set.
+        APIError: the endpoint's list can't be fetched, or is invalid.
+        ConfigError: the API key or an environment variable isn't set.
     """
     found: list[ServedModel] = []
     path: str | None = "/models"
@@ -59,7 +59,7 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
 
 
 def _next_page(page: Any) -> str | None:
-    """Returns the path of the next page (Anthropic, Gemini); None if there is none."""
+    """Returns the path of the list's next page in the APIs of Anthropic and Gemini; None after the last page."""
     match page:
         case {"has_more": True, "last_id": str(last)}:
             return f"/models?after_id={last}"
@@ -69,7 +69,7 @@ def _next_page(page: Any) -> str | None:
 
 
 def read_models(listed: Any, profile: Profile | None = None) -> list[ServedModel]:
-    """Returns the models in a list, in any known format.
+    """Returns the models in an API's list of models. Supports the list formats of all known servers.
 
     >>> read_models({"data": [{"id": "m-1", "max_model_len": 4096}]})
     [ServedModel(name='m-1', context_tokens=4096, max_output_tokens=None, known=False)]
@@ -91,7 +91,7 @@ def _limit(row: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _parts(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields a list entry, and its fields that may contain limits."""
+    """Yields the entry of a model in the list, and the nested objects that may contain token limits."""
     yield row
     yield from (part for name in ("top_provider", "meta", "limits") if isinstance(part := row.get(name), Mapping))
 

@@ -1,4 +1,4 @@
-"""Compares the model's name in a response with the requested name."""
+"""Compares the model name in a response with the requested model name."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _REVISION = re.compile(
 
 
 def words(name: str) -> list[str]:
-    """Returns the words of a model's name in lower case, without its owner: `Org/Model-2B:free` becomes model, 2b,
-    free.
+    """Returns the words of a model name in lower case, without the model's owner: `Org/Model-2B:free` becomes model,
+    2b, free.
     """
     bare = name.lower().rpartition("/")[2].partition("@")[0]
     return [word for word in re.split(r"[-_:\s]+", bare) if word]
 
 
 def is_other_model(asked: str, named: str) -> bool:
-    """Returns whether a name in a response belongs to another model than the requested model.
+    """Returns whether the model name in a response belongs to a different model than the requested one.
 
-    The function ignores the owner, case, dates, and words such as "latest". A requested name without digits may be an
-    alias, so it matches nearly any name.
+    The function ignores the model's owner, upper and lower case, dates, and words such as "latest". A requested name
+    without digits may be an alias. So it matches nearly any name.
 
     >>> is_other_model("sim-1", "sim-labs/Sim-1-2026-08-06"), is_other_model("gpt-5", "gpt-5-mini")
     (False, True)

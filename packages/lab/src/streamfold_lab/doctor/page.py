@@ -1,4 +1,4 @@
-"""Renders the report as one HTML page. Each response in it opens in the inspector's timeline."""
+"""Renders the doctor's report as one HTML page. Each response on the page opens in the inspector's timeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_BODY = 20_000  # characters of a body that is no stream
 
 
 def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:
-    """Returns the report for the APIs of one server as HTML. Write it as UTF-8.
+    """Returns the report on the APIs of one server as an HTML page. Write the page to a file as UTF-8.
 
     Args:
         cards: the reports, each with the final profile of its test run.
@@ -69,7 +69,7 @@ def _shown(finding: Finding) -> tuple[int, ...]:
 
 
 def _answers(number: int, card: ReportCard) -> Iterator[dict[str, Any]]:
-    """Yields the responses that findings can open."""
+    """Yields the responses that the page must contain, because a finding links to them."""
     wanted = {answer for finding in card.findings for answer in _shown(finding)}
     for seen in card.answers:
         if seen.number in wanted:

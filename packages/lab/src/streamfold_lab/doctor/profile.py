@@ -19,7 +19,9 @@ _LONGEST = 100  # characters of a reason
 
 
 def profile_text(card: ReportCard, profile: Profile) -> str:
-    """Returns the table of a provider as TOML, with the evidence for each setting in a comment."""
+    """Returns a provider's configuration table as TOML text, with a comment that gives the evidence for each
+    setting.
+    """
     base: dict[str, Any] = {"adapter": profile.adapter, "base_url": shown_url(profile.base_url), "model": card.model}
     if profile.api_key_env:
         base["api_key_env"] = list(profile.api_key_env)
@@ -45,15 +47,16 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
 
 
 def write_profile(path: Path, card: ReportCard, profile: Profile) -> list[str]:
-    """Adds the table of a provider to a file, or updates an existing table.
+    """Adds a provider's table to a configuration file, or updates the existing table.
 
-    Other lines and comments are unchanged.
+    All other lines and comments stay as they are.
 
     Returns:
         The changes, one line each.
 
     Raises:
-        ConfigError: the file can't be read or written, or a setting has a form that can't be updated.
+        ConfigError: the file can't be read or written, or an existing setting is written in a way that can't be
+            updated.
     """
     text = path.read_text("utf-8") if path.exists() else ""
     if card.name in _read(path, text).get("providers", {}):
@@ -92,7 +95,7 @@ def _line(setting: Setting) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Returns a value as TOML; texts, numbers, booleans and lists are the same as in JSON."""
+    """Returns a value as TOML text. Strings, numbers, booleans and lists look the same in TOML as in JSON."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -113,7 +116,7 @@ def _value(table: Any, key: tuple[str, ...]) -> Any:
 
 
 def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting) -> str:
-    """Replaces or adds the line of one setting in a text."""
+    """Replaces or adds the line of one setting in the text of a configuration file."""
     lines, places = text.splitlines(), key_lines(text)
     table = key[:-1]
     header = f"[{toml_path(table)}]"
@@ -133,7 +136,7 @@ def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting)
 
 
 def _is_one_line(line: str, key: str) -> bool:
-    """True if a line contains only this key and its value."""
+    """Returns whether a line contains this key and its complete value, and nothing else."""
     try:
         return list(tomllib.loads(line)) == [key]
     except tomllib.TOMLDecodeError:
@@ -141,7 +144,6 @@ def _is_one_line(line: str, key: str) -> bool:
 
 
 def _checked(path: Path, text: str, name: str) -> None:
-    """Raises ConfigError if the written provider is invalid."""
     trial = path.with_name(f".{path.name}.trial")
     trial.write_text(text, "utf-8")
     try:

@@ -1,4 +1,4 @@
-"""Simple prompts, tools and pictures that any model should handle."""
+"""Simple prompts, tools and pictures that any model should be able to handle."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOTE = Tool("save_note", "Saves a note.", _object(text={"type": "string"}))
 
 
 def capped(tokens: int = 256, **others: Any) -> dict[str, Any]:
-    """Returns the options of a probe: a low token limit and a low temperature."""
+    """Returns the options of a probe's request: a low token limit and a low temperature."""
     return {"max_output_tokens": tokens, "temperature": 0.0, **others}
 
 
@@ -58,7 +58,7 @@ def prompt_words(text: str) -> list[str]:
 
 
 def _png(size: int, colour: bytes) -> bytes:
-    """Returns a square picture of one colour."""
+    """Returns a square PNG picture that has only one colour."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))

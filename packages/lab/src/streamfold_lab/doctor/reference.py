@@ -1,4 +1,6 @@
-"""Compares an endpoint with the model maker's own endpoint: sends the same requests to both, and counts matches."""
+"""Compares an endpoint with an endpoint of the company that made the model: sends the same requests to both, and counts
+how often the responses match the requests.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ _TOOLS = (
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A proportion: how often something occurred."""
+    """A proportion: how often something occurred, in how many tries."""
 
     found: int
     tries: int
@@ -67,7 +69,7 @@ class Share:
 
 
 def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
-    """Returns the requests for both endpoints: some need a tool, some don't."""
+    """Returns the requests that are sent to both endpoints. Some of them need a tool call, some don't."""
     rng = Random(seed)  # noqa: S311 - the same ones can be sent again
     prompts = []
     for _ in range(rounds):
@@ -94,10 +96,10 @@ def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
 async def compare_with_reference(
     endpoint: ExaminedEndpoint, reference: ExaminedEndpoint, seed: int, rounds: int = ROUNDS
 ) -> tuple[list[Finding], list[ProbeResponse]]:
-    """Sends the same requests to an endpoint and to the model maker's endpoint. Returns the findings, and the responses
-    of the first endpoint.
+    """Sends the same requests to an endpoint and to the reference endpoint. Returns the findings, and the responses of
+    `endpoint`.
 
-    When the budget of one endpoint is used up, the responses until then are compared.
+    When the budget of one endpoint is used up, the function compares the responses that it has received so far.
     """
     pairs: list[tuple[ProbeResponse, ProbeResponse]] = []
     seen_here: list[ProbeResponse] = []
@@ -175,7 +177,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """Returns whether a value matches a schema. Supports only the keywords that the tools of this module use.
+    """Returns whether a value matches a JSON schema. Supports only the schema keywords that this module's tools use.
 
     >>> fits({"city": 1}, _TOOLS[0].parameters)
     False

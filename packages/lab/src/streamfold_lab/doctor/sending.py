@@ -1,4 +1,4 @@
-"""Sends the requests of a test run with the library's client, and records the responses."""
+"""Sends the requests of a test run with streamfold's client, and records the responses."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
 
 
 class ExaminedEndpoint:
-    """One API of a server.
+    """One API of a tested server.
 
     Args:
-        profile: the provider's settings. `use` replaces them.
-        folder: the folder for recordings.
+        profile: the provider's settings. The method `use` replaces them.
+        folder: the folder in which responses are recorded.
         timeouts: the timeouts of each request.
-        http_client: the HTTP client. The caller closes it.
+        http_client: the HTTP client for all requests. The caller closes it.
         budget: the limits for all requests together.
-        keep: true if the recordings are permanent. They then get a description.
+        keep: true if the recordings stay after the test run. Each recording then gets a description.
 
     Attributes:
-        spent: the requests, bytes, seconds and cost so far.
-        avoided: options that are left out of all requests, because the server rejects them.
+        spent: the requests, bytes, seconds and cost that have been used so far.
+        avoided: options that all requests leave out, because the server rejects them.
     """
 
     def __init__(
@@ -87,27 +87,30 @@ class ExaminedEndpoint:
 
     @property
     def requests(self) -> int:
-        """The number of sent requests."""
+        """The number of requests sent so far."""
         return self.spent.requests
 
     def use(self, profile: Profile) -> None:
-        """Replaces the settings for later requests."""
+        """Replaces the provider's settings for later requests."""
         self.profile, self._price = profile, prices_of(profile)
 
     def over_budget(self, ask: ProbeRequest, *, whole: bool = False) -> str:
-        """Returns why a request would exceed a limit; empty if it would not. Raises ConfigError."""
+        """Returns why a request would exceed a limit of the budget; empty if it would exceed none. Raises ConfigError
+        if the request can't be built.
+        """
         adapter = self.profile.make_adapter(self.profile.resolve().model)
         body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)[1]
         return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
 
     async def ask(self, probe: str, ask: ProbeRequest, *, whole: bool = False) -> ProbeResponse:
-        """Sends one request. Returns the response, or the network error in its field `error`.
+        """Sends one request of a probe. Returns the response; after a network error, its field `error` contains the
+        error.
 
         Args:
-            whole: send the request without streaming.
+            whole: true: request a response without streaming.
 
         Raises:
-            ConfigError: the request isn't possible at this endpoint.
+            ConfigError: the request can't be built for this endpoint.
         """
         adapter = self.profile.make_adapter(self.profile.resolve().model)
         prepared, body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)
@@ -139,7 +142,7 @@ class ExaminedEndpoint:
         return seen
 
     async def get(self, path: str) -> Any:
-        """Returns the JSON at a path below the base URL. Raises APIError."""
+        """Returns the JSON that a GET request to a path below the base URL returns. Raises APIError if that fails."""
         return await fetched(self.profile, path, self._timeouts, self._client)
 
     async def _send(
@@ -151,7 +154,9 @@ class ExaminedEndpoint:
         *,
         whole: bool,
     ) -> APIError | None:
-        """Sends a request once. Returns the error that a caller would get, or None."""
+        """Sends a request once. Returns the error that a caller of streamfold would get; None if the request
+        succeeded.
+        """
         content = json.dumps(body, ensure_ascii=False).encode()
         call = EndpointRequest("POST", prepared.path, prepared.headers, content)
         left = self.spent.began + self.budget.seconds - anyio.current_time()
@@ -178,7 +183,7 @@ class ExaminedEndpoint:
         )
 
     def _described(self, path: Path, ask: ProbeRequest) -> Recording:
-        """Returns the recording of a response with the facts that are needed to read it."""
+        """Adds a description to a recording: the facts about the request that are needed to decode the response."""
         names = tuple(str(getattr(each, "name", "")) for each in ask.tools)
         choice = ask.tool_choice if isinstance(ask.tool_choice, str) else getattr(ask.tool_choice, "name", "auto")
         recording = replace(
@@ -212,7 +217,9 @@ class ExaminedEndpoint:
 def prepare(
     profile: Profile, adapter: Adapter, ask: ProbeRequest, avoided: Collection[str] = (), *, whole: bool = False
 ) -> tuple[PreparedRequest, dict[str, Any]]:
-    """Returns the prepared request, and its body after the probe's edit. Raises ConfigError."""
+    """Prepares a probe's request. Returns the prepared request, and its body after the probe's edit. Raises ConfigError
+    if the request can't be built.
+    """
     given = {name: value for name, value in ask.options.items() if name not in avoided}
     model = profile.resolve().model or ""
     asked = Request.read(model, ask.messages, ask.tools, ask.tool_choice, given, stream=not whole)
@@ -224,7 +231,9 @@ def prepare(
 
 
 async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: httpx.AsyncClient | None) -> Any:
-    """Returns the JSON at a path below the base URL of a server. Raises APIError."""
+    """Returns the JSON that a GET request to a path below a server's base URL returns. Raises APIError if that
+    fails.
+    """
     asked = Request.read(profile.model or "any", "any", None, "auto", {})
     call = EndpointRequest.get(path, profile.make_adapter().headers(asked))
     limits = replace(profile.limits, event_bytes=_MOST_BYTES)
@@ -240,9 +249,10 @@ class _Network(httpx.AsyncBaseTransport):
     """Sends one request with an HTTP client, and records facts about the connection.
 
     Attributes:
-        headers: the response headers, with names in lower case.
-        headers_after: seconds from the request to the response headers.
-        reused: true if the connection was used before; None if unknown. Only httpx's own transports report it.
+        headers: the response's HTTP headers, with names in lower case.
+        headers_after: seconds from sending the request to receiving the response headers.
+        reused: true if an earlier request used the same connection; None if unknown. Only httpx's own transports report
+            it.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -271,7 +281,7 @@ class _Network(httpx.AsyncBaseTransport):
 
 
 class _Exchange(Protocol):
-    """A request in flight, and its response."""
+    """A request in flight, and the part of its response that has arrived."""
 
     async def read(self, events: int = 0) -> bytes | None: ...
 
@@ -280,11 +290,11 @@ class _Exchange(Protocol):
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads a response to its end, or cancels it after its first bytes.
+    """Receives a response to its end, or cancels it after its first bytes.
 
     Attributes:
-        most: the maximum number of bytes.
-        leave: cancel the request after the first bytes.
+        most: the maximum number of bytes to receive.
+        leave: true: cancel the request after the first bytes of its response.
     """
 
     decoder: StreamDecoder
@@ -292,7 +302,6 @@ class _Reader:
     leave: bool = False
 
     async def read(self, exchange: _Exchange) -> None:
-        """Reads a response. Raises APIError."""
         decoder, size = self.decoder, 0
         try:
             while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not self.leave:

@@ -1,4 +1,4 @@
-"""The data types of a test run: probes, responses, findings, and the report."""
+"""The data types of a test run: probes, responses, findings, and the report on an API."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ Way: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of a provider, and the reason for it.
+    """One setting for a provider's configuration, and the reason for the setting.
 
     Attributes:
-        key: the path below the provider's table: `("quirks", "stream_usage")`.
-        why: the evidence, in one line.
+        key: the path of the setting below the provider's table: `("quirks", "stream_usage")`.
+        why: the evidence for the setting, in one line.
     """
 
     key: tuple[str, ...]
@@ -62,17 +62,17 @@ class ProbeRequest:
     """One request of a probe.
 
     Attributes:
-        name: the name within its probe; part of the recording's name.
-        special: a description for `--dry-run`.
-        edit: changes the JSON body before it is sent, for fields without an option.
+        name: the name of the request within its probe. It is part of the recording's file name.
+        special: a description of the request for `--dry-run`.
+        edit: changes the request's JSON body before it is sent, for fields that no option sets.
         when: called with the probe's earlier responses; returns whether this request is still needed.
         patience: maximum number of tries if the response breaks off. A rejected request isn't sent again.
-        leave: cancel the request after the first bytes of its response.
-        modes: whether the request is sent with streaming, without streaming, or both.
-        fresh: returns a copy of the request with new random values. It is called for each repetition.
+        leave: true: cancel the request after the first bytes of its response.
+        modes: the modes in which the request is sent: with streaming, without streaming, or both.
+        fresh: returns a copy of the request with new random values. The runner calls this function for each repetition.
         follow: creates the request from the probe's earlier responses, or returns None if that isn't possible.
-            `--dry-run` prints the messages of this object instead.
-        exact: keep the temperature in repetitions.
+            `--dry-run` has no responses, so it prints the messages of this object.
+        exact: true: repetitions keep the temperature setting.
     """
 
     name: str
@@ -93,20 +93,21 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """The response to one request.
+    """The server's response to one request of a probe.
 
     Attributes:
         number: the number of the response in the test run, from 1.
         probe, ask: the names of the probe and of the request.
         way: how the request ended.
         whole: true if the request was sent without streaming.
-        recording: the recording of the response; None if there was no response.
-        inspection: the explained response; None if the request was rejected or there was no response.
-        error: the error that a caller would get.
+        recording: the recording of the response; None if the server sent no response.
+        inspection: the inspection that explains the response; None if the server rejected the request or sent no
+            response.
+        error: the error that a caller of streamfold would get; None if the request succeeded.
         sent: the JSON body of the request.
-        headers: the response headers, with names in lower case.
-        headers_after: seconds from the request to the response headers.
-        reused: true if the connection was used before; None if unknown.
+        headers: the response's HTTP headers, with names in lower case.
+        headers_after: seconds from sending the request to receiving the response headers.
+        reused: true if an earlier request used the same connection; None if unknown.
     """
 
     number: int
@@ -134,12 +135,12 @@ class ProbeResponse:
 
     @property
     def reply(self) -> Reply:
-        """The reply, or the partial reply."""
+        """The reply that the response contains; for an incomplete response, the partial reply."""
         return self.inspection.reply if self.inspection else Reply()
 
     @property
     def text(self) -> str:
-        """The visible text."""
+        """The text that a user would see, without reasoning."""
         return self.reply.text
 
     @property
@@ -149,7 +150,7 @@ class ProbeResponse:
 
     @property
     def said(self) -> str:
-        """The server's error message."""
+        """The error message that the server sent."""
         return self.error.message if self.error else ""
 
 
@@ -158,15 +159,15 @@ Answers: TypeAlias = Mapping[str, ProbeResponse]
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion of a probe.
+    """The conclusion that a probe draws from the responses to its requests.
 
     Attributes:
-        saw: a short description of the observation.
-        does: streamfold's reaction, or a recommendation.
-        settings: settings for the profile.
-        telling: the numbers of the most relevant responses; empty: all responses of the probe.
-        certain: true if one response is enough. If false, "unfaithful" counts only if every repetition has the same
-            verdict.
+        saw: a short description of what the probe observed.
+        does: what streamfold does about it, or what the user should do.
+        settings: the settings that the provider's profile needs.
+        telling: the numbers of the most relevant responses. If it is empty, all responses of the probe are relevant.
+        certain: true if one response is enough for this conclusion. If false, the verdict "unfaithful" counts only if
+            every repetition has the same verdict.
         avoid: options that the server rejects, and that later requests leave out.
     """
 
@@ -181,17 +182,17 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question to a server.
+    """One question about a server, and the requests that find the answer.
 
     Attributes:
         name: a permanent name of one word.
-        theme: the group in which the probe is listed.
-        question: the question.
-        asks: its requests. A probe without requests judges all responses.
-        judge: called with the responses, by the names of their requests; returns the conclusion.
-        apis: the adapters that the probe applies to.
+        theme: the group under which reports list the probe.
+        question: the question that the probe answers.
+        asks: the requests to send. A probe without requests judges all responses of the test run.
+        judge: called with a mapping from request names to responses; returns the conclusion.
+        apis: the adapters of the APIs that the probe applies to.
         whim: true if the result depends on the model. The probe is then sent up to three times.
-        basic: true if all other probes are skipped when this probe gets no complete response.
+        basic: true if the test run skips all other probes when this probe gets no complete response.
         needs: the name of another probe. This probe is skipped if the other one has the verdict "no", "fault" or
             "skipped".
         repeated: true if one response can't decide the question, so that `--thorough` repeats the probe.
@@ -214,7 +215,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The finding of one probe.
+    """The finding of one probe, for the report.
 
     Attributes:
         probe, theme, question: the fields of the `Probe`.
@@ -235,15 +236,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ReportCard:
-    """The report about one API of a server.
+    """The report on one API of a server.
 
     Attributes:
-        name: the name of the provider.
-        base_url: the base URL, without secrets.
-        server: the server's name in its headers.
+        name: the name of the tested provider.
+        base_url: the base URL of the API, without secrets.
+        server: the server's name, from its response headers.
         requests: the number of sent requests.
         seconds: the duration of the test run.
-        answers: all responses.
+        answers: all responses of the test run.
     """
 
     name: str
@@ -260,7 +261,7 @@ class ReportCard:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The settings of all findings. If two settings have the same key, the later one counts."""
+        """The settings from all findings. If two settings have the same key, the later setting is used."""
         found = {setting.key: setting for finding in self.findings for setting in finding.settings}
         return tuple(found.values())
 

@@ -1,8 +1,8 @@
-"""Explains a recorded stream: the content of each event, and its effect on the reply.
+"""Explains a recorded stream: what each event contains, and how it changes the reply.
 
-`trace.py` runs the library's own decoder and listens to its decisions (`decision_log.py`), so an explanation shows what
-really happens. The result is a value (`values.py`). Other modules compare it (`compare.py`), describe it (`steps.py`,
-`sentences.py`), and write it as JSON (`export.py`) or as an HTML page (`page.py`, `document.py`).
+`trace.py` runs streamfold's own decoder and records its decisions (`decision_log.py`), so the explanation shows what
+really happens. The result is an `Inspection` (`values.py`). Other modules compare it (`compare.py`), describe it
+(`steps.py`, `sentences.py`), and write it as JSON (`export.py`) or as an HTML page (`page.py`, `document.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares two recorded streams: their replies, and the first event that differs."""
+"""Compares two recorded streams: the replies, and the first event that differs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "ca
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """One part of the reply in both streams. If `ignored` is true, a difference doesn't count."""
+    """The verdict on one part of the reply: is it the same in both streams?
+
+    If `ignored` is true, a difference doesn't count.
+    """
 
     field: str
     same: bool
@@ -42,8 +45,8 @@ class FirstDifference:
     """The first pair of events that differ in more than ids, numbers and times.
 
     Attributes:
-        number: the number of the event, the same in both streams.
-        a, b: descriptions of the events; None if a stream has no such event.
+        number: the position of the event, which is the same in both streams.
+        a, b: descriptions of the two events; None if a stream has no event at this position.
     """
 
     number: int
@@ -53,12 +56,12 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of two recordings.
+    """The result of comparing two recordings.
 
     Attributes:
         a, b: the names of the recordings.
-        answer: the parts of the reply, each with a verdict.
-        meaning: the first event that differs, ignoring ids.
+        answer: a verdict for each part of the reply.
+        meaning: the first event that differs in more than ids; None if no event does.
     """
 
     a: str
@@ -68,21 +71,21 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """True if both replies are the same, except for ignored parts."""
+        """True if both replies are the same, apart from the ignored parts."""
         return all(verdict.same or verdict.ignored for verdict in self.answer)
 
 
 def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Comparison:
-    """Compares two streams.
+    """Compares two explained streams.
 
     Args:
-        ignore: parts of the reply to ignore; see `ANSWER_FIELDS`.
+        ignore: the names of the reply's parts whose differences don't count; see `ANSWER_FIELDS`.
 
     Returns:
-        The verdicts, and the first difference.
+        The verdicts on the parts of the reply, and the first event that differs.
 
     Raises:
-        ConfigError: `ignore` names an unknown part.
+        ConfigError: `ignore` contains an unknown name.
     """
     if unknown := [name for name in ignore if name not in ANSWER_FIELDS]:
         raise ConfigError(f"unknown part of the reply {unknown[0]!r}. Allowed: {', '.join(ANSWER_FIELDS)}")
@@ -110,8 +113,8 @@ def _answer(made: Inspection) -> dict[str, Any]:
 
 
 def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str, str]:
-    """Returns both values of a part as text. Of long texts, only the surroundings of the first difference are
-    returned.
+    """Returns both values of a reply's part as text. From long texts, returns only the surroundings of the first
+    difference.
     """
     a, b = left[name], right[name]
     match name:
@@ -143,7 +146,6 @@ def _first_difference(a: Inspection, b: Inspection) -> FirstDifference | None:
 
 
 def _meaning(event: Event) -> str:
-    """Describes an event in words, without ids, numbers and times."""
     said = [delta for delta in event.deltas if not isinstance(delta, Meta | Sequence)]
     return "; ".join(f"{delta_kind(delta)}: {delta_words(_anonymous(delta))}" for delta in said) or "nothing"
 

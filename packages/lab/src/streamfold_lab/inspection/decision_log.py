@@ -1,4 +1,4 @@
-"""Records the adapter's deltas and the engine's decisions while a response is read."""
+"""Records the adapter's deltas and the decoder's decisions while a response is decoded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """The deltas that an adapter read from an event, or its error. `event` is None for a complete body."""
+    """The deltas that an adapter parsed from an event, or the adapter's error. `event` is None for a response that
+    isn't streamed.
+    """
 
     event: ServerSentEvent | None
     deltas: tuple[Delta, ...]
@@ -24,7 +26,7 @@ class Reading(NamedTuple):
 
 
 class TracedAdapter(Adapter):
-    """An adapter that records its deltas."""
+    """An adapter that records the deltas that it returns."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
@@ -52,12 +54,12 @@ class TracedAdapter(Adapter):
 
 
 class DecisionLog:
-    """Listens to a decoder, and records its decisions until `take` is called.
+    """Receives the decisions of a decoder, and stores them until `take` is called.
 
     Attributes:
-        placements: the tool calls that fragments were assigned to.
-        warned: the warnings, each with its tool call.
-        opened: all tool calls so far.
+        placements: the decisions that assign tool call fragments to tool calls.
+        warned: the warnings, each with the tool call that it is about.
+        opened: all tool calls that have begun so far.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,7 @@ class DecisionLog:
             self.warned.append(what)
 
     def take(self) -> tuple[list[CallMatch], list[tuple[ReplyWarning, IncomingCall | None]]]:
-        """Returns the placements and warnings since the last call of this method."""
+        """Returns the decisions and the warnings that were recorded since the last call of this method."""
         taken = self.placements, self.warned
         self.placements, self.warned = [], []
         return taken

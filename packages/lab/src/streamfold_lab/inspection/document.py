@@ -1,8 +1,8 @@
-"""Creates HTML pages that work without network, server or other files.
+"""Creates HTML pages that work without a network, a server or other files.
 
-A page contains its data as a JSON block, and a script draws it. Text from a server can't become markup: the data block
-has no character that HTML could read as markup, and the script never creates HTML from text. The content security
-policy allows only the page's own script and style, by their hashes.
+A page contains its data as a JSON block, and a script that displays the data. Text from a server can't become HTML
+markup: the JSON block escapes all characters with a meaning in HTML, and the script never creates HTML from text. The
+content security policy allows only the page's own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def document(
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
 ) -> tuple[str, str]:
-    """Returns the HTML before and after the page's data, which `json_block` creates. Write the page as UTF-8.
+    """Returns the HTML before and after the page's data. `json_block` creates the data. Write the page to a file as
+    UTF-8.
 
     Args:
-        body: the HTML of the body.
-        command: the command that creates such pages, for the title.
-        framed: the styles and scripts of embedded pages (iframes), which the content security policy must also allow.
+        body: the HTML of the page's `<body>`.
+        command: the command that creates such pages, to show in the page's title.
+        framed: the styles and scripts of pages in iframes. The page's content security policy must also allow them.
         connects: true if the page requests more data from its own server.
     """
     styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]
@@ -54,7 +55,7 @@ def document(
 
 
 def _policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
-    """Returns a content security policy that allows these styles and scripts, by their hashes, and nothing else."""
+    """Returns a content security policy that allows only these styles and scripts, by their hashes."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -72,11 +73,11 @@ def _hash(text: str) -> str:
 
 
 def json_block(value: Any) -> str:
-    """Returns JSON for a data block of a page: no character in it can be read as markup."""
+    """Returns a value as JSON for a data block of an HTML page. No character in the JSON has a meaning in HTML."""
     text = json.dumps(replace_non_finite(value), ensure_ascii=False, separators=(",", ":"))
     return _encodable(text.translate(_ESCAPES))
 
 
 def _encodable(text: str) -> str:
-    """Escapes unpaired surrogates, which UTF-8 can't encode. In JSON, the escape has the same meaning."""
+    """Escapes unpaired surrogates, which UTF-8 can't encode. JSON parsers read the escape as the same character."""
     return text.encode("utf-8", "backslashreplace").decode()

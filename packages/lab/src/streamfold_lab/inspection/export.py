@@ -1,6 +1,6 @@
-"""Inspections and comparisons as dicts, in the format of docs/inspect.md.
+"""Converts inspections and comparisons to dicts, in the format that docs/inspect.md describes.
 
-Every field is always present. A missing value is null.
+Every dict has all fields. The value of a field without data is null.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
 
 
 def seconds(value: float | None) -> float | None:
-    """Returns a time rounded to microseconds; None if it isn't finite, because JSON has no such number."""
+    """Returns a number of seconds, rounded to microseconds; None if the number isn't finite, because JSON can't
+    represent it.
+    """
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
@@ -56,7 +58,7 @@ def _delta(delta: Delta) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns the values of this package as dicts and lists, and JSON data unchanged."""
+    """Converts the data classes of this package to dicts and lists. Returns JSON data as it is."""
     if is_dataclass(value):
         members = {member.name: getattr(value, member.name) for member in fields(value)}
         # How a block or a usage is read later is a function, which says nothing about the stream.

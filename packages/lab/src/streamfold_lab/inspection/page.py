@@ -1,4 +1,4 @@
-"""An inspection as one HTML page."""
+"""Renders an inspection as one HTML page."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 
 
 def render_page(inspection: Inspection) -> str:
-    """Returns the page as text. Write it as UTF-8."""
+    """Returns the HTML page of an inspection. Write it to a file as UTF-8."""
     before, after = page_frame(inspection.name or "a stream")
     return before + page_data(inspection) + after
 
 
 def page_frame(title: str) -> tuple[str, str]:
-    """Returns the HTML before and after the page's data. With other data, the same page shows another stream."""
+    """Returns the HTML before and after the page's data. Between them, the data of any inspection can be inserted."""
     style, script = page_assets()
     return document(_asset("page.html"), command="inspect", title=title, style=style, script=script)
 
 
 def page_assets() -> tuple[str, str]:
-    """Returns the page's style and script. A page that shows this page in an iframe must allow both in its content
-    security policy.
+    """Returns the inspection page's style and script. A page that shows an inspection page in an iframe must allow both
+    in its content security policy.
     """
     return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
 def page_data(inspection: Inspection) -> str:
-    """Returns the data of the page as JSON that can't be read as markup."""
+    """Returns an inspection as JSON for the page. No character in the JSON has a meaning in HTML."""
     return json_block(_data(inspection))
 
 
@@ -46,7 +46,7 @@ def _asset(name: str) -> str:
 
 
 class _Table:
-    """Strings that are repeated often, each stored once; the page refers to them by position."""
+    """Stores each string of the page's data once. The data refers to the strings by their positions."""
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {"": 0}
@@ -75,8 +75,8 @@ def _data(made: Inspection) -> dict[str, Any]:
 
 
 def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
-    """Returns an event as a list: number, kind, time, gap, piece, start, end, raw text, and steps. A step has a lane, a
-    description, a piece of text, a reason, and 1 if it opens a tool call.
+    """Returns an event as a list: number, kind, time, gap, piece, start, end, raw text, and steps. A step is a list,
+    too: a lane, a description, a piece of text, a reason, and 1 if the step opens a tool call.
     """
     opening = {placement.call for placement in event.placements if placement.opens}
     drawn = [
@@ -91,7 +91,9 @@ def _key(step: EventLine) -> str:
 
 
 def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
-    """Returns the lanes of this response, from top to bottom. The last three are drawn above the others."""
+    """Returns the timeline's lanes for this response, from top to bottom. The page draws the last three lanes above the
+    others.
+    """
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
     texts = [_lane(kind, kind) for kind in kinds if kind in there]

@@ -1,4 +1,6 @@
-"""Describes deltas and decisions in sentences, the same in the terminal, in JSON and on the page."""
+"""Describes deltas and decisions in sentences. The terminal, the JSON output and the HTML page show the same
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -47,18 +49,18 @@ _KINDS: dict[type[object], str] = {  # where it is not the name of the class
 
 
 def delta_kind(delta: Delta) -> str:
-    """Returns the kind of a delta in one word."""
+    """Returns one word for the kind of a delta."""
     kind = type(delta)
     return _KINDS.get(kind) or kind.__name__.lower()
 
 
 def called(number: int, name: str) -> str:
-    """Returns the label of a tool call: `call 1 (get_time)`."""
+    """Returns the label of a tool call, such as `call 1 (get_time)`."""
     return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
 
 
 def placement_words(found: CallMatch) -> str:
-    """Explains why a fragment belongs to a tool call."""
+    """Explains why the decoder assigned a fragment to a tool call."""
     part, call, rival = found.part, found.call, found.rival
     here = called(call.number, call.name)
     there = called(rival.number, rival.name) if rival else "another call"
@@ -168,7 +170,7 @@ def _at(index: int | None) -> str:
 
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
-    """Explains why the text of an event isn't in the chunks of the same event."""
+    """Explains why the text of an event isn't in the chunks that this event produced."""
     for kind, shown in ((TextDelta, text), (ReasoningDelta, reasoning)):
         pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
         if shown or not pieces:
@@ -183,7 +185,7 @@ def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dial
 
 
 def stream_words(made: Inspection) -> list[str]:
-    """Describes the properties of a stream, in a few words each."""
+    """Returns the properties of a stream, each described in a few words."""
     facts = [made.adapter + (f" + {made.dialect}" if made.dialect else ""), _many(made.count, "event")]
     facts.append(f"{made.size:,} bytes")
     facts += [_many(len(made.pieces), "piece") + " from the network"] if made.pieces else []
@@ -193,7 +195,7 @@ def stream_words(made: Inspection) -> list[str]:
 
 
 def usage_words(usage: Usage) -> str:
-    """Returns token counts in one line."""
+    """Returns the token counts of a usage as one line of text."""
     counts = [
         (usage.input_tokens, "in"),
         (usage.output_tokens, "out"),
@@ -204,7 +206,7 @@ def usage_words(usage: Usage) -> str:
 
 
 def _news(part: ToolCallDelta, other: IncomingCall | None) -> str:
-    """Describes the differences between a fragment and the tool call that it might continue."""
+    """Describes how a fragment differs from the tool call that it might continue."""
     if part.id and not (other and other.id == part.id):
         return f"id {_quoted(part.id)} is new" if other is None else f"id {_quoted(part.id)} differs"
     if part.name and other is not None and part.name != other.name:

@@ -1,6 +1,6 @@
-"""Describes the effects of an event in a few lines, for the terminal and the page.
+"""Describes the effects of each event in a few lines, for the terminal and the HTML page.
 
-Facts that every event repeats, such as the model's name, are shown once.
+Facts that every event repeats, such as the model's name, are described only for the first event.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "war
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """One effect of an event.
+    """One effect of an event on the reply.
 
     Attributes:
-        lane: the part of the reply that changed; `stream` is everything that the model didn't write.
-        call: the number of the tool call, in the lane `call`.
-        what: a description; empty if the event only adds the next piece of a text or of arguments.
-        piece: that piece.
-        why: why the fragment belongs to this tool call, or what a warning is about.
+        lane: the part of the reply that the event changed. The lane `stream` is for everything that the model didn't
+            write.
+        call: in the lane `call`, the number of the tool call.
+        what: a description of the effect; empty if the event only adds the next piece of a text or of arguments.
+        piece: the piece of text or arguments that the event adds.
+        why: why the fragment belongs to the tool call, or what a warning is about.
     """
 
     lane: Lane
@@ -46,12 +47,12 @@ class EventLine:
 
     @property
     def shown(self) -> str:
-        """The description and the piece in one line, without control characters."""
+        """The description and the piece of text in one line, without control characters."""
         return ", ".join(part for part in (self.what, repr(self.piece) if self.piece else "") if part)
 
 
 def steps(inspection: Inspection) -> list[tuple[EventLine, ...]]:
-    """Returns the steps of every event, in the order of `inspection.events`."""
+    """Returns the effects of every event, in the order of `inspection.events`."""
     warned: dict[int, list[LocatedWarning]] = {}
     for warning in inspection.warnings:
         warned.setdefault(warning.event, []).append(warning)

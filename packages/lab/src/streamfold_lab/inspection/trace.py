@@ -1,7 +1,7 @@
-"""Runs a body through the library's own decoder and records the effect of each event.
+"""Runs a response body through streamfold's decoder and records the effect of each event.
 
-The body is fed line by line, so that each decision of the decoder belongs to one event. The result doesn't depend on
-how the network split the body.
+The decoder gets the body line by line, so that each of its decisions belongs to one event. The result therefore doesn't
+depend on how the network split the body.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def inspect_stream(
     interrupted: str | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Inspection:
-    """Explains the body of a response.
+    """Explains the body of a recorded response.
 
     Args:
         adapter, dialect, tools, tool_choice, start_in_reasoning, limits: see `StreamDecoder`.
-        cuts: the network reads, each with its number of bytes and the seconds since the previous read.
+        cuts: the network reads: for each read, the number of bytes and the seconds since the previous read.
         interrupted: the connection error after the body, if there was one.
         name, about: facts about the recording, which are copied to the result.
 
     Raises:
-        ConfigError: the adapter or the dialect is unknown, or a tool is invalid. An unreadable stream raises no error,
-            because the error is part of the explanation.
+        ConfigError: the adapter or the dialect is unknown, or a tool is invalid. If the stream can't be decoded, the
+            function raises no exception, because the error is part of the explanation.
     """
     reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
     notes = DecisionLog()
@@ -77,10 +77,10 @@ def inspect_stream(
 
 
 class _Clock:
-    """The arrival times of the bytes of a body.
+    """Knows when each byte of a body arrived.
 
     Args:
-        cuts: the number of bytes of each network read, and the seconds since the previous read.
+        cuts: for each network read, the number of bytes and the seconds since the previous read.
     """
 
     def __init__(self, cuts: Sequence[tuple[int, float]]) -> None:
@@ -88,7 +88,7 @@ class _Clock:
         self._times = list(accumulate(delay for _, delay in cuts))
 
     def at(self, end: int) -> tuple[float | None, int | None]:
-        """Returns the time of byte `end`, and the number of the network read with it."""
+        """Returns when the byte at position `end` arrived, and the number of the network read that contained it."""
         if not self._ends:
             return None, None
         piece = min(bisect_left(self._ends, end), len(self._ends) - 1)
@@ -96,7 +96,7 @@ class _Clock:
 
 
 class _Trace:
-    """Feeds a body to a decoder and creates events from the recorded decisions."""
+    """Runs a body through a decoder, and creates events from the recorded decisions."""
 
     def __init__(
         self, decoder: StreamDecoder, reader: TracedAdapter, notes: DecisionLog, clock: _Clock, *, by_dialect: bool

@@ -1,4 +1,4 @@
-"""The values of an inspection, which `trace.py` creates."""
+"""The data types of an inspection. `trace.py` creates the values."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ EventKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class FragmentPlacement:
-    """The tool call that a fragment belongs to, and the reason.
+    """The decision that a fragment belongs to a tool call, and the reason.
 
     Attributes:
         call: the number of the tool call; None for an empty fragment.
         opens: true if the fragment began the tool call.
-        rule: the rule that decided; None for an empty fragment.
-        why: the rule as a sentence.
+        rule: the name of the rule that decided; None for an empty fragment.
+        why: the reason as a sentence.
         index, id, name, arguments: the fields of the fragment.
-        whole: true if `arguments` is the complete text, not its next piece.
+        whole: true if the fragment contains the complete arguments, false if it contains their next piece.
     """
 
     call: int | None
@@ -46,7 +46,7 @@ class FragmentPlacement:
 
 @dataclass(frozen=True, slots=True)
 class LocatedWarning:
-    """A warning and its cause.
+    """A warning, and the event and tool call that caused it.
 
     Attributes:
         event: the position of the event in `Inspection.events`.
@@ -61,21 +61,21 @@ class LocatedWarning:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One SSE event, or another part of a body.
+    """One SSE event of a response body, or bytes of the body that aren't an SSE event.
 
     Attributes:
-        number: 1, 2, 3 for SSE events; None for other parts.
-        start, end: the byte range in the body, including the blank line.
-        raw: the bytes as text; invalid UTF-8 is replaced by U+FFFD.
-        name: the name in its `event:` line.
-        data: its data.
-        time: seconds from the headers to its last byte, if recorded.
-        gap: seconds since the previous event, if recorded.
-        piece: the network read (1, 2, 3, ...) that contained its last byte, if recorded.
-        deltas: the deltas that the adapter read.
-        text, reasoning: the text of the chunks that this event produced.
-        placements: the fragments of tool calls, in order. With a dialect, the fragments may be from the text of earlier
-            events.
+        number: the number of the SSE event, from 1; None for other bytes.
+        start, end: the event's byte range in the body, including the blank line after the event.
+        raw: the event's bytes as text. U+FFFD replaces invalid UTF-8.
+        name: the name in the event's `event:` line.
+        data: the data in the event's `data:` lines.
+        time: seconds from the response headers to the event's last byte; None if not recorded.
+        gap: seconds since the previous event; None if not recorded.
+        piece: the number of the network read, from 1, that contained the event's last byte; None if not recorded.
+        deltas: the deltas that the adapter parsed from the event.
+        text, reasoning: the text and the reasoning of the chunks that this event produced.
+        placements: the decisions on the event's tool call fragments, in order. With a dialect, the fragments may come
+            from the text of earlier events.
         notes: explanations of deltas without a visible effect.
         finished: true if this event produced the finished chunk.
         error: the error that ended the response at this event, or the reason why the event is unreadable.
@@ -102,13 +102,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """A tool call of the stream, delivered or not.
+    """A tool call in the stream, even if the decoder didn't deliver it.
 
     Attributes:
-        number: 0, 1, 2 in the order in which tool calls began.
-        index: the server's index, if its first fragment had one.
-        arguments: the text of its fragments, before any repair.
-        fragments: the number of its fragments.
+        number: the number of the tool call, from 0, in the order in which tool calls began.
+        index: the index that the server sent in the first fragment; None if it sent none.
+        arguments: the arguments as the fragments contain them, before any repair.
+        fragments: the number of the tool call's fragments.
         first, last: the positions of its first and last fragment in `Inspection.events`.
     """
 
@@ -124,7 +124,7 @@ class TracedCall:
 
 @dataclass(frozen=True, slots=True)
 class StreamFailure:
-    """The error at the end of a stream: the name of its class, its message, and whether a retry may help."""
+    """The error that ended a stream: the name of its class, its message, and whether a retry may help."""
 
     error: str
     message: str
@@ -138,13 +138,13 @@ class Inspection:
     Attributes:
         name: the name of the recording.
         adapter, dialect: the names of the adapter and the dialect.
-        size: the size of the body in bytes.
-        pieces: the sizes of the network reads; empty if not recorded.
-        events: all events of the body, in order.
+        size: the size of the response body in bytes.
+        pieces: the number of bytes of each network read; empty if not recorded.
+        events: all events of the response body, in order.
         calls: all tool calls, in the order in which they began.
-        warnings: warnings, each with its event.
-        reply: the reply, or the partial reply before the error.
-        failed: the error at the end, if there was one.
+        warnings: all warnings, each with the event that caused it.
+        reply: the reply; for a failed stream, the partial reply before the error.
+        failed: the error that ended the stream; None if the stream is complete.
         about: other facts about the recording, as text.
     """
 
@@ -162,10 +162,10 @@ class Inspection:
 
     @property
     def count(self) -> int:
-        """The number of events."""
+        """The number of SSE events in the body."""
         return sum(event.number is not None for event in self.events)
 
     @property
     def duration(self) -> float | None:
-        """Seconds from the headers to the last byte, if times were recorded."""
+        """Seconds from the response headers to the last byte; None if times weren't recorded."""
         return max((event.time for event in self.events if event.time is not None), default=None)

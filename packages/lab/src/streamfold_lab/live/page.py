@@ -1,4 +1,4 @@
-"""The page and its data, as an ASGI app around the gateway."""
+"""The web page with the latest responses, and its data, as an ASGI app around the gateway."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ _PAGE = {**_COMMON, "content-security-policy": "frame-ancestors 'none'"}
 
 
 class LivePage:
-    """Watches the providers of a gateway, and shows their responses at `/ui`.
+    """Observes the providers of a gateway, and shows their responses on the page `/ui`.
 
     Args:
-        answers: the number of responses in memory.
-        most_bytes: the maximum size of all their bodies together.
-        keys: the keys for the page; without keys, only this machine can open the page, with a token in the URL.
-        fixtures: the folder in which responses are saved as fixtures.
+        answers: the maximum number of responses in memory.
+        most_bytes: the maximum size of all response bodies in memory together, in bytes.
+        keys: the keys with which a browser may open the page. Without keys, only browsers on the server's machine can
+            open the page, with a token in the URL.
+        fixtures: the folder in which the page saves responses as fixtures.
 
     Attributes:
-        hooks: for `gateway(hooks=...)`.
+        hooks: the provider hooks, for `gateway(hooks=...)`.
         path: the URL path of the page, with its token if it has one.
     """
 
@@ -88,7 +89,7 @@ class LivePage:
         return HTMLResponse(_page(), headers={**_PAGE, **self._viewers.cookie(request.scope)})
 
     async def _list(self, request: Request) -> Response:
-        """Returns the responses that changed after version `since`, and the numbers of all stored responses."""
+        """Returns the responses that have changed since version `since`, and the numbers of all stored responses."""
         self._viewers.check(request.scope)
         since, kept = _number(request.query_params.get("since")), self._watch.all()
         numbers = [watched.number for watched in kept]

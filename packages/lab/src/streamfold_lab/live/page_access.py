@@ -1,4 +1,6 @@
-"""Controls access to the page: with a token in the URL on this machine, or with a key."""
+"""Controls which browsers may open the page: those with a key, or those on the server's machine with a token in the
+URL.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,14 @@ class PageAccess:
 
     If keys are configured, a request must send one of them as a bearer token, or as the password in the browser's login
     dialog. Without keys, only requests from this machine are allowed, and they must send the page's token: in the URL
-    or as a bearer token. The token is needed because a proxy on this machine may forward requests from other machines.
+    or as a bearer token. The page needs a token because a proxy on this machine may forward requests from other
+    machines.
 
     Args:
-        keys: the keys for the page.
+        keys: the keys with which a browser may open the page.
 
     Attributes:
-        token: the token; empty if there are keys.
+        token: the token for the URL; empty if there are keys.
     """
 
     def __init__(self, keys: Collection[str] = ()) -> None:
@@ -39,13 +42,15 @@ class PageAccess:
         self._cookie = f"streamfold-ui-{sha256(self.token.encode()).hexdigest()[:8]}"
 
     def cookie(self, scope: Any) -> dict[str, str]:
-        """Returns the `Set-Cookie` header that stores the URL's token, so that the page's own requests are allowed."""
+        """Returns the `Set-Cookie` header that stores the URL's token in the browser, so that the page's own requests
+        are allowed.
+        """
         if not self.token or b"token=" not in scope.get("query_string", b""):
             return {}
         return {"set-cookie": f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"}
 
     def check(self, scope: Any) -> None:
-        """Raises HTTPException if the request is not allowed."""
+        """Raises HTTPException if the request may not open the page."""
         headers = Headers(scope=scope)
         if self._keys:
             given = _key(headers.get("authorization", ""))
@@ -72,7 +77,9 @@ class PageAccess:
 
     @staticmethod
     def _check_origin(headers: Headers) -> None:
-        """Accepts changes only from the page itself: a form of another site can't set this header."""
+        """Raises an error unless a change comes from the page itself. A form on another site can't set the header that
+        this function requires.
+        """
         site = headers.get("sec-fetch-site", "same-origin")
         if "x-streamfold" not in headers or site != "same-origin":
             raise HTTPException(403, "only the page itself may send this request")

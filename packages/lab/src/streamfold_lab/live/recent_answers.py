@@ -1,4 +1,4 @@
-"""Stores the bytes of the latest responses. Its provider hooks do as little work as possible."""
+"""Stores the bytes of the latest responses. The hooks do as little work as possible while a response streams."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LARGEST = 16 * 2**20  # bytes of one answer; of a longer one the beginning is k
 
 @dataclass(slots=True, eq=False)
 class WatchedAnswer:
-    """One response.
+    """One response of a provider, complete or still arriving.
 
     Attributes:
         number: the number of the response, from 1.
-        ending: how the response ended. "left": the caller stopped reading before the end.
-        version: the value of `RecentAnswers.clock` at its last change.
-        began: the start time, in seconds since 1970.
-        since: the start time, by the monotonic clock.
+        ending: how the response ended. "left" means that the caller closed the stream before its end.
+        version: the value of `RecentAnswers.clock` when the response last changed.
+        began: when the request was sent, in seconds since 1970.
+        since: when the request was sent, by the monotonic clock.
         pieces: the network reads of the body, each with its arrival time.
-        size: the size of the body in bytes, including dropped parts.
-        dropped: true if network reads are no longer stored, because the response is too large.
-        ended: the end time, by the monotonic clock; None before the end.
-        failed: the failed attempts.
+        size: the size of the body in bytes, including bytes that are no longer stored.
+        dropped: true if no more bytes of the response are stored, because it is too large.
+        ended: when the response ended, by the monotonic clock; None before that.
+        failed: the attempts that failed before this response.
     """
 
     number: int
@@ -54,7 +54,9 @@ class WatchedAnswer:
         return self.ending or ("streaming" if self.size else "waiting")
 
     def taken(self) -> tuple[bytes, list[tuple[int, float]]]:
-        """Returns the stored part of the body, and its network reads: the bytes of each, and the seconds before it."""
+        """Returns the stored bytes of the body, and its network reads: for each read, the number of bytes and the
+        seconds since the previous read.
+        """
         pieces = tuple(self.pieces)  # it may grow meanwhile
         times = [self.since, *(when for when, _ in pieces)]
         waits = [max(0.0, after - before) for before, after in pairwise(times)]
@@ -66,11 +68,11 @@ class RecentAnswers:
     """Stores the latest responses of all providers that use its `hooks`.
 
     Args:
-        answers: the number of stored responses.
-        most_bytes: the maximum size of all bodies together; the oldest responses are dropped first.
+        answers: the maximum number of stored responses.
+        most_bytes: the maximum size of all stored bodies together, in bytes. The oldest responses are dropped first.
 
     Attributes:
-        clock: counts the changes, so that a viewer can request only new ones.
+        clock: the number of changes so far, so that a viewer can request only later changes.
     """
 
     def __init__(self, answers: int, most_bytes: int) -> None:

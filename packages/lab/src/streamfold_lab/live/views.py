@@ -1,4 +1,4 @@
-"""Views of a response: a row of the list, the inspector's timeline, and a recording."""
+"""Views of a response: a row in the page's list, the inspector's timeline, and a recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 300  # characters of it that the list shows
 
 
 class AnswerSummary:
-    """The row of a response in the list. While the response grows, only its new bytes are decoded."""
+    """The row of a response in the page's list. While the response grows, this class decodes only the new bytes."""
 
     def __init__(self, watched: WatchedAnswer) -> None:
         self._watched = watched
@@ -31,7 +31,7 @@ class AnswerSummary:
         self._attempts = -1
 
     def line(self) -> dict[str, Any]:
-        """Returns the row as JSON data, without secrets."""
+        """Returns the row's content as JSON data, without secrets."""
         watched, reply, error = self._watched, self._watched.reply, self._watched.error
         text = self._text()
         redact: Callable[[str], str] = watched.info.redactor.text
@@ -59,7 +59,7 @@ class AnswerSummary:
         return made
 
     def _text(self) -> str:
-        """The end of the text so far, or of the reasoning while there is no text."""
+        """The last characters of the text so far. While there is no text, the last characters of the reasoning."""
         watched = self._watched
         outcome = watched.reply or (watched.error and watched.error.partial)
         if outcome:
@@ -81,7 +81,9 @@ class AnswerSummary:
 
 
 def timeline(watched: WatchedAnswer) -> str:
-    """Returns the inspector's page for a response, or for the part that was received. Slow for a large response."""
+    """Returns the inspector's HTML page for a response, or for the part of it that has arrived. The function is slow
+    for a large response.
+    """
     body, cuts = _clean(watched)
     info, error = watched.info, watched.error
     about = {

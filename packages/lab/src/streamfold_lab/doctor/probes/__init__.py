@@ -1,4 +1,4 @@
-"""The probes in the order in which they are sent; later probes depend on earlier ones."""
+"""All probes, in the order in which they are sent. Later probes depend on the results of earlier probes."""
 
 from __future__ import annotations
 

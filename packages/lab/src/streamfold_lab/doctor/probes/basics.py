@@ -1,4 +1,4 @@
-"""Probes for plain responses: text, limits, stop sequences and token counts."""
+"""Probes for basic features: text, token limits, stop sequences and token counts."""
 
 from __future__ import annotations
 
@@ -211,9 +211,9 @@ def _stop(answers: Answers) -> Conclusion:
 
 
 def _words_behind_numbers(seen: ProbeResponse) -> str:
-    """Returns the text after the last number of a response that was stopped or cut while the model counted.
+    """Returns the text after the last number of a response that was stopped or cut off while the model counted.
 
-    The model can't have written this text. A response without numbers isn't judged.
+    The model can't have written such text. For a response without numbers, returns an empty text.
     """
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return ""

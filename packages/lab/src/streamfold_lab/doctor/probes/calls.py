@@ -1,5 +1,5 @@
-"""Probes for tool calls: whether they arrive complete and in the right place, and whether tool choices are
-respected.
+"""Probes for tool calls: whether a tool call arrives complete and in the right field of the response, and whether the
+server follows the tool choice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Probes for conversations: the roles, contents and earlier turns that a server accepts."""
+"""Probes for conversations: which message roles, contents and earlier turns a server accepts."""
 
 from __future__ import annotations
 

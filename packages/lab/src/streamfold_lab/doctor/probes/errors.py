@@ -1,4 +1,4 @@
-"""Probes for errors: how a server rejects invalid requests."""
+"""Probes for error responses: how a server rejects invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that several probes share."""
+"""Functions that several groups of probes use to build and judge requests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ Judge: TypeAlias = Callable[[T], Conclusion]
 
 
 class ProbeGroup:
-    """A group of probes. Each probe consists of a question, requests, and a function that judges the responses.
+    """A group of probes. Each probe consists of a question, requests to the server, and a function that judges the
+    responses.
 
     Attributes:
-        probes: the probes in order.
+        probes: the probes of the group, in the order in which they are sent.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,8 +34,8 @@ class ProbeGroup:
     def probe_many(
         self, name: str, question: str, *asks: ProbeRequest, **rest: Any
     ) -> Callable[[Judge[Answers]], Judge[Answers]]:
-        """Returns a decorator for the function that judges a probe. The function gets the responses to `asks`. Without
-        `asks`, it gets all responses of the test run.
+        """Returns a decorator for the function that judges a probe's responses. The function is called with the
+        responses to `asks`. Without `asks`, it is called with all responses of the test run.
 
         Args:
             rest: additional fields of `Probe`.
@@ -49,11 +50,11 @@ class ProbeGroup:
     def probe(
         self, name: str, question: str, ask: ProbeRequest, *, refused: tuple[Verdict, str] | None = None, **rest: Any
     ) -> Callable[[Judge[ProbeResponse]], Judge[ProbeResponse]]:
-        """Returns a decorator for the function that judges a probe with a single request.
+        """Returns a decorator for the function that judges a probe with one request.
 
         Args:
-            refused: the verdict and streamfold's reaction if the server rejects the request; None: the function
-                decides.
+            refused: the verdict if the server rejects the request, and what streamfold does then; None: the function
+                judges that case too.
         """
 
         def decorate(judge: Judge[ProbeResponse]) -> Judge[ProbeResponse]:
@@ -77,75 +78,78 @@ def edited(
     tokens: int = 48,
     when: Callable[[Answers], bool] | None = None,
 ) -> ProbeRequest:
-    """Returns a request whose body is edited before it is sent: see `ProbeRequest`."""
+    """Returns a request whose body is edited before it is sent: see `ProbeRequest.edit`."""
     return ProbeRequest(name, messages, tools, options=capped(tokens), special=special, edit=edit, when=when)
 
 
 def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[ProbeResponse]:
-    """Returns a judge for a feature. If the server rejects the feature, a quirk removes it from requests."""
+    """Returns a judge for a feature. If the server rejects the feature, the judge's conclusion contains a quirk that
+    removes the feature from requests.
+    """
     return lambda seen: set_quirk(refusal(seen), does, name, value) if seen.refused else Conclusion("ok", ok)
 
 
 def shown(text: str, longest: int = 90) -> str:
-    """Returns a text in quotes, on one line and truncated."""
+    """Returns a text in quotes, truncated and on one line."""
     line = " ".join(text.split())
     return f'"{line if len(line) <= longest else line[: longest - 3] + "..."}"'
 
 
 def refusal(seen: ProbeResponse) -> str:
-    """Returns the server's message for a rejected request."""
+    """Returns the error message with which the server rejected a request."""
     status = seen.recording.status if seen.recording else None
     how = f"status {status}" if status and status != 200 else "an error in the stream"
     return f"refused with {how}: {shown(seen.said)}"
 
 
 def set_quirk(why: str, does: str, name: str, value: Any, *more: Setting) -> Conclusion:
-    """Returns the outcome with a quirk as its setting."""
+    """Returns a conclusion that adds a quirk to the provider's settings."""
     return Conclusion("set", why, does, (Setting(("quirks", name), value, why), *more))
 
 
 def capability(name: str, value: str, why: str) -> Setting:
-    """Returns a setting among the capabilities."""
+    """Returns a setting in the table of the provider's capabilities."""
     return Setting(("capabilities", name), value, why)
 
 
 def was_refused(name: str) -> Callable[[Answers], bool]:
-    """Returns a condition: the server rejected the request with this name."""
+    """Returns a condition that is true if the server rejected the request with this name."""
     return lambda answers: name in answers and answers[name].refused
 
 
 def accepted(name: str) -> Callable[[Answers], bool]:
-    """Returns a condition: the server accepted the request with this name."""
+    """Returns a condition that is true if the server accepted the request with this name."""
     return lambda answers: name in answers and answers[name].fine
 
 
 def with_members(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that sets fields of the body."""
+    """Returns an edit that sets fields of the request body."""
     return lambda body: {**body, **members}
 
 
 def without_members(*names: str, **members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that removes fields of the body and sets others."""
+    """Returns an edit that removes fields from the request body and sets other fields."""
     return lambda body: {name: value for name, value in body.items() if name not in names} | members
 
 
 def call_to(reply: Reply, name: str) -> ToolCall | None:
-    """Returns the first valid call of a tool."""
+    """Returns the first valid tool call of the tool `name` in a reply."""
     return next((call for call in reply.tool_calls if call.name == name and not call.error), None)
 
 
 def read_again(seen: ProbeResponse, dialect: str, adapter: str) -> Reply:
-    """Returns the reply as another dialect reads it; an empty reply if that fails."""
+    """Decodes a response again with another dialect and adapter. Returns an empty reply if that fails."""
     if seen.recording is None:
         return Reply()
     return reread(replace(seen.recording, dialect=dialect, adapter=adapter))
 
 
 def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
-    """Returns the dialect that finds a valid tool call in a text; None if none does.
+    """Returns the dialect that finds a valid call of `tool` in a response's text; None if no dialect does.
 
-    Several dialects share their markers, so every dialect reads the recorded response. The right dialect finds the tool
-    call and leaves none of its markup in the text. A response with a structured tool call needs no dialect.
+    Several dialects share their special tokens, so the function tries every dialect on the recorded response. The right
+    dialect finds the tool call and leaves none of its markup in the text. A response with a structured tool call needs
+    no dialect.
     """
     if not seen.text.strip() or call_to(seen.reply, tool):
         return None
@@ -156,7 +160,7 @@ def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
 
 
 def force_a_call(body: dict[str, Any]) -> dict[str, Any]:
-    """Writes the tool choice "required" into a body, even if the profile says that it must not be sent."""
+    """Sets the tool choice "required" in a request body, even if the profile removes it."""
     match body:
         case {"tools": [{"input_schema": _}, *_]}:
             return {**body, "tool_choice": {"type": "any"}}
@@ -166,22 +170,24 @@ def force_a_call(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[dict[str, Any]], Any]:
-    """Returns an edit of the messages of a body."""
+    """Returns an edit that changes the list of messages in a request body."""
     return lambda body: {**body, "messages": edit(body["messages"])}
 
 
 def unclear(saw: str) -> Conclusion:
-    """Returns the conclusion that the model's response doesn't answer the question."""
+    """Returns the conclusion that the model's response doesn't answer the probe's question."""
     return Conclusion("unclear", saw)
 
 
 def doubtful(saw: str, does: str = "") -> Conclusion:
-    """Returns the conclusion that a response is unfaithful, if repetitions agree."""
+    """Returns the conclusion that a response is unfaithful, which counts only if repetitions agree."""
     return Conclusion("unfaithful", saw, does, certain=False)
 
 
 def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
-    """Judges whether the model read the codes in a text: a model that finds some codes can find the others too."""
+    """Judges whether the codes in a text reached the model. A model that finds some of the codes should also find the
+    others.
+    """
     expected = told_codes(told)
     lost = [name for name, value in expected.items() if value not in seen.text]
     if not lost:

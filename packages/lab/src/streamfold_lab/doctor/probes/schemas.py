@@ -79,7 +79,7 @@ def _format(schema: dict[str, Any], strict: bool | None = None) -> Any:
 
 
 def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that restores the schema of the tool, which the profile may have changed."""
+    """Returns an edit that restores a tool's original schema, because the profile may have changed it."""
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
         (tool,) = body["tools"]
@@ -89,7 +89,7 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
 
 
 def _data(text: str) -> Any:
-    """Returns the JSON in a text, also inside a code fence or after reasoning."""
+    """Returns the parsed JSON in a text. The JSON may be in a code fence or after reasoning."""
     text = said(text).strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         return json.loads(text)

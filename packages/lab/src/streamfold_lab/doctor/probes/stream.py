@@ -1,4 +1,4 @@
-"""Probes for the stream and the connection, judged by all responses together."""
+"""Probes for the stream and the connection. They send no requests, and judge all responses of the test run together."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _counted(found: list[ProbeResponse], answers: Answers) -> str:
 def _shows(
     test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
 ) -> Callable[[Answers], Conclusion]:
-    """Returns a judge: "ok" if no response passes the test, otherwise `verdict`. `what` describes the first response
-    that passes it.
+    """Returns a judge whose verdict is `verdict` if a response passes the test, otherwise "ok". `what` describes the
+    first response that passes the test.
     """
 
     def judge(answers: Answers) -> Conclusion:
@@ -42,7 +42,7 @@ def _shows(
 
 
 def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a judge: "fault" if a response ended in this way, otherwise "ok"."""
+    """Returns a judge whose verdict is "fault" if a request ended in this way, otherwise "ok"."""
     return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
@@ -57,14 +57,14 @@ def _statuses(answers: Answers) -> Conclusion:
 
 
 def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
-    """True if a request was rejected although it is the same as accepted requests."""
+    """Returns whether the server rejected a request that is the same as requests that it accepted."""
     if not seen.refused:
         return False
     return any(other.fine and other.sent == seen.sent for other in answers.values()) or seen.probe == "answers"
 
 
 def _pauses(seen: ProbeResponse) -> list[float]:
-    """The seconds between the network reads of a response."""
+    """Returns the seconds between the network reads of a response."""
     return [cut.delay for cut in seen.recording.cuts[1:]] if seen.recording else []
 
 
@@ -108,7 +108,7 @@ def _seconds(value: float) -> str:
 
 
 def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a judge: `verdict` if a response has this kind of damage, otherwise "ok"."""
+    """Returns a judge whose verdict is `verdict` if a response has this kind of damage, otherwise "ok"."""
     return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
@@ -145,7 +145,7 @@ def _content_type(answers: Answers) -> Conclusion:
 
 
 def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a judge: `verdict` if a response has one of these warnings, otherwise "ok"."""
+    """Returns a judge whose verdict is `verdict` if a response has one of these warnings, otherwise "ok"."""
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if seen.fine and seen.codes & set(codes)]

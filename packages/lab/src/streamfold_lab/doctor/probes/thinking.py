@@ -1,4 +1,6 @@
-"""Probes for thinking: where reasoning arrives, how it is turned off, and whether it must be sent back."""
+"""Probes for thinking: in which field reasoning arrives, how a request turns it off, and whether it must be sent
+back.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _OFF: dict[str, dict[str, Any]] = {
 
 
 def reasoning_member(seen: ProbeResponse) -> str | None:
-    """Returns the field of a Chat Completions response that contains the reasoning; None if there is none."""
+    """Returns the name of the field that contains the reasoning in a Chat Completions response; None if the response
+    has no reasoning.
+    """
     body = seen.recording.body if seen.recording else b""
     return next((name for name in _FIELDS if f'"{name}":'.encode() in body), None)
 

@@ -1,4 +1,4 @@
-"""Probes for earlier turns: whether a server accepts tool calls and results in the format of other providers."""
+"""Probes for earlier turns: whether a server accepts tool calls and tool results in the format of other providers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ HISTORY = (
 def raw_history(
     call_id: str | None = None, result: Any = None, drop: Sequence[str] = (), **turn: Any
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that writes parts of the history unchanged, even if the profile would rewrite them.
+    """Returns an edit that puts values into the request's history as they are, even if the profile would change them.
 
     Args:
         call_id: the id of the tool call.
-        result: the content of the tool message.
+        result: the content of the tool result message.
         drop: fields to remove from the assistant message with the tool call.
         turn: fields to add to this assistant message.
     """
@@ -47,7 +47,9 @@ def raw_history(
 
 
 def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that gives tool calls of Chat Completions these fields, and no other signature."""
+    """Returns an edit that adds these fields to the tool calls in a Chat Completions request, and removes their other
+    signatures.
+    """
 
     def signed(message: dict[str, Any]) -> dict[str, Any]:
         calls = [
@@ -62,7 +64,7 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _own_turn(answers: Answers) -> ProbeRequest | None:
-    """Returns the second request of a tool loop, with the model's own tool call and its result."""
+    """Returns the second request of a tool loop, which contains the model's tool call and its result."""
     seen = answers.get("call")
     call = call_to(seen.reply, "get_weather") if seen and seen.fine else None
     if seen is None or call is None:

@@ -1,5 +1,5 @@
-"""Probes for faithfulness: whether the model gets the complete request, and the client gets the model's output
-unchanged.
+"""Probes for faithfulness: whether the model gets the complete request, and whether the client gets exactly the model's
+output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Probes that compare all responses of a test run: names, token counts, markup, and data of other requests."""
+"""Probes that judge all responses of a test run: model names, token counts, markup, and codes from other requests."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _numbers_of(found: Iterable[ProbeResponse]) -> tuple[int, ...]:
 
 @ALL_ANSWERS.probe_many("own_answers", "Does every response belong to its request?", both_modes=True)
 def _own_answers(answers: Answers) -> Conclusion:
-    """Each random code is in only one prompt, so a response with the code of an earlier request belongs to that
-    request.
+    """Finds responses that belong to another request. Each random code is in only one prompt, so a response that
+    contains the code of an earlier request belongs to that request.
     """
     told: set[str] = set()
     found: list[tuple[ProbeResponse, str]] = []
@@ -71,7 +71,7 @@ def _requested_model(seen: ProbeResponse) -> str:
 
 
 def _declared(seen: ProbeResponse) -> dict[str, Mapping[str, Any]]:
-    """Returns the schemas of the tools in a request, by tool name. The request may be in the format of any API."""
+    """Returns the parameter schemas of a request's tools, by tool name. The request may be in the format of any API."""
     tools: dict[str, Mapping[str, Any]] = {}
     for tool in seen.sent.get("tools", ()):
         for each in (tool, tool.get("function") or {}, *(tool.get("functionDeclarations") or ())):
@@ -190,7 +190,7 @@ def _totals(answers: Answers) -> Conclusion:
 
 
 def _wrong_count(seen: ProbeResponse) -> str:
-    """Returns a problem with the token counts of a response; empty if there is none."""
+    """Describes what is wrong with the token counts of a response; empty if they are right."""
     usage = seen.reply.usage
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return ""
@@ -210,7 +210,7 @@ def _wrong_count(seen: ProbeResponse) -> str:
 
 
 def _members(seen: ProbeResponse) -> dict[str, Any]:
-    """Returns the fields of a request, including those of Gemini's settings."""
+    """Returns the fields of a request body, including the fields of Gemini's `generationConfig`."""
     settings = seen.sent.get("generationConfig")
     rest = {name: value for name, value in seen.sent.items() if name != "generationConfig"}
     return {**rest, **(settings if isinstance(settings, Mapping) else {})}

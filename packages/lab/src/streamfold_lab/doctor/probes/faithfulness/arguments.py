@@ -1,4 +1,4 @@
-"""Probes for the arguments of tool calls: whether they arrive as requested."""
+"""Probes for the arguments of tool calls: whether the arguments arrive as the prompt requested them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARGUMENTS = ProbeGroup("faithfulness")
 
 
 def schema_of(value: Any) -> dict[str, Any]:
-    """Returns a schema that a value matches."""
+    """Returns a JSON schema that a value matches."""
     match value:
         case bool():
             return {"type": "boolean"}
@@ -102,7 +102,9 @@ def _long_value(rng: Random) -> dict[str, Any]:
 
 
 def _call_with(tool: str, what: str, make: Callable[[Random], dict[str, Any]]) -> ProbeRequest:
-    """Returns a request for a tool call with given arguments, which differ in each round."""
+    """Returns a request for a tool call whose arguments the prompt dictates. The arguments differ in each
+    repetition.
+    """
 
     def fresh(rng: Random) -> ProbeRequest:
         value = make(rng)

@@ -1,4 +1,6 @@
-"""Probes for token counts: whether they match the input and output, and whether cached tokens are plausible."""
+"""Probes for token counts: whether they fit the length of input and output, and whether the number of cached tokens is
+plausible.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def _cut_copy(rng: Random) -> ProbeRequest:
 
 
 def _ruler(seen: ProbeResponse | None) -> float | None:
-    """Returns the tokens per character of a known text, measured with a text that was truncated by the token limit.
+    """Returns how many tokens a known text has per character, measured with a response that the token limit cut off. If
+    the model reasons without showing it, the result is too high.
 
     Hidden reasoning makes the result too high.
     """
@@ -110,7 +113,9 @@ def _counts(answers: Answers) -> Conclusion:
 
 
 def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
-    """Returns a problem with the token counts of a text; None if there is none. `rate`: tokens per character."""
+    """Judges the output token count of a text that is `rate` tokens per character long. Returns None if the count is
+    right.
+    """
     seen = answers.get("copy")
     usage = seen.reply.usage if seen else None
     if seen is None or not usage or not usage.output_tokens or prompt_of(seen).partition(": ")[2] not in seen.text:
@@ -141,8 +146,8 @@ def _again(answers: Answers) -> ProbeRequest | None:
 
 
 def _other_beginning(answers: Answers) -> ProbeRequest | None:
-    """Returns the prompt with a different beginning, if the prompt was counted as cached. The new prompt shares no
-    prefix with it.
+    """If the server counted the prompt as cached, returns a prompt with a different beginning. The two prompts share no
+    prefix that could be cached.
     """
     again = answers.get("again")
     if again is None or not again.fine or not again.reply.usage or not again.reply.usage.cached_tokens:

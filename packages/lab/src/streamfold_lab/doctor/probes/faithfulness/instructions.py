@@ -29,7 +29,9 @@ def _two_systems(rng: Random) -> ProbeRequest:
     first, last = codes(rng, 2)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
-        """Writes two messages on Chat Completions, even if the profile joins them."""
+        """In Chat Completions requests, keeps the two instructions as separate messages, even if the profile joins
+        system messages.
+        """
         if "messages" not in body or "system" in body:
             return body
         rest = [message for message in body["messages"] if message["role"] == "user"]

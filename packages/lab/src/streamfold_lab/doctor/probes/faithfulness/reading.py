@@ -1,4 +1,6 @@
-"""Probes for the model's input: whether texts, earlier turns, tool results and tools reach the model completely."""
+"""Probes for the model's input: whether texts, earlier turns, tool results and tool definitions reach the model
+completely.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,6 @@ _PLACES = ("first", "second", "third", "fourth", "last")
 
 
 def _coded_text(rng: Random, characters: int) -> str:
-    """Returns a text with a code at its beginning, at its end, and at three positions in between."""
     told = [f"The {name} code is {value}." for name, value in zip(_PLACES, codes(rng, len(_PLACES)), strict=True)]
     parts = [filler(rng, characters // (len(told) - 1)) for _ in told[1:]]
     return " ".join([told[0], *(text for pair in zip(parts, told[1:], strict=True) for text in pair)])
@@ -66,17 +67,21 @@ def _needle(characters: int) -> ProbeRequest:
 
 
 def _lost(seen: ProbeResponse) -> list[str]:
-    """Returns the names of the codes that are missing in a reply."""
+    """Returns the names of the codes that the model's reply doesn't contain."""
     return [name for name, value in told_codes(prompts_of(seen)[0]).items() if value not in seen.text]
 
 
 def _read_whole(so_far: Answers) -> bool:
-    """Returns whether all shorter texts were read completely, so that a longer text is worth a request."""
+    """Returns whether the model found the codes in all shorter texts, so that a request with a longer text makes
+    sense.
+    """
     return all(seen.fine and not _lost(seen) for seen in so_far.values())
 
 
 def _alone(answers: Answers) -> ProbeRequest | None:
-    """Returns a question for a single missing code, because several codes may be too difficult for a model."""
+    """Returns a request that asks for only one of the missing codes, because asking for several codes may be too
+    difficult for the model.
+    """
     seen = next((seen for seen in answers.values() if seen.fine and _lost(seen)), None)
     if seen is None:
         return None
@@ -113,7 +118,7 @@ def _needles(answers: Answers) -> Conclusion:
 
 
 def _judge_lost(seen: ProbeResponse, lost: list[str], alone: ProbeResponse | None, *, shorter: bool) -> Conclusion:
-    """Judges a reply with missing codes. `shorter`: true if the model found all codes in a shorter text."""
+    """Judges a reply that lacks codes. `shorter` is true if the model found all codes in a shorter text."""
     told, usage = prompts_of(seen)[0], seen.reply.usage
     counted = usage.input_tokens if usage else None
     size = f"{text_tokens(told):,} estimated tokens, {counted:,} counted" if counted else f"{len(told):,} characters"
@@ -187,7 +192,7 @@ READING.probe(
 
 
 def _part(body: dict[str, Any], text: str) -> dict[str, str]:
-    """Returns a part of a message in the format of an API."""
+    """Returns a text part of a message in the API's format."""
     if "contents" in body:
         return {"text": text}
     return {"type": "input_text" if "input" in body else "text", "text": text}
@@ -198,7 +203,7 @@ def _parts(rng: Random) -> ProbeRequest:
     texts = [f"The first code is {first}.\n", f"The second code is {second}.\n", f"The last code is {last}.\n"]
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
-        """Writes separate parts, because an adapter may join consecutive texts."""
+        """Puts each text into its own message part, because an adapter may have joined consecutive texts."""
         member = next(name for name in ("messages", "input", "contents") if name in body)
         content = "parts" if member == "contents" else "content"
         told, *rest = body[member]
@@ -227,7 +232,7 @@ def _stored(rng: Random) -> ProbeRequest:
 
 
 def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns a function that creates the next request of a stored conversation. With `in_full`, the request contains
+    """Returns a function that creates the next request of a stored conversation. With `in_full`, that request contains
     the complete conversation.
     """
 
@@ -276,7 +281,7 @@ _READ_FILE = Tool("read_file", "Reads a file.", {"type": "object", "properties":
 
 
 def _results(name: str, make: Callable[[Random], list[str]], special: str) -> ProbeRequest:
-    """Returns a request whose last messages are tool results with two codes."""
+    """Returns a request that ends with tool results that contain two codes."""
 
     def fresh(rng: Random) -> ProbeRequest:
         number, results = rng.randrange(10**4), make(rng)
@@ -296,7 +301,7 @@ def _results(name: str, make: Callable[[Random], list[str]], special: str) -> Pr
 
 
 def _told_by_user(answers: Answers) -> ProbeRequest | None:
-    """Returns the same codes in a user message, if no code was found in a result."""
+    """If the model found no code in the tool results, returns a request that has the same codes in a user message."""
     seen = next(iter(answers.values()), None)
     told = told_codes(sent_text(seen)) if seen and seen.fine else {}
     if seen is None or not told or any(value in seen.text for value in told.values()):
@@ -371,7 +376,7 @@ _MANY = 60  # tools, more than servers are known to cut
 
 
 def _of_tools(count: int) -> ProbeRequest:
-    """Returns a request for a call of the last of `count` tools."""
+    """Returns a request with `count` tools, which asks the model to call the last one."""
 
     def fresh(rng: Random) -> ProbeRequest:
         schema = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}

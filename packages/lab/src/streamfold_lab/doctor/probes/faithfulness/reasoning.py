@@ -1,5 +1,5 @@
-"""Probes for reasoning: whether the model sees its own reasoning after a tool result, and whether efforts have an
-effect.
+"""Probes for reasoning: whether the model sees its earlier reasoning after a tool result, and whether the reasoning
+effort has an effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _HIDDEN = "4827"  # told in the control, where the reasoning isn't shown
 
 
 def _reasoning_size(reply: Reply) -> int:
-    """Returns the number of reasoning tokens, as counted by the server or estimated from the text."""
+    """Returns the number of reasoning tokens that the server counted; without such a count, an estimate from the
+    reasoning text.
+    """
     counted = reply.usage.reasoning_tokens if reply.usage else None
     return counted or text_tokens(reply.reasoning or "")
 
@@ -46,7 +48,9 @@ def _reasoned(reply: Reply) -> bool:
 
 
 def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that sends the reasoning back unchanged on Chat Completions, even if the profile doesn't."""
+    """Returns an edit that adds the model's reasoning to a Chat Completions request, even if the profile leaves
+    reasoning out.
+    """
     name = reasoning_member(seen)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +66,8 @@ def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]
 
 
 def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns a function that creates the request with the tool result. With `told`, the text of the assistant message
-    also contains the number.
+    """Returns a function that creates the request with the tool result. With `told`, the text of the earlier assistant
+    message also contains the number.
     """
 
     def follow(answers: Answers) -> ProbeRequest | None:
@@ -122,7 +126,7 @@ _PUZZLE = "How many prime numbers are there between 10 and 60? Answer with the n
 
 
 def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:
-    """Writes Gemini's thinking budget of 0, because Gemini has no level for "none"."""
+    """Sets Gemini's thinking budget to 0, because Gemini has no thinking level for "none"."""
     settings = body.get("generationConfig")
     if settings is None:
         return body

@@ -1,4 +1,4 @@
-"""Probes for texts that the model repeats: whether they arrive as requested."""
+"""Probes in which the model repeats a text: whether the text arrives as the prompt contained it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _lines(rng: Random) -> ProbeRequest:
 
 
 def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusion]:
-    """Returns a judge that compares the response with the part of the prompt after a separator."""
+    """Returns a judge that compares the response with the text after `separator` in the prompt."""
 
     def judge(seen: ProbeResponse) -> Conclusion:
         wanted = prompt_of(seen).partition(separator)[2]
