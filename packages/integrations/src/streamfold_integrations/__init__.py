@@ -1,4 +1,4 @@
-"""Integrations of streamfold with other frameworks. Import the module of the framework that you use.
+"""Integrations that let other frameworks use streamfold. Import the module of the framework that you use.
 
     langchain      a chat model for LangChain
     pydantic_ai    a model for pydantic-ai

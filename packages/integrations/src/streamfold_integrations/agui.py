@@ -1,4 +1,4 @@
-"""The AG-UI protocol (CopilotKit and others): parses `RunAgentInput`, and writes the protocol's events.
+"""The AG-UI protocol (CopilotKit and others): parses a client's `RunAgentInput`, and writes the protocol's events.
 
     from streamfold_integrations import agui
 
@@ -8,9 +8,9 @@
         run = received.run(model, [get_weather], external=received.tools)
         return StreamingResponse(agui.stream(run, received), headers=agui.HEADERS)
 
-Each response of the model is one assistant message. `TOOL_CALL_END` is sent only after the response is complete. Data
-for the provider, such as signatures, is in the `encryptedValue` of its message or tool call. Clients send it back:
-https://docs.ag-ui.com/concepts/events.
+Each response of the model is one assistant message. The writer sends `TOOL_CALL_END` only after the response is
+complete. Data that the provider needs in the next request, such as signatures, is in the `encryptedValue` of the
+message or tool call that it belongs to. Clients send `encryptedValue` back: https://docs.ag-ui.com/concepts/events.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ _DECISION = {
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest(UIRequest):
-    """A request from an AG-UI client. `id` is the id of the client's thread.
+    """A request from an AG-UI client. The attribute `id` is the id of the client's thread.
 
     Attributes:
-        run_id: the id of this run.
+        run_id: the id that the client gave to this run.
         tools: the tools that the client runs itself. Pass them to `run` as `external`.
-        context: descriptions and values from the client, for the model.
-        state: the state of the application.
-        forwarded: further values of the application, from `forwardedProps`.
+        context: descriptions and values that the client sends for the model to read.
+        state: the state of the client's application.
+        forwarded: further values of the client's application, from `forwardedProps`.
     """
 
     run_id: str = field(default="", kw_only=True)
@@ -92,17 +92,19 @@ class AgentRequest(UIRequest):
 
 
 def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust_client: bool = False) -> AgentRequest:
-    """Reads a `RunAgentInput`.
+    """Parses a client's `RunAgentInput`.
 
     Args:
-        secret: the secret that you pass to `stream`. Only tool calls that `stream` has signed can then be approved or
-            denied, each once, for the same owner and with the same arguments.
-        owner: the user or tenant who sent the request, as identified by your application. Stored data of a run is
-            separate for each owner. Default: one owner for all requests.
-        trust_client: accept decisions without checking them. The client may then call the tools with any arguments.
+        secret: the secret that you pass to `stream`. The user can then approve or deny only tool calls that `stream`
+            has signed, each tool call once, for the same owner and with the same arguments.
+        owner: the user or tenant who sent the request, as identified by your application. The stored data of a run is
+            separate for each owner. By default, all requests have the same owner.
+        trust_client: true: accept a user's decisions without checking signatures. The client can then call the tools
+            with any arguments.
 
     Raises:
-        ConfigError: the body is invalid (the message names the position), or a decision isn't signed.
+        ConfigError: the body is invalid, or a decision isn't signed. The error message contains the position in the
+            body.
     """
     given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
@@ -126,7 +128,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Parses the messages of a thread. Raises ConfigError with the position of an invalid message."""
+    """Parses the messages of an AG-UI thread. Raises ConfigError with the position of an invalid message."""
     given = list(messages)
     owned = _owned_reasoning(given)
     read: list[Message] = []
@@ -148,7 +150,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
     """Returns the reasoning that `AGUIWriter` wrote, by the id of the message to which it belongs.
 
-    Clients sort messages by their start, and a model's text may start before its reasoning.
+    Clients sort messages by the time of their first event, and a model's text may start before its reasoning.
     """
     owned: dict[Any, str] = {}
     known = {_id(message) for message in messages if isinstance(message, Mapping)}
@@ -207,7 +209,7 @@ def _call(call: Any, where: str) -> ToolCall:
 
 
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the data in `encryptedValue`. Values that streamfold hasn't written are ignored."""
+    """Returns the data in a message's `encryptedValue`. Ignores values that streamfold hasn't written."""
     try:
         found = from_json(entity.get("encryptedValue") or "{}")  # stops where values are nested too deeply
     except (ValueError, TypeError):
@@ -298,19 +300,19 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
 
-    A failure is logged and sent as a `RUN_ERROR` event. No exception is raised. If the iteration stops early, the
-    connection to the provider is closed.
+    If the run fails, the function logs the error and sends a `RUN_ERROR` event; it raises no exception. If you stop the
+    iteration early, it closes the connection to the provider.
 
     Args:
-        request: the request to answer.
-        reasoning: whether reasoning is sent.
-        secret: signs the tool calls that need approval. `read_request` checks the signatures with the same secret and
-            owner. The client must send back an interrupt's `metadata` with its decision. The run's journal accepts each
-            approval once.
-        on_pause: called with a run that pauses for an approval or a result, before the client knows. Save the run's
-            state here. It is also called with a run that failed because its journal was unavailable. Such a run can be
-            resumed with the same decisions. The function may be async. If it raises an exception, the client gets an
-            error.
+        request: the request that the run answers.
+        reasoning: true if the client gets the model's reasoning.
+        secret: the secret with which `stream` signs the tool calls that need approval. Pass the same secret and owner
+            to `read_request`, which checks the signatures. The client must send an interrupt's `metadata` back with the
+            user's decision. The run's journal accepts each approval once.
+        on_pause: called with a run that pauses for an approval or a result, before the client gets the last event. Save
+            the run's state here. The function is also called with a run that failed because its journal was
+            unavailable. You can resume such a run with the same decisions. The function may be async. If it raises an
+            exception, the client gets an error event.
         on_end: called with a run that is complete. Delete the run's saved state here. The function may be async. Its
             exceptions are logged.
         on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
@@ -328,7 +330,7 @@ def stream(
 
 @dataclass(slots=True)
 class _Begun:
-    """A started tool call: its id for the client, and the number of argument characters that were sent."""
+    """A tool call whose start was sent: its id for the client, and the number of argument characters sent so far."""
 
     id: str
     written: int = 0
@@ -338,11 +340,11 @@ class AGUIWriter(UIWriter):
     """Writes the events of one AG-UI run.
 
     Args:
-        thread_id, run_id: the ids in the request.
-        reasoning: whether reasoning is sent.
-        known_calls: the ids of the conversation's tool calls. A new tool call with one of these ids gets another id,
-            because ids are unique in a thread.
-        open_calls: the ids of the last response's tool calls. The run may begin with their results.
+        thread_id, run_id: the ids of thread and run, from the client's request.
+        reasoning: true if the client gets the model's reasoning.
+        known_calls: the ids of the conversation's earlier tool calls. If a new tool call has one of these ids, the
+            writer gives it a different id, because ids must be unique in a thread.
+        open_calls: the ids of the last response's tool calls. The run may begin with the results of these calls.
     """
 
     def __init__(
@@ -367,7 +369,7 @@ class AGUIWriter(UIWriter):
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": _PROTOCOL}
 
     def turn(self) -> Iterator[UIEvent]:
-        """Returns no events: a message begins with its first text."""
+        """Returns no events, because an AG-UI message begins with its first text."""
         self._turns += 1
         self._calls, self._open = {}, ()
         yield from ()
@@ -410,8 +412,8 @@ class AGUIWriter(UIWriter):
             yield from _encrypted("tool-call", shown, kept)
 
     def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
-        """Returns an activity event for a call or result of a provider-run tool. The protocol has no other events for
-        it.
+        """Returns an activity event for a call or result of a provider-run tool. AG-UI has no other events for such
+        tools.
         """
         yield from self._stop_thinking()
         call = step if isinstance(step, HostedCall) else step.call
@@ -450,7 +452,7 @@ class AGUIWriter(UIWriter):
         }
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
-        """Returns the end of the run: an interrupt if a user must approve a tool call."""
+        """Returns the last events of the run. If a user must approve a tool call, they contain an interrupt."""
         outcome: dict[str, Any] = {"type": "success"}
         if approvals := [waiting for waiting in pending if waiting.waits_for == "approval"]:
             asked = [
@@ -468,7 +470,7 @@ class AGUIWriter(UIWriter):
         yield {"type": "RUN_FINISHED", **self._run, "outcome": {"type": "cancelled"}, **self._spent()}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
-        """Returns the error. Open messages and calls are not closed: they are incomplete."""
+        """Returns the error event. It doesn't close open messages and tool calls, because they are incomplete."""
         yield {"type": "RUN_ERROR", "message": text, "code": type(error).__name__, **self._spent()}
 
     @property
@@ -491,7 +493,7 @@ class AGUIWriter(UIWriter):
             yield {"type": "REASONING_END", "messageId": self._thought}
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id that the client has for a tool call."""
+        """Returns the id under which the client knows a tool call."""
         if begun := self._calls.get(call_id):
             return begun.id
         return next((shown for shown in self._open if is_shown_as(call_id, shown)), call_id)

@@ -7,12 +7,14 @@
         received = aisdk.read_request(await request.json())
         return StreamingResponse(aisdk.stream(received.run(model, [get_weather])), headers=aisdk.HEADERS)
 
-An assistant message contains all responses of a run, with `step-start` between them. A tool call's part also contains
-the tool's result and the user's decision: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
+In a request, an assistant message contains all responses of a run, with a `step-start` part between them. The part for
+a tool call also contains the tool's result and the user's decision:
+https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
 
-Each response of the model is a step of one assistant message. `tool-input-available` is sent only after the response is
-complete. Data for the provider, such as signatures, is in `data-streamfold` parts. User interfaces ignore these parts
-and send them back: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
+In the stream, each response of the model is a step of one assistant message. The writer sends `tool-input-available`
+only after the response is complete. Data that the provider needs in the next request, such as signatures, is in
+`data-streamfold` parts. User interfaces ignore these parts and send them back:
+https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
 """
 
 from __future__ import annotations
@@ -72,27 +74,29 @@ Metadata = Callable[[ToolRun | ChatStream], Mapping[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(UIRequest):
-    """A request of `useChat`.
+    """A request from `useChat`, the AI SDK's hook.
 
     Attributes:
-        message_id: the id of the assistant message that the answer continues; None for a new message.
+        message_id: the id of the assistant message that the response continues; None if the response is a new message.
     """
 
     message_id: str | None = field(default=None, kw_only=True)
 
 
 def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust_client: bool = False) -> ChatRequest:
-    """Reads the body that `DefaultChatTransport` sends.
+    """Parses the body that the AI SDK's `DefaultChatTransport` sends.
 
     Args:
-        secret: the secret that you pass to `stream`. Only tool calls that `stream` has signed can then be approved or
-            denied, each once, for the same owner and with the same arguments.
-        owner: the user or tenant who sent the request, as identified by your application. Stored data of a run is
-            separate for each owner. Default: one owner for all requests.
-        trust_client: accept decisions without checking them. The client may then call the tools with any arguments.
+        secret: the secret that you pass to `stream`. The user can then approve or deny only tool calls that `stream`
+            has signed, each tool call once, for the same owner and with the same arguments.
+        owner: the user or tenant who sent the request, as identified by your application. The stored data of a run is
+            separate for each owner. By default, all requests have the same owner.
+        trust_client: true: accept a user's decisions without checking signatures. The client can then call the tools
+            with any arguments.
 
     Raises:
-        ConfigError: the body is invalid (the message names the position), or a decision isn't signed.
+        ConfigError: the body is invalid, or a decision isn't signed. The error message contains the position in the
+            body.
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -118,12 +122,12 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Parses UI messages. Raises ConfigError with the position of an invalid message."""
+    """Parses the AI SDK's UI messages. Raises ConfigError with the position of an invalid message."""
     return _MessageReader(list(messages)).messages
 
 
 class _MessageReader:
-    """Converts UI messages, and collects the decisions about the tool calls of the last response."""
+    """Converts UI messages, and collects the user's decisions about the tool calls of the last response."""
 
     def __init__(self, given: list[Any]) -> None:
         self.decisions: list[Decision] = []
@@ -179,7 +183,7 @@ class _MessageReader:
 
 
 class _StepReader:
-    """Converts one step of an assistant message."""
+    """Converts the parts of one step of an assistant message."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -193,7 +197,7 @@ class _StepReader:
         self.results: list[ExternalResult] = []
 
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
-        """Adds a part. Sources, files and the application's own data are left out."""
+        """Adds a part of the step. Ignores sources, files and the application's own data."""
         if kind == "text":
             self._say(ObjectReader(part, where).string("text"), _kept(part, "providerMetadata"))
         elif kind == "reasoning":
@@ -249,7 +253,7 @@ class _StepReader:
 
 
 def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns the data that streamfold has stored in the metadata of a part."""
+    """Returns the data that streamfold has stored in a part's metadata."""
     metadata = part.get(name)
     found = metadata.get("streamfold") if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
@@ -268,7 +272,7 @@ def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
 
 
 def _result(output: Any, where: str) -> Any:
-    """Returns the content of a tool result: text, JSON data, or parts."""
+    """Returns the content of a tool result: text, JSON data, or content parts."""
     match output:
         case {"type": "content", "value": list(items)}:
             return [_result_part(item, f"{where}.output.value[{at}]") for at, item in enumerate(items)]
@@ -309,19 +313,19 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
 
-    A failure is logged and sent as an `error` event. No exception is raised. If the iteration stops early, the
-    connection to the provider is closed.
+    If the run or the stream fails, the function logs the error and sends an `error` event; it raises no exception. If
+    you stop the iteration early, it closes the connection to the provider.
 
     Args:
         message_id: the id of the assistant message. To continue a message, pass `ChatRequest.message_id`.
-        reasoning: whether reasoning is sent.
-        metadata: called with `source` at the end. It returns the metadata of the message.
-        secret: signs the tool calls that need approval. `read_request` checks the signatures with the same secret and
-            owner. The run's journal accepts each approval once.
-        on_pause: called with a run that pauses for an approval or a result, before the client knows. Save the run's
-            state here. It is also called with a run that failed because its journal was unavailable. Such a run can be
-            resumed with the same decisions. The function may be async. If it raises an exception, the client gets an
-            error.
+        reasoning: true if the client gets the model's reasoning.
+        metadata: called with `source` at the end of the response. The function returns the metadata of the message.
+        secret: the secret with which `stream` signs the tool calls that need approval. Pass the same secret and owner
+            to `read_request`, which checks the signatures. The run's journal accepts each approval once.
+        on_pause: called with a run that pauses for an approval or a result, before the client gets the last event. Save
+            the run's state here. The function is also called with a run that failed because its journal was
+            unavailable. You can resume such a run with the same decisions. The function may be async. If it raises an
+            exception, the client gets an error event.
         on_end: called with a run that is complete. Delete the run's saved state here. The function may be async. Its
             exceptions are logged.
         on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
@@ -338,7 +342,7 @@ def stream(
 
 
 class UIMessageWriter(UIWriter):
-    """Writes the chunks of a UI message stream. For the arguments see `stream`."""
+    """Writes the events of an AI SDK UI message stream. The arguments are those of `stream`."""
 
     whole_calls_replace = True
 
@@ -363,7 +367,7 @@ class UIMessageWriter(UIWriter):
         yield {"type": "start"} | ({"messageId": self._message_id} if self._message_id else {})
 
     def turn(self) -> Iterator[UIEvent]:
-        """Returns the end of the previous step, and the start of a new one."""
+        """Returns the end event of the previous step, and the start event of a new step."""
         yield from self._end_step()
         self._in_step = True
         yield {"type": "start-step"}
@@ -408,7 +412,9 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **at, "output": step.output}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the end of a response. The step stays open for the results of its tool calls."""
+        """Returns the events at the end of a response. The step stays open for the results of the response's tool
+        calls.
+        """
         yield from self._close()
         yield from _sources(reply)
         if reply.refusal:
@@ -430,7 +436,7 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **call, "output": _serialize_output(result.value)}
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
-        """Returns the approval requests, and the end of the message."""
+        """Returns the approval requests for pending tool calls, and the end event of the message."""
         for waiting in pending:
             if waiting.waits_for == "approval":
                 call_id = waiting.call.id
@@ -447,7 +453,7 @@ class UIMessageWriter(UIWriter):
         yield {"type": "abort"}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
-        """Returns the error. Open parts are not closed: they are incomplete."""
+        """Returns the error event. It doesn't close open parts, because they are incomplete."""
         yield {"type": "error", "errorText": text}
 
     def _end_step(self) -> Iterator[UIEvent]:
@@ -475,7 +481,7 @@ def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _sources(reply: Reply) -> Iterator[UIEvent]:
-    """Yields the cited sources of a reply, each once, and the files that can be displayed."""
+    """Yields an event for each source that a reply cites, and for each file that a browser can display."""
     for number, cited in enumerate(dict.fromkeys((one.kind, one.url, one.title) for one in reply.citations), 1):
         kind, url, title = cited
         named = {"title": title} if title else {}
@@ -493,15 +499,15 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
 
 
 def _provider_extras(reply: Reply) -> dict[str, Any]:
-    """Returns the data of a response that the provider needs back, without the provider's URL, which the browser must
-    not get.
+    """Returns the data of a response that the provider needs in the next request. Leaves out the provider's URL, which
+    the browser must not get.
     """
     prefix = {"prefix": reply.prefix} if reply.prefix else {}
     return {"extras": dict(reply.extras), **prefix} if reply.extras else {}
 
 
 def _serialize_output(value: Any) -> Any:
-    """Returns a tool's result as JSON data; parts become the AI SDK's content parts."""
+    """Returns a tool's result as JSON data. Content parts become the AI SDK's content parts."""
     if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
         return value
     return {"type": "content", "value": [_serialize_part(part) for part in value]}

@@ -1,4 +1,6 @@
-"""Converts calls of hosted tools, which the provider runs, to the tool calls and results of other frameworks."""
+"""Converts calls of hosted tools to the tool calls and results of other frameworks. The provider runs hosted tools
+itself.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ _OF_THE_CALL = ("id", "type", "call_id", "name", "server_label", "arguments", "a
 
 @dataclass(frozen=True, slots=True)
 class HostedCall:
-    """A call of a tool that the provider runs.
+    """A call of a hosted tool, which the provider runs itself.
 
     Attributes:
         part: the part of the reply that contains the call.
-        id: the provider's id, or a generated id.
-        input: the arguments, always an object.
+        id: the provider's id of the tool call, or a generated id.
+        input: the arguments, always a JSON object.
     """
 
     part: HostedPart
@@ -28,7 +30,7 @@ class HostedCall:
 
     @property
     def name(self) -> str:
-        """The name of the tool if it belongs to an MCP server; otherwise the kind of tool."""
+        """The name of the tool if the tool belongs to an MCP server; otherwise the kind of hosted tool."""
         return (self.part.kind == "mcp" and self.part.name) or self.part.kind
 
 
@@ -37,8 +39,8 @@ class HostedResult:
     """The result of a hosted tool call.
 
     Attributes:
-        call: the tool call. If the provider sent a result without a call, it is built from the result.
-        output: the provider's object, without the fields of the tool call.
+        call: the tool call. If the provider sent a result without a call, this tool call is built from the result.
+        output: the provider's result object, without the fields that belong to the tool call.
         error: the error message; None if the tool call succeeded.
     """
 
@@ -51,8 +53,8 @@ HostedStep: TypeAlias = HostedCall | HostedResult
 
 
 class HostedSteps:
-    """Finds hosted tool calls and results in the parts of one reply. Parts arrive during the stream, and again at its
-    end.
+    """Finds hosted tool calls and results in the parts of one reply. Each part arrives during the stream, and again at
+    the end of the stream.
     """
 
     def __init__(self) -> None:
@@ -62,7 +64,7 @@ class HostedSteps:
         self._seen: list[Mapping[str, Any]] = []
 
     def feed(self, parts: Iterable[HostedPart], *, last: bool = False) -> Iterator[HostedStep]:
-        """Yields new steps.
+        """Yields the tool calls and results that earlier calls of this method haven't yielded.
 
         Args:
             last: true for the complete parts at the end of the reply.
@@ -88,8 +90,8 @@ class HostedSteps:
         return call
 
     def _result(self, part: HostedPart) -> Iterator[HostedStep]:
-        """Yields a result. If it doesn't name its tool call, it belongs to the oldest call of the same kind without a
-        result.
+        """Yields a result. If the result doesn't name its tool call, assigns it to the oldest call of the same kind
+        that has no result.
         """
         waiting = (call for call in self._open if call.part.kind == part.kind)
         call = self._calls.get(part.call_id or "") or next(waiting, None)
@@ -111,7 +113,7 @@ _UNDER_WAY = ("in_progress", "searching", "interpreting", "generating", "calling
 
 
 def _is_whole(part: HostedPart) -> bool:
-    """Returns whether a tool call is complete. Providers report its beginning before its arguments."""
+    """Returns whether a tool call is complete. Providers report the start of a call before its arguments."""
     return part.status not in _UNDER_WAY and (part.part == "both" or part.input not in (None, {}, ""))
 
 

@@ -73,26 +73,26 @@ _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_for
 
 
 class ChatStreamfold(BaseChatModel):
-    """A LangChain chat model whose requests are sent by streamfold.
+    """A LangChain chat model that sends its requests with streamfold.
 
-    The last chunk of a stream contains the complete tool calls. A stream that breaks off raises an error. Tool calls
-    whose arguments aren't a JSON object are in `invalid_tool_calls`. Reasoning is a content block
-    (`message.content_blocks`). streamfold sends it back to the provider with the history, including its signatures.
+    The last chunk of a stream contains the complete tool calls. A stream that breaks off raises an error. If a tool
+    call's arguments aren't a JSON object, the tool call is in `invalid_tool_calls`. Reasoning is a content block
+    (`message.content_blocks`). streamfold sends the reasoning and its signatures back to the provider with the history.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). If you pass `provider`,
-            `model` is the model's name only. Default: the default provider of the configuration.
-        provider: the provider: a name or a mapping; see `Provider.from_config`.
-        client: an existing `Provider`, `Fallback` or test double to use instead. The caller closes the client. Use it
-            for asynchronous calls or for synchronous calls, not for both.
+            `model` is only the model's name. By default, the model is the configuration's default provider.
+        provider: the name of a provider or a mapping of settings; see `Provider.from_config`.
+        client: an existing `Provider`, `Fallback` or test double, in place of `model` and `provider`. The caller closes
+            the client. Use the client either for asynchronous or for synchronous calls, not for both.
         config: further settings for `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
         options: further options of each request (`ChatOptions`), such as `unsupported_options`. temperature, top_p,
         seed, max_tokens, stop, reasoning_effort, timeout, max_retries, api_key, base_url, streaming: as in other
-        LangChain models. The timeout is for the complete response, in seconds.
-        top_k, presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent if the API supports them.
+        LangChain models. The timeout is the number of seconds until the response must be complete. top_k,
+        presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent if the API supports them.
 
     Raises:
-        ConfigError: a setting of the provider is wrong, or an option is unknown or can't be sent to this model.
+        ConfigError: a setting of the provider is invalid, or an option is unknown or not supported by this model's API.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", ignored_types=(cached_property,))
@@ -123,7 +123,6 @@ class ChatStreamfold(BaseChatModel):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, given: Any) -> Any:
-        """Raises ConfigError for an unknown setting. The message suggests the right setting."""
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
                 raise streamfold.ConfigError(_unknown_setting(name, given[name], cls.model_fields))
@@ -179,7 +178,7 @@ class ChatStreamfold(BaseChatModel):
         return {"messages": [made for message in messages for made in _to_messages(message)], **options}
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the options of a request, including options that only some APIs have."""
+        """Returns the options of a request. They include options that only some APIs have."""
         names = [name for name in ChatOptions.__annotations__ if name in type(self).model_fields]
         given = {name: value for name in (*names, *NAMES) if (value := getattr(self, name)) is not None}
         given.pop("model", None)  # it names the provider, too
@@ -239,13 +238,13 @@ class ChatStreamfold(BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Returns the model with tools.
+        """Returns a copy of the model that sends these tools with each request.
 
         Args:
             tools: anything that LangChain can convert to a tool, and hosted tools: values such as `WebSearch()`, or
                 dicts in the provider's format.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
-            strict: whether the server enforces the schema of the arguments.
+            strict: true if the server must enforce the schema of a tool call's arguments.
 
         Raises:
             ConfigError: the provider doesn't support one of the hosted tools.
@@ -268,14 +267,15 @@ class ChatStreamfold(BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Returns a runnable whose answer matches a schema.
+        """Returns a runnable whose output matches a schema.
 
         Args:
             schema: a pydantic model, a TypedDict, or a JSON schema.
-            include_raw: return a dict with `raw`, `parsed` and `parsing_error`, even if the answer doesn't match.
+            include_raw: true: return a dict with `raw`, `parsed` and `parsing_error`, even if the model's response
+                doesn't match the schema.
             method: "json_schema" uses the provider's structured output, "function_calling" uses a tool call, and
                 "json_mode" accepts any JSON object, which the prompt must describe.
-            strict: whether the server enforces the schema, if it can.
+            strict: true if the server must enforce the schema, if it supports that.
         """
         model, parser = self._structured(schema, method, strict, kwargs)
         if not include_raw:
@@ -305,7 +305,7 @@ class ChatStreamfold(BaseChatModel):
 
 
 def _form(schema: Any, strict: bool | None) -> ResponseFormat:
-    """Returns the response format for a schema, with the schema's name and description."""
+    """Returns streamfold's response format for a schema, with the schema's name and description."""
     made = convert_to_json_schema(schema)
     about = convert_to_openai_tool(schema)["function"]
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", about["name"])[:64]
@@ -313,7 +313,9 @@ def _form(schema: Any, strict: bool | None) -> ResponseFormat:
 
 
 def _bound_tool(tool: Any, strict: bool | None) -> Any:
-    """Converts a tool for streamfold. Hosted tools stay unchanged, because they aren't functions."""
+    """Converts a LangChain tool to a streamfold tool. Returns hosted tools as they are, because they aren't
+    functions.
+    """
     if isinstance(tool, ServerTool):
         return tool
     if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
@@ -363,10 +365,10 @@ def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
 
 
 def _answer(message: AIMessage) -> Message:
-    """Converts a LangChain message to an assistant message: the stored original if the LangChain message is unchanged,
-    otherwise its content.
+    """Converts a LangChain message to streamfold's assistant message. If the program hasn't changed the LangChain
+    message, the result is the stored original; otherwise it is built from the message's content.
 
-    In a changed message, unchanged tool calls keep their kind and their provider data.
+    Even in a changed message, tool calls that are the same as before keep their kind and their provider data.
     """
     blocks = _blocks(message)
     calls = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
@@ -404,14 +406,15 @@ _PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
 
 
 def _read_content(content: Any) -> Any:
-    """Converts the content of a LangChain message for streamfold."""
     if not isinstance(content, list):
         return content
     return tuple(_media_part(block) if isinstance(block, dict) else block for block in content)
 
 
 def _media_part(block: dict[str, Any]) -> Any:
-    """Converts a content part. LangChain has two formats for media, and also accepts Anthropic's."""
+    """Converts a media block of a LangChain message. LangChain has two formats for media, and also accepts Anthropic's
+    format.
+    """
     part = _PARTS.get(str(block.get("type")))
     source = block.get("source") or {}
     data = block.get("base64") or block.get("data") or source.get("data")
@@ -467,7 +470,7 @@ def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | Non
 
 
 def _content(reply: Reply) -> Any:
-    """Returns the text of a reply, or its content blocks if it has more than text."""
+    """Returns the text of a reply, or content blocks if the reply contains more than text."""
     cited = {"annotations": _citations(reply)} if reply.citations else {}
     text = [{"type": "text", "text": reply.text, **cited}] if reply.text else []
     more = [*_server_blocks(HostedSteps().feed(reply.hosted, last=True))]
@@ -491,8 +494,9 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
 
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
-    """Returns the refusal of a complete answer, and data for which LangChain has no field: the original text of
-    arguments, signatures, items."""
+    """Returns the refusal of a complete reply, and the data for which LangChain has no field: signatures, output items,
+    and the original text of tool call arguments.
+    """
     message, refused = reply.message, {"refusal": reply.refusal} if reply.refusal else {}
     if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):
         return refused
@@ -530,7 +534,7 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
 
 
 def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
-    """Yields content blocks for the calls and results of provider-run tools."""
+    """Yields LangChain content blocks for the calls and results of provider-run tools."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield {"type": "server_tool_call", "id": step.id, "name": step.name, "args": step.input}
@@ -541,7 +545,7 @@ def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
 
 
 def _citations(reply: Reply) -> list[dict[str, Any]]:
-    """Returns the citations of a reply. Their positions refer to the complete text."""
+    """Returns the citations of a reply for LangChain. Their positions refer to the complete text."""
     return [
         {
             "type": "citation",
@@ -568,7 +572,7 @@ def _given(**members: Any) -> dict[str, Any]:
 
 
 def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
-    """Returns the error message for an unknown setting, with the right setting if there is one."""
+    """Returns the error message about an unknown setting. It suggests the right setting, if there is one."""
     unknown = f"ChatStreamfold: unknown setting {name!r}"
     if name in _SYNONYMS:
         return f"{unknown}: pass {_SYNONYMS[name]}"

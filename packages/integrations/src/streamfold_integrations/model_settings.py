@@ -1,6 +1,7 @@
-"""Converts framework settings that have no option in streamfold to request fields, and counts tokens by kind.
+"""Converts a framework's settings for which streamfold has no option to request fields, and returns token counts by
+kind.
 
-The settings are sent in `extra_body`, in the format of each API:
+streamfold sends these settings in `extra_body`, in the format of each API:
 https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
 https://ai.google.dev/api/generate-content#generationconfig.
 """
@@ -36,15 +37,17 @@ NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
 
 
 def unsupported_settings(model: ChatModel) -> frozenset[str]:
-    """Returns the names of settings that can't be sent to a model; all names if the model's endpoints are unknown."""
+    """Returns the names of the settings that a model's API doesn't support; all names if the model's endpoints are
+    unknown.
+    """
     return frozenset(NAMES) - _places(model).keys()
 
 
 def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings as fields of a request body, without None values and settings that the model doesn't support.
+    """Returns settings as fields of a request body. Leaves out None values and settings that the model doesn't support.
 
     Args:
-        settings: settings with other names are ignored.
+        settings: the settings by name; unknown names are ignored.
     """
     body: dict[str, Any] = {}
     for name, (place, words) in _places(model).items():
@@ -57,8 +60,8 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns the request field and the values of each setting, if they are the same for all of the model's
-    endpoints.
+    """Returns the request field and the allowed values for each setting. Leaves out settings for which the model's
+    endpoints differ.
     """
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
@@ -77,6 +80,6 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 
 def token_details(usage: Usage) -> dict[str, int]:
-    """Returns the server's token counts by kind: audio, predictions, reasoning."""
+    """Returns the server's token counts of each kind: audio, predictions, reasoning."""
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return {**reasoning, **usage.details}

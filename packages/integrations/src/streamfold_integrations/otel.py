@@ -1,12 +1,13 @@
-"""OpenTelemetry spans and metrics that follow its conventions for generative AI. Needs the extra `otel`.
+"""OpenTelemetry spans and metrics that follow OpenTelemetry's conventions for generative AI. They need the extra
+`otel`.
 
     provider = Provider.from_config("kimi:kimi-k2.6", hooks=[otel_hooks()])
     reply = await run_tools(provider, "How warm is it in Oslo?", [get_weather], hooks=otel_run_hooks("weather"))
 
 The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans,
-gen-ai-metrics), still in development in November 2026. A span covers a response with all its attempts, from the request
-to the end of the stream. The span of a tool run contains the spans of its responses and tool calls. Messages, arguments
-and results are recorded only with `content=True`.
+gen-ai-metrics), still in development in November 2026. A span covers one response with all its attempts, from the
+request to the end of the stream. The span of a tool run is the parent of the spans of its responses and tool calls. The
+hooks record messages, arguments and results only with `content=True`.
 """
 
 from __future__ import annotations
@@ -65,14 +66,15 @@ def otel_hooks(
     meter_provider: MeterProvider | None = None,
     content: bool = False,
 ) -> Hooks:
-    """Returns hooks that create a client span for each response, and measure duration, time to the first chunk, and
-    tokens.
+    """Returns hooks that create a client span for each response, and that measure its duration, the time to the first
+    chunk, and the tokens.
 
-    A span contains the options as they were sent, after their adaptation to the endpoint.
+    A span contains the options that were sent to the provider, after streamfold adapted them to the endpoint.
 
     Args:
-        tracer_provider, meter_provider: default: the application's global providers.
-        content: whether to record messages, tools and replies in the span, as JSON. Off by default, because they may
+        tracer_provider, meter_provider: OpenTelemetry's tracer and meter providers. By default, the application's
+            global ones are used.
+        content: true: record messages, tools and replies in the span, as JSON. This is off by default, because they may
             contain private data of users.
 
     Raises:
@@ -255,13 +257,13 @@ def otel_run_hooks(
     """Returns hooks for `run_tools` that create a span for the run (`invoke_agent`) and for each tool call
     (`execute_tool`).
 
-    If the provider has `otel_hooks`, the spans of its responses are children of the run's span. When a run pauses, its
-    span ends. When the run is resumed, a new span with the same conversation id begins.
+    If the model provider has `otel_hooks`, the spans of its responses are children of the run's span. When a run
+    pauses, its span ends. When the run is resumed, a new span begins with the same conversation id.
 
     Args:
-        agent: the name of the agent in the spans.
-        tracer_provider: default: the application's global provider.
-        content: whether to record the arguments and results of tool calls.
+        agent: the name of the agent, which the spans contain.
+        tracer_provider: OpenTelemetry's tracer provider. By default, the application's global one is used.
+        content: true: record the arguments and results of tool calls in the spans.
 
     Raises:
         ConfigError: the extra `otel` is not installed.
@@ -357,7 +359,9 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> str:
-    """Returns the text of a message's content, with the kind of each image, file or audio part instead of its data."""
+    """Returns the text of a message's content. For an image, file or audio part, the text contains the kind of the
+    part, not its data.
+    """
     if isinstance(content, str) or content is None:
         return content or ""
     texts = []

@@ -1,8 +1,8 @@
-"""Stores the original assistant message in a framework's message, and restores it if the framework's message is
-unchanged.
+"""Stores streamfold's original assistant message in a framework's message. Restores the original if the program hasn't
+changed the framework's message.
 
-Providers need data for which frameworks have no field: signatures, encrypted reasoning, the original text of arguments.
-If a program changes the framework's message, the change is sent.
+Providers need data for which frameworks have no field: signatures, encrypted reasoning, the original text of tool call
+arguments. If a program changes the framework's message, streamfold sends the changed message.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KEY = "streamfold"  # the member of a framework's message with our data
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """An assistant message that is stored in a framework's message.
+    """An original assistant message that is stored in a framework's message.
 
     Attributes:
-        message: the original message.
-        digest: a digest of the framework's message at the time of storing.
+        message: the original assistant message.
+        digest: a hash of the framework's message, from when the original was stored in it.
     """
 
     message: Message
@@ -40,26 +40,26 @@ class KeptTurn:
 
     @classmethod
     def load(cls, carried: Mapping[str, Any] | None) -> Self | None:
-        """Returns the stored message in a framework's message, or None if there is none."""
+        """Returns the original message that is stored in a framework's message; None if it contains no original."""
         found = (carried or {}).get(_KEY)
         return cls(Message.from_dict(found["message"]), found["shown"]) if isinstance(found, dict) else None
 
     def shows(self, *shown: object) -> bool:
-        """Returns whether the framework's message is unchanged since the original was stored."""
+        """Returns whether the framework's message is the same as when the original was stored."""
         return self.digest == _digest(shown)
 
     def call(self, call_id: str, name: str, arguments: Any) -> ToolCall | None:
-        """Returns the tool call with this id if it has the same name and arguments, otherwise None."""
+        """Returns the original tool call with this id if its name and arguments are the same; otherwise None."""
         shown = (name, canonical_arguments(arguments))
         known = next((call for call in self.message.tool_calls if call.id == call_id), None)
         return known if known and (known.name, canonical_arguments(known.arguments_json)) == shown else None
 
 
 def keep_turn(message: Message, *shown: object) -> dict[str, Any]:
-    """Returns the data to store in a framework's message. `KeptTurn` restores the original message from it.
+    """Returns the data to store in a framework's message, from which `KeptTurn` restores the original message.
 
     Args:
-        shown: the content of the framework's message. It needn't be JSON data.
+        shown: the content of the framework's message. The content needn't be JSON data.
     """
     return {_KEY: {"message": message.to_dict(), "shown": _digest(shown)}}
 
@@ -74,7 +74,7 @@ def _as_json(value: object) -> Any:
 
 
 def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
-    """Returns arguments as canonical JSON text. A text that isn't JSON is returned unchanged."""
+    """Returns tool call arguments as canonical JSON text. If a text isn't JSON, returns the text as it is."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
@@ -83,12 +83,13 @@ def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
 
 
 def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed: bool) -> None:
-    """Warns that parts of a response can't be sent, because another model wrote the response or it was changed.
+    """Warns that parts of a response can't be sent to the provider, because the response was changed or comes from
+    another model.
 
     Args:
-        kinds: the kinds of the parts.
-        what: the framework's name for parts.
-        maker: the provider of the response, if known.
+        kinds: the kinds of the parts that can't be sent.
+        what: the name for such parts in the framework.
+        maker: the provider that sent the response, if known.
     """
     if names := sorted(set(kinds)):
         source = f"a {'changed ' if changed else ''}response from {maker or 'another model'}"
@@ -97,13 +98,13 @@ def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed
 
 
 def file_reference(file_id: str | None) -> dict[str, str | None]:
-    """Returns the arguments of a file part for an uploaded file. Google's file ids are URLs."""
+    """Returns the arguments of a file part that refers to an uploaded file. The ids of Google's files are URLs."""
     return {"url": file_id, "file_id": None} if file_id and "://" in file_id else {"file_id": file_id}
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the data that `read_call` needs to restore a tool call: its kind, if it isn't a function call, and the
-    original text of its arguments, if that isn't canonical.
+    """Returns the data that `read_call` needs to restore a tool call: the call's kind unless it is a function call, and
+    the original text of the arguments unless this text is canonical JSON.
     """
     if call.kind != "function":
         return {"kind": call.kind}
@@ -112,7 +113,9 @@ def argument_metadata(call: ToolCall) -> dict[str, Any]:
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
-    """Returns a tool call from the value of its arguments, with the model's original text if the value is the same."""
+    """Rebuilds a tool call from the value of its arguments. If the value is the same as before, the tool call has the
+    model's original argument text.
+    """
     extra, text = kept.get("extra"), kept.get("arguments")
     extra = extra if isinstance(extra, dict) else None
     if (kind := _OTHERS.get(str(kept.get("kind")))) and isinstance(value, dict):

@@ -115,24 +115,24 @@ _NATIVE_TOOLS = frozenset(_EXAMPLES)
 
 
 class StreamfoldModel(Model[Any]):
-    """A pydantic-ai model whose requests are sent by streamfold.
+    """A pydantic-ai model that sends its requests with streamfold.
 
-    Tool calls are delivered complete, at the end of a response. If a stream breaks off, `ModelAPIError` is raised and
-    no tool runs. Data that the provider needs in the next request (signatures, encrypted reasoning, the original text
-    of arguments) is sent back unchanged.
+    The model delivers complete tool calls, at the end of a response. If a stream breaks off, the model raises
+    `ModelAPIError` and no tool runs. In the next request, streamfold sends the provider all data that it needs back:
+    signatures, encrypted reasoning, the original text of arguments.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping for
             `Provider.from_config`, or an existing `Provider`, `Fallback` or test double. None: the default provider of
             the configuration.
-        profile: the model's profile, which overrides pydantic-ai's defaults.
-        settings: default settings of requests.
+        profile: a pydantic-ai model profile, which overrides pydantic-ai's defaults.
+        settings: pydantic-ai settings that each request has by default.
         config: further settings for `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
 
     Raises:
-        ConfigError: the provider is unknown, or a setting is wrong.
-        UserError: the provider doesn't support one of the `settings`. Unsupported settings of a single run are ignored,
-            as in pydantic-ai's own models.
+        ConfigError: the provider is unknown, or a setting is invalid.
+        UserError: the provider doesn't support one of the `settings`. If a single run has unsupported settings, the
+            model ignores them, as pydantic-ai's own models do.
     """
 
     unsupported_settings = frozenset({"max_retries"})
@@ -175,12 +175,14 @@ class StreamfoldModel(Model[Any]):
 
     @classmethod
     def supported_native_tools(cls) -> frozenset[type[AbstractNativeTool]]:
-        """The hosted tools that streamfold supports. The profile of a model lists the tools of its provider."""
+        """The hosted tools that streamfold supports for at least one provider. The profile of a model lists the hosted
+        tools that the model's provider supports.
+        """
         return _NATIVE_TOOLS
 
     @property
     def provider(self) -> None:
-        """Always None, because streamfold's provider is `client`."""
+        """Always None, because the provider object of streamfold is in `client`."""
         return None
 
     async def request(
@@ -189,7 +191,7 @@ class StreamfoldModel(Model[Any]):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Returns the complete response."""
+        """Sends a request and returns the complete response."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         with _mapped_errors(self.model_name):
@@ -213,7 +215,7 @@ class StreamfoldModel(Model[Any]):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Opens a streamed response."""
+        """Sends a request and yields the streamed response."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         async with self.client.chat_stream(**self._request(messages, settings, parameters)) as stream:
@@ -251,7 +253,7 @@ class StreamfoldModel(Model[Any]):
 
 
 def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
-    """Returns the hosted tools of an agent.
+    """Converts an agent's native tools to streamfold's hosted tools.
 
     Raises:
         UserError: streamfold doesn't support one of the tools.
@@ -282,7 +284,9 @@ def _hosted(tool: AbstractNativeTool) -> Any:
 
 
 def _supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
-    """Returns the hosted tools that a provider supports, or None if unknown. An agent can replace the other tools."""
+    """Returns the hosted tools that a provider supports; None if they are unknown. An agent can replace the tools that
+    the provider doesn't support.
+    """
     if not isinstance(model, Provider):
         return None
     return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
@@ -297,14 +301,16 @@ def _is_run(model: Provider, tool: Any) -> bool:
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:
-    """Converts an agent's tool for streamfold."""
+    """Converts an agent's function tool to the format of streamfold."""
     said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
     strict = {} if tool.strict is None else {"strict": tool.strict}
     return {"type": "function", "function": {**said, **strict}}
 
 
 def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the allowed tools and the tool choice. A call of an output tool ends an agent's run."""
+    """Returns the allowed function tools and the tool choice. If the model calls an output tool, the agent's run
+    ends.
+    """
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
     match choice:
@@ -332,7 +338,9 @@ def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list
 
 
 def _to_messages(message: ModelMessage) -> Iterator[Message]:
-    """Converts a pydantic-ai message, which may contain several messages."""
+    """Converts a pydantic-ai message to messages of streamfold. One pydantic-ai message may contain several
+    messages.
+    """
     if isinstance(message, ModelResponse):
         yield _answer(message)
         return
@@ -354,10 +362,11 @@ def _to_messages(message: ModelMessage) -> Iterator[Message]:
 
 
 def _answer(message: ModelResponse) -> Message:
-    """Converts a response to an assistant message: the stored original if no part has changed, otherwise the parts.
+    """Converts a response to an assistant message. If the program has changed no part, the result is the stored
+    original; otherwise it is built from the parts.
 
-    In a changed response, unchanged tool calls keep their kind and their provider data. Calls of hosted tools can't be
-    sent in a changed response or to another model. A warning reports them.
+    Even in a changed response, tool calls that are the same as before keep their kind and their provider data. If the
+    response was changed or comes from another model, calls of hosted tools can't be sent. A warning reports them.
     """
     kept = KeptTurn.load(message.provider_details)
     if kept and kept.shows(*_shown(message.parts)):
@@ -374,14 +383,18 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
-    """Converts a tool call. If its name and arguments are unchanged, returns the stored tool call."""
+    """Converts a tool call. If its name and arguments are the same as in the stored tool call, returns the stored tool
+    call.
+    """
     if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
         return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
 
 
 def _shown(parts: Sequence[ModelResponsePart]) -> list[tuple[Any, ...]]:
-    """Returns the content of parts for a comparison, without empty texts, and with arguments as JSON values."""
+    """Returns the content of parts in a form that can be compared: without empty texts, and with arguments as JSON
+    values.
+    """
     return [_content_of(part) for part in parts if not (isinstance(part, TextPart) and not part.content)]
 
 
@@ -445,7 +458,9 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
 
 
 def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the calls and results of hosted tools for display. Only the stored original is sent back."""
+    """Yields parts for the calls and results of hosted tools, only for display. In the next request, streamfold sends
+    the stored original.
+    """
     for step in steps:
         if isinstance(step, HostedCall):
             yield NativeToolCallPart(_name(step), _arguments(step), step.id, provider_name=provider)
@@ -461,7 +476,7 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
 
 
 def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the files of a reply that include their data, and compactions."""
+    """Yields parts for compactions, and for those files of a reply that include their data."""
     for file in reply.files:
         if file.data is not None:
             media_type = file.media_type or "application/octet-stream"
@@ -483,14 +498,14 @@ def _arguments(call: HostedCall) -> dict[str, Any]:
 
 
 def _finish_reason(reply: Reply) -> Any:
-    """Returns pydantic-ai's finish reason. A refusal becomes "content_filter", so that the agent raises an error
-    instead of retrying.
+    """Returns pydantic-ai's finish reason. For a refusal, it is "content_filter", so that the agent raises an error and
+    doesn't retry.
     """
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
 
 
 def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
-    """Returns data for which pydantic-ai has no field: provider data, citations, files without data, warnings."""
+    """Returns the data for which pydantic-ai has no field: provider data, citations, files without data, warnings."""
     warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]
@@ -518,7 +533,9 @@ def _usage(usage: Usage | None) -> RequestUsage:
 
 @contextmanager
 def _mapped_errors(model: str) -> Iterator[None]:
-    """Converts errors to pydantic-ai's errors, so that its FallbackModel tries the next model."""
+    """Converts streamfold's errors to pydantic-ai's errors, so that pydantic-ai's FallbackModel tries the next
+    model.
+    """
     try:
         yield
     except APIStatusError as error:
@@ -529,7 +546,7 @@ def _mapped_errors(model: str) -> Iterator[None]:
 
 @dataclass
 class _Streamed(StreamedResponse):
-    """A streamed response."""
+    """A streamed response for pydantic-ai."""
 
     _stream: ChatStream
     _model_name: str
@@ -564,7 +581,6 @@ class _Streamed(StreamedResponse):
         self.finish_reason = _finish_reason(reply)
 
     async def close_stream(self) -> None:
-        """Closes the connection."""
         await self._stream.aclose()
 
     @property

@@ -1,4 +1,4 @@
-"""Converts a stream or a tool run to events of a UI protocol."""
+"""Converts a stream or a tool run to the events of a UI protocol."""
 
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ _logger = logging.getLogger("streamfold")
 
 
 class UIWriter(ABC):
-    """Writes the events of one protocol, without I/O: its methods return the events to send.
+    """Writes the events of one UI protocol, without I/O. Its methods return the events to send.
 
     Attributes:
-        whole_calls_replace: true if a complete tool call replaces its earlier pieces in the client.
+        whole_calls_replace: true if the client replaces the earlier pieces of a tool call when it receives the complete
+            tool call.
     """
 
     whole_calls_replace = False
 
     @abstractmethod
     def start(self) -> Iterable[UIEvent]:
-        """Returns the first events."""
+        """Returns the events at the start of a run."""
 
     @abstractmethod
     def turn(self) -> Iterable[UIEvent]:
-        """Returns the events before a response of the model."""
+        """Returns the events before each response of the model."""
 
     @abstractmethod
     def text(self, text: str) -> Iterable[UIEvent]:
@@ -64,12 +65,12 @@ class UIWriter(ABC):
 
     @abstractmethod
     def call_piece(self, call_id: str, name: str, text: str) -> Iterable[UIEvent]:
-        """Returns the events for a piece of an incomplete tool call's arguments."""
+        """Returns the events for a piece of a tool call's arguments, while the tool call is incomplete."""
 
     @abstractmethod
     def call(self, call: ToolCall, text: str) -> Iterable[UIEvent]:
-        """Returns the events for a complete tool call. `text` contains all of its arguments, including the earlier
-        pieces.
+        """Returns the events for a complete tool call. `text` contains all of the call's arguments, including the
+        pieces that were sent before.
         """
 
     @abstractmethod
@@ -82,32 +83,32 @@ class UIWriter(ABC):
 
     @abstractmethod
     def result(self, result: ToolResult) -> Iterable[UIEvent]:
-        """Returns the events for the result of a tool call."""
+        """Returns the events for a tool's result."""
 
     @abstractmethod
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterable[UIEvent]:
-        """Returns the last events of a complete or paused run.
+        """Returns the last events of a run that is complete or has paused.
 
         Args:
-            pending: the tool calls that a paused run waits for.
-            signatures: the signatures of pending tool calls by id.
+            pending: the tool calls whose approval or result a paused run waits for.
+            signatures: the signatures of the pending tool calls, by tool call id.
         """
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id that the client has for a tool call."""
+        """Returns the id under which the client knows a tool call."""
         return call_id
 
     @abstractmethod
     def abort(self) -> Iterable[UIEvent]:
-        """Returns the events of a stream that was closed before its end."""
+        """Returns the last events of a stream that was closed before its end."""
 
     @abstractmethod
     def fail(self, error: Exception, text: str) -> Iterable[UIEvent]:
-        """Returns the events for a failure. `text` is the message for the user."""
+        """Returns the events for a run that failed. `text` is the error message for the user."""
 
 
 class AnswerEvents:
-    """Passes one response of the model to a writer, with its parts in order."""
+    """Passes one response of the model to a writer, which returns the events for each part in order."""
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
@@ -116,14 +117,14 @@ class AnswerEvents:
         self._steps = HostedSteps()
 
     def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
-        """Yields the events of a chunk."""
+        """Yields the events for a chunk of the response."""
         yield from self._events(self._order.feed(chunk), {})
         for step in self._steps.feed(chunk.hosted) if chunk.hosted else ():
             yield from self._writer.hosted(step)
 
     def finish(self, reply: Reply) -> Iterator[UIEvent]:
-        """Yields the remaining events of a response. Raises StreamError if pieces of a tool call aren't part of the
-        complete reply.
+        """Yields the remaining events of a complete response. Raises StreamError if the writer has already sent pieces
+        of a tool call that the complete reply doesn't contain.
         """
         try:
             rest = self._order.end(reply)
@@ -162,7 +163,7 @@ class AnswerEvents:
 
 
 def error_text(error: Exception) -> str:
-    """Returns an error message for a user: the provider's message, but no details of your server."""
+    """Returns an error message for a user. It contains the provider's message, but no details of your server."""
     redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
     if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
         return "the server is misconfigured for this model; see the server's log"
@@ -181,7 +182,7 @@ async def run_events(
     on_pause: OnPause | None = None,
     on_end: OnPause | None = None,
 ) -> AsyncIterator[UIEvent]:
-    """Yields the events of a run. A failure is logged and becomes an event; no exception is raised."""
+    """Yields the events of a run. If the run fails, logs the error and yields an error event; raises no exception."""
     for event in writer.start():
         yield event
     answer: AnswerEvents | None = None
@@ -232,7 +233,7 @@ async def _told(function: OnPause, run: ToolRun) -> None:
 
 
 async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
-    """Serializes events as server-sent events, followed by `last`."""
+    """Serializes UI events as server-sent events, and adds the bytes `last` at the end."""
     async for event in events:
         yield sse_event(replace_non_finite(event))  # JavaScript reads no NaN
     if last:
@@ -240,7 +241,7 @@ async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> Asyn
 
 
 def _report(error: Exception) -> None:
-    """Logs a failure: an error of a provider in one line, another exception with its traceback."""
+    """Logs a failure of a run: a streamfold error in one line, any other exception with its traceback."""
     if isinstance(error, StreamfoldError):
         _logger.warning("the answer for a user interface failed: %s: %s", type(error).__name__, error)
     else:

@@ -1,7 +1,8 @@
-"""Requests of user interfaces: conversations, approvals and their signatures, external results.
+"""Requests from user interfaces: conversations, approvals and their signatures, and the results of tools that the user
+interface ran.
 
-A signature consists of a nonce and a digest of owner, conversation, tool call and nonce. The journal stores the nonce,
-so that each approval is accepted once.
+A signature consists of a nonce and a hash of owner, conversation, tool call and nonce. The run's journal stores the
+nonce, so that the run accepts each approval only once.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class Decision:
 
     Attributes:
         call_id: the id of the tool call in the user interface.
-        reason: the reason of a denial, for the model.
-        signature: the signature of the tool call, if the server has signed it.
-        nonce: the nonce of a checked signature; otherwise the approval's id from the client.
+        reason: why the user denied the tool call, as text for the model.
+        signature: the signature that the client sent back; None if the tool call wasn't signed.
+        nonce: the nonce of the signature after it has been checked; otherwise the approval's id, which the client
+            chose.
     """
 
     call_id: str
@@ -43,7 +45,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ExternalResult:
-    """The result of a tool call that the user interface ran itself."""
+    """The result of a tool call that the user interface itself ran."""
 
     call_id: str
     content: Any
@@ -52,18 +54,18 @@ class ExternalResult:
 
 @dataclass(frozen=True, slots=True)
 class UIRequest:
-    """A request of a user interface.
+    """A request from a user interface.
 
     All attributes come from the client, except `owner`, `signed` and `trust_client`.
 
     Attributes:
-        id: the id of the conversation, chosen by the client. Store data of the conversation by owner and id.
-        messages: the conversation.
-        decisions: the user's decisions about tool calls of the last response.
-        results: the results of those tool calls that the user interface ran itself.
-        body: the request, unparsed.
+        id: the id of the conversation, which the client chose. Store the conversation's data under owner and id.
+        messages: the messages of the conversation.
+        decisions: the user's decisions about the tool calls of the last response.
+        results: the results of those tool calls of the last response that the user interface itself ran.
+        body: the request body, as the client sent it.
         owner: the user or tenant who sent the request, as identified by your application.
-        signed: true if the decisions are signed for their tool calls and the owner.
+        signed: true if signatures prove that the decisions are for these tool calls and this owner.
         trust_client: true if the client may call the tools with any arguments.
     """
 
@@ -78,8 +80,8 @@ class UIRequest:
 
     @property
     def resumes(self) -> bool:
-        """True if the request continues a paused run: it has decisions, or its messages end with tool calls or their
-        results.
+        """True if the request continues a paused run: it contains decisions, or its messages end with tool calls or
+        tool results.
         """
         last = self.messages[-1] if self.messages else None
         return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
@@ -94,24 +96,26 @@ class UIRequest:
         state: str | EllipsisType | None = ...,
         **options: Unpack[RunOptions],
     ) -> ToolRun:
-        """Returns the run that answers the request: a new run, or the paused run that waits for these decisions.
+        """Returns the run that answers the request. It is a new run, or the paused run that waits for the request's
+        decisions.
 
         Args:
-            instructions: a system message to put before the conversation. The client's own messages of the roles
-                system and developer are then left out, unless the client is trusted.
+            instructions: a system message to put before the conversation. The run then leaves out the client's own
+                system and developer messages, unless `trust_client` is true.
             state: the result of `ToolRun.dump` when the last run of this owner and conversation paused. None means that
                 no run is paused, so no decision is accepted. If the request continues the paused run (`resumes`), tool
                 calls, arguments and conversation come from the state, and only the decisions come from the client.
-                Otherwise the user has sent a new message. The tool calls of the paused run are then denied in the
-                journal, and you should replace the run's state. Default: your application saves no states.
+                Otherwise the user has sent a new message. The journal then records the paused run's tool calls as
+                denied, and you should replace the saved state. By default, the method assumes that your application
+                saves no states.
             tools, options: see `run_tools`. `partial_tool_calls` is True by default, so that the client can show
-                arguments while they stream. Decisions about a state need a `journal`, because two simultaneous requests
-                may contain the same approval.
+                arguments while they stream. Decisions about a saved state need a `journal`, because two simultaneous
+                requests may contain the same approval.
 
         Raises:
-            ConfigError: a decision can't be checked (no state and no secret, or no journal), or is for another tool
-                call or other arguments. Also raised if the run is older than the records of its journal, and as for
-                `run_tools`.
+            ConfigError: a decision can't be checked, because there is no state and no secret, or no journal. Or a
+                decision is for a tool call or arguments that aren't pending. Or the run is older than the records of
+                its journal. Also raised in the cases that `run_tools` describes.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
@@ -147,10 +151,10 @@ class UIRequest:
         return run
 
     def _decide(self, run: ToolRun) -> None:
-        """Applies the decisions and results to a run whose state was saved on the server.
+        """Applies the client's decisions and results to a run whose state the server has saved.
 
         Raises:
-            ConfigError: a decision or result is for another tool call than the pending one.
+            ConfigError: a decision or result is for a tool call that isn't pending.
         """
         shown = last_calls(self.messages)
         for decision in self.decisions:
@@ -177,7 +181,7 @@ class UIRequest:
                 run.answer(waiting.call.id, results[name].content, error=results[name].error)
 
     def _decide_about_conversation(self, run: ToolRun) -> None:
-        """Applies the decisions and results to a run whose tool calls come from the client.
+        """Applies the client's decisions and results to a run whose tool calls come from the client's own conversation.
 
         Raises:
             ConfigError: nothing proves that the model made these tool calls.
@@ -202,7 +206,7 @@ class UIRequest:
 
 
 def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
-    """Raises ConfigError if the client's call isn't the pending one, or has other arguments."""
+    """Raises ConfigError if the tool call that the client shows isn't the pending one, or has different arguments."""
     if shown is not None and (shown.name, _as_shown(shown.arguments)) != (call.name, _as_shown(call.arguments)):
         raise ConfigError(
             f"the call {shown.id!r} in the conversation isn't the pending call: its name or its arguments differ"
@@ -210,7 +214,7 @@ def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
 
 
 def _as_shown(arguments: dict[str, Any]) -> str:
-    """Returns arguments as JSON text. Numbers are rounded as in JavaScript, where 2**53 + 1 equals 2**53."""
+    """Returns tool call arguments as JSON text. Rounds numbers as JavaScript does, where 2**53 + 1 equals 2**53."""
     return canonical_json(_as_doubles(arguments))
 
 
@@ -238,10 +242,10 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
 
 
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
-    """Returns a conversation in which each tool call has a result, except for those of the last message.
+    """Returns a conversation in which each tool call has a result, except for the tool calls of the last message.
 
-    A user may send a new message before a tool call was approved or has ended. The tool call then gets a result that
-    reports this.
+    A user may send a new message before a tool call was approved or has ended. The function then adds a result that
+    reports this to the tool call.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -257,14 +261,16 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
 
 
 def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
-    """Returns a client's conversation without its approvals of tool calls that a provider runs (MCP servers).
+    """Returns a client's conversation without the approvals that it contains for tool calls that a provider runs (MCP
+    servers).
 
-    A client could write such an approval itself, as the result of the tool call, or in the provider's data of an
-    assistant message (`mcp_approval_request` and `mcp_approval_response` of the Responses API). The results of approved
-    calls stay in the conversation.
+    A client could forge such an approval as the result of a tool call. For the Responses API, it could also forge an
+    `mcp_approval_request` and an `mcp_approval_response` in an assistant message's provider data. The results of
+    approved tool calls stay in the conversation.
 
     Args:
-        keep_last: keep such tool calls of the last response, without results, so that the user can decide about them.
+        keep_last: true: keep such tool calls of the last response, without results, so that the user can decide about
+            them.
     """
     given = list(messages)
     last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
@@ -292,10 +298,10 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
 
 
 def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the extras of a message from a client, without extras that would change the message itself.
+    """Returns the extras of a client's message, without the extras that would change the message itself.
 
-    In Chat Completions requests, extras are merged into the message. In Responses requests, the items of `output` are
-    added to it. The extras of real responses don't contain the removed fields.
+    streamfold merges extras into the message of a Chat Completions request. To a Responses request, it adds the items
+    of the extra `output`. The extras of a model's responses never contain the fields that this function removes.
     """
     kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
     if isinstance(output := kept.get("output"), list):
@@ -306,7 +312,7 @@ def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """Returns the tool calls of the last response by id, with or without results."""
+    """Returns the tool calls of the last response by their ids, with or without results in the conversation."""
     for message in reversed(messages):
         if message.role != "tool":
             return {call.id: call for call in message.tool_calls}
@@ -314,7 +320,9 @@ def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
 
 
 def is_shown_as(call_id: str, shown: str) -> bool:
-    """Returns whether a user interface uses this id for a tool call: the original id, or `ID~2` for a repeated id."""
+    """Returns whether a user interface shows a tool call under this id: the original id, or `ID~2` if the original id
+    is repeated.
+    """
     return shown == call_id or re.fullmatch(re.escape(call_id) + r"~\d+", shown) is not None
 
 
@@ -328,15 +336,15 @@ def media_part(
     file_id: str | None = None,
     name: str | None = None,
 ) -> ContentPart:
-    """Returns a content part for a file of a request, without reading or downloading the file.
+    """Returns a content part for a file in a client's request, without reading or downloading the file.
 
     Args:
         kind: "image", "audio", or anything else for a document.
-        media_type: the media type; ignored if incomplete, such as `image/*`.
+        media_type: the media type of the file; ignored if it is incomplete, such as `image/*`.
         url: a data URL, or a URL that the provider downloads.
-        data: the file's data in base64.
-        file_id: the id of a file at the provider.
-        name: the name of a document.
+        data: the data of the file in base64.
+        file_id: the id of a file that was uploaded to the provider.
+        name: the file name of a document.
 
     Raises:
         ConfigError: the URL has another scheme, or the data is not base64.
@@ -366,7 +374,7 @@ def media_part(
 
 
 class Signatures:
-    """Signs the tool calls of an owner's conversation that need approval.
+    """Signs those tool calls of an owner's conversation that need approval.
 
     Args:
         secret: the signing secret.
@@ -384,11 +392,11 @@ class Signatures:
         self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
-        """Returns the signatures of the pending tool calls by id. A tool call that wasn't made by a model gets no
+        """Returns the signatures of the run's pending tool calls by their ids. A tool call that no model made gets no
         signature.
 
         Args:
-            shown: returns the id of a tool call in the user interface.
+            shown: returns the id under which the user interface shows a tool call.
         """
         signed: dict[str, str] = {}
         for waiting in run.pending:
@@ -404,7 +412,7 @@ class Signatures:
         return signed
 
     def check(self, call: ToolCall | None, given: str | None) -> str | None:
-        """Returns the nonce of a signature; None if the signature is for another tool call."""
+        """Returns the nonce of a signature; None if the signature isn't valid for this tool call."""
         nonce = (given or "").partition(".")[0]
         if call is None or given is None:
             return None
@@ -423,14 +431,16 @@ def checked_decisions(
     signatures: Signatures | None,
     where: str,
 ) -> tuple[Decision, ...]:
-    """Returns decisions, with the nonces of their signatures if the tool calls are signed.
+    """Checks decisions against the signatures of their tool calls. Returns the decisions, with the nonces of their
+    signatures if the tool calls are signed.
 
     Args:
-        calls: the tool calls of the last response by id.
-        where: the path of the decisions in the request.
+        calls: the tool calls of the last response, by tool call id.
+        where: the path of the decisions in the request, for error messages.
 
     Raises:
-        ConfigError: there are two decisions about one tool call, or a decision isn't signed for its tool call.
+        ConfigError: the request contains two decisions about one tool call, or a decision's signature isn't valid for
+            its tool call.
     """
     found: dict[str, Decision] = {}
     for decision in decisions:

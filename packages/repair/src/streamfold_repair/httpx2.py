@@ -1,4 +1,4 @@
-"""Repairs the model responses that an httpx2 client receives, such as the clients of openai 3 and anthropic 2.
+"""Repairs the model responses that an httpx2 client receives. The packages openai 3 and anthropic 2 use such clients.
 
 client = AsyncOpenAI(http_client=httpx2.AsyncClient(transport=RepairTransport()))
 """

@@ -1,4 +1,6 @@
-"""An adapter that reports each parsed event to the code that forwards or rewrites the response."""
+"""An adapter that reports each parsed event to `Passthrough` and to the patcher, which forward or rewrite the
+response.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,21 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class UnreadError(Exception):
-    """The body isn't a response of the API that the request was for."""
+    """The body isn't a response of the API that the client sent its request to."""
 
 
 class ObservedAdapter(Adapter):
     """An adapter that reports each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: parse fields that every text event repeats only once.
+        skips: true: if all text events repeat the same fields, parse these fields only once.
 
     Attributes:
-        known: true if an event of this API, or an error, has arrived.
-        unread: true if events have arrived, but no event of this API.
+        known: true if an event of this API, or an error event, has arrived.
+        unread: true if events have arrived, but none of them belongs to this API.
         is_well_formed: true if clients of this API accept the structure of all events so far.
-        failed: true if a well-formed error has arrived.
-        passthrough: gets each event, if set.
+        failed: true if an error event has arrived that clients can parse.
+        passthrough: the `Passthrough` that each event is reported to; None if there is none.
     """
 
     def __init__(self, adapter: Adapter, patcher: Any, *, skips: bool) -> None:
@@ -88,12 +90,12 @@ class ObservedAdapter(Adapter):
         return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
-        """Returns the fields of new events that aren't part of a delta."""
+        """Returns the fields of new events that no delta contains."""
         extras, self._extras = self._extras, []
         return extras
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Decodes a truncated event. Only its text is used, because the event is never forwarded."""
+        """Decodes a truncated event. Only uses the event's text, because a truncated event is never forwarded."""
         return self._adapter.decode_cut(event)
 
     def _observed(
@@ -105,7 +107,9 @@ class ObservedAdapter(Adapter):
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Returns whether this payload or an earlier payload has a field of this API's responses or errors."""
+        """Returns whether this payload, or an earlier payload, has a field that responses or errors of this API
+        have.
+        """
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known
@@ -120,5 +124,7 @@ class ObservedAdapter(Adapter):
 
 
 def _as_end(delta: Delta) -> Delta:
-    """Returns a finish reason as final even if the response is paused: the client itself sends the next request."""
+    """Returns a finish reason as final, even if the response is paused. The client itself sends the request that
+    continues the response.
+    """
     return replace(delta, continues=False) if isinstance(delta, Finish) and delta.continues else delta

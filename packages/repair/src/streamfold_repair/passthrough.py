@@ -1,9 +1,9 @@
-"""Forwards a valid stream unchanged, up to the first event that needs repair.
+"""Forwards a valid stream byte for byte, up to the first event that needs repair.
 
-`Passthrough` writes the patcher's response. It delays each SSE event of the server until the complete event may be
-released, and then forwards the event's bytes. The patcher gets the forwarded events, too, but its output is discarded.
-So the patcher always has the state of a client that has read the forwarded events. It can start writing at the first
-event that needs repair.
+`Passthrough` delays each SSE event of the server until the complete event may be released, and then forwards the
+event's bytes. It also feeds the forwarded events to the patcher, and discards the patcher's output. So the patcher
+always has the same state as a client that has parsed the forwarded events. It can start writing at the first event that
+needs repair.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _MOST_HELD = 2**14
 
 
 class Passthrough(ReplyWriter):
-    """Forwards a response unchanged, in place of the patcher, until an event needs repair.
+    """Forwards a response byte for byte, in place of the patcher's output, until an event needs repair.
 
-    An SSE event waits until it is completely released. For example, the end of a tool call waits for the next event.
-    All later events wait, too.
+    An SSE event is delayed until all of its content is released. For example, the end of a tool call is delayed until
+    the next event arrives. All later events are delayed, too.
 
     Args:
-        patcher: writes the response from the first defect on.
-        texts: also compare texts. Needed if a dialect parses tool calls in texts.
+        patcher: writes the rest of the response from the first defect on.
+        texts: true: also compare texts. This is needed if a dialect parses tool calls in texts.
 
     Attributes:
-        passes: true while no event has needed repair.
+        passes: true as long as no event has needed repair.
         differs: true if the released deltas differ from the server's events.
-        ends: true if the last event only ends the response.
-        left: the delayed text at the time when the response broke off.
+        ends: true if the last event has no other effect than to end the response.
+        left: the text that was still delayed when the response broke off.
     """
 
     def __init__(self, patcher: StreamPatcher, *, texts: bool = False) -> None:
@@ -83,7 +83,9 @@ class Passthrough(ReplyWriter):
         self._passed = False  # an event, of which the serializer was told
 
     def fits(self, reply: Reply) -> bool:
-        """Returns whether the server sent the same calls, texts and finish reason as the finished reply."""
+        """Returns whether the server's events contained the same tool calls, texts and finish reason as the finished
+        reply.
+        """
         if self._goes_on:  # nothing is final: what is incomplete, the next response may complete
             return True
         if any(call.error and not self._patcher.shows_broken(call) for call in reply.tool_calls):
@@ -98,8 +100,8 @@ class Passthrough(ReplyWriter):
         return len(ends) == 1 or (not self._patcher.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
-        """Returns whether the server sent the same tool calls. Incomplete tool calls don't count if clients recognise
-        them as incomplete.
+        """Returns whether the server's events contained the same tool calls as the reply. Ignores incomplete tool calls
+        if clients can recognize them as incomplete.
         """
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
@@ -116,7 +118,7 @@ class Passthrough(ReplyWriter):
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
-        """Records the deltas of an SSE event before they are released."""
+        """Records the deltas of an SSE event, before the engine releases them."""
         if not self.passes:
             return
         event = self._event
@@ -162,7 +164,7 @@ class Passthrough(ReplyWriter):
                     event.last = True
 
     def feed(self, chunk: StreamChunk) -> bytes:
-        """Records the texts of a chunk before their deltas are released: see `write`."""
+        """Records the texts of a chunk, before `write` gets the chunk's deltas."""
         if self.passes and not self._texts:
             if chunk.reasoning:
                 self._expect(self._fields[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
@@ -202,7 +204,7 @@ class Passthrough(ReplyWriter):
             self._end_call(number)
 
     def _observe_custom(self, call: ToolCallDelta) -> None:
-        """Registers a call of a custom tool. The patcher writes the pieces of such a call unchanged
+        """Registers a call of a custom tool. The patcher writes the pieces of such a call as the server sent them
         (`StreamPatcher.extras_of`).
         """
         keys = _keys(call, call.index)
@@ -211,8 +213,8 @@ class Passthrough(ReplyWriter):
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
-        """Records that the server has marked a tool call as complete. The call's end then needn't wait for another
-        event.
+        """Records that the server has marked a tool call as complete. So the end of the tool call needn't be delayed
+        until another event arrives.
         """
         text_field = self._calls[number]
         text = "".join(text_field.pieces)
@@ -229,7 +231,9 @@ class Passthrough(ReplyWriter):
             self._event.needs.append((text_field, text_field.said))
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Releases deltas, in order. Before the first repair, returns nothing; after it, returns the written events."""
+        """Releases deltas, in order. Before the first repair, returns no bytes; after it, returns the events that the
+        patcher writes.
+        """
         return b"".join(map(self._release, deltas))
 
     def _release(self, delta: Delta) -> bytes:
@@ -249,7 +253,7 @@ class Passthrough(ReplyWriter):
         return b""
 
     def _shown(self, delta: Delta) -> Released:
-        """Returns a released delta with its text and position."""
+        """Returns a released delta together with the text that it adds and the end position of this text."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
@@ -266,16 +270,16 @@ class Passthrough(ReplyWriter):
         return Released(delta, text_field, text, text_field.shown)
 
     def end(self) -> bytes:
-        """Ends the response. Returns the last events, as `write` does."""
+        """Ends the response. Before the first repair, returns no bytes; after it, returns the patcher's last events."""
         self._finished = True
         return b"" if self.passes else self._patcher.finish()
 
     def release(self) -> bytes:
-        """Returns nothing before the first repair, because `break_off` returns the delayed events."""
+        """Returns no bytes before the first repair, because `break_off` returns the delayed events."""
         return b"" if self.passes else self._patcher.release()
 
     def forward(self, raw: bytes) -> bytes:
-        """Adds the bytes of the observed event. Returns the bytes that can be forwarded now."""
+        """Adds the bytes of the event that was just observed. Returns the bytes that can be forwarded now."""
         event, self._event = self._event, PendingEvent()
         event.raw = raw
         self._waiting.append(event)
@@ -288,11 +292,11 @@ class Passthrough(ReplyWriter):
         return b"".join(out)
 
     def flush(self, *, failed: bool = False) -> bytes:
-        """Returns all delayed bytes at the end of a response without defects.
+        """Returns all bytes that are still delayed, at the end of a response without defects.
 
         Args:
-            failed: true if the response failed. The ends of tool calls are then left out, so that clients can't run the
-                calls.
+            failed: true if the response failed. The method then leaves out the ends of tool calls, so that clients
+                can't run these calls.
         """
         left_out = [event for event in self._waiting if failed and not self._patcher.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
@@ -301,7 +305,9 @@ class Passthrough(ReplyWriter):
         return b"".join([event.raw for event in events if event not in left_out])
 
     def break_off(self) -> bytes:
-        """Returns the delayed bytes and the error when a response breaks off. The response's end is left out."""
+        """Returns the delayed bytes and an error event, for a response that broke off. Leaves out the end of the
+        response.
+        """
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
@@ -313,7 +319,7 @@ class Passthrough(ReplyWriter):
         return self.left + self._patcher.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
-        """Stops forwarding. Returns the bytes to write after the forwarded bytes."""
+        """Stops forwarding. Returns the patcher's bytes that follow the forwarded bytes."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []
@@ -352,7 +358,7 @@ class Passthrough(ReplyWriter):
         return shown.end <= shown.text_field.passed
 
     def _write_rest(self, shown: Released) -> bytes:
-        """Returns the events for the part of a delta that wasn't forwarded."""
+        """Returns the events for the rest of a delta's text that wasn't forwarded."""
         delta, text_field, text, end = shown
         if text_field is None or (left := end - text_field.passed) >= len(text):
             return self._patcher.feed(delta)

@@ -1,4 +1,4 @@
-"""State of `Passthrough`: delayed SSE events, and how much of each text was received and released."""
+"""The state of `Passthrough`: the delayed SSE events, and how much of each text was received and released."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
 
 @dataclass(slots=True)
 class FieldProgress:
-    """The progress of one text of the response, or of one tool call's id, name and arguments.
+    """How much of one text, or of one tool call's arguments, was received, released and forwarded.
 
     Attributes:
         id, name: the tool call's id and name, as the server sent them.
-        ahead: the text that was received but isn't released yet.
-        said, shown, passed: how many characters were received, released, and forwarded.
-        pieces: the pieces of the received arguments.
+        ahead: the received text that isn't released yet.
+        said, shown, passed: the numbers of characters that were received, released, and forwarded.
+        pieces: the pieces in which the arguments were received.
         late: the number of characters at the end that needn't be released, because the server has marked the tool call
             as complete.
-        custom: true for a call of a custom tool, which is never repaired.
+        custom: true if this is a call of a custom tool. Such calls are never repaired.
     """
 
     id: str | None = None
@@ -36,20 +36,21 @@ class FieldProgress:
     custom: bool = False
 
     def may_show(self, position: int) -> bool:
-        """Returns whether the text before a position was released."""
+        """Returns whether the complete text before a position was released."""
         return position <= self.shown + (self.late if self.shown else 0)
 
 
 @dataclass(slots=True)
 class PendingEvent:
-    """An SSE event from the server.
+    """An SSE event from the server that hasn't been forwarded yet.
 
     Attributes:
-        deltas: the deltas of the event, in the form for the serializer.
-        payloads: the payloads of the event. There are several if the server omitted the blank line between two events.
-        needs: for each text, the position up to which it must be released before the event may be forwarded.
+        deltas: the deltas of the event, as the serializer takes them.
+        payloads: the JSON payloads of the event. There are several payloads if the server omitted the blank line
+            between two events.
+        needs: for each text, the position up to which the text must be released before the event may be forwarded.
         last: true if the event ends the response.
-        has_text: true if the event has other content than tool calls.
+        has_text: true if the event contains anything other than tool calls.
         raw: the bytes of the event.
     """
 
@@ -67,7 +68,7 @@ class PendingEvent:
 
 
 class Released(NamedTuple):
-    """A released delta, the text that it adds, and the end position of this text."""
+    """A released delta, the text that the delta adds, and the end position of this text."""
 
     delta: Delta
     text_field: FieldProgress | None = None

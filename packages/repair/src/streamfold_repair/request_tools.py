@@ -1,4 +1,4 @@
-"""Reads the tools and the tool choice of another program's request. The server validates the request itself."""
+"""Parses the tools and the tool choice in a client's request. The server validates the request itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tools_asked(entries: Iterable[Any]) -> tuple[Tool, ...]:
 
 
 def choice_asked(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """Returns the tool choice of a request, or "auto" if the request has no tool choice for its function tools."""
+    """Returns the tool choice of a request; "auto" if the request makes no choice among its function tools."""
     if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
         return "none"
     try:

@@ -1,4 +1,4 @@
-"""Decodes a response and serializes it again, for the same API or another API, without I/O."""
+"""Decodes a response and serializes it again, for the same API or a different API, without I/O."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from .observed_adapter import ObservedAdapter
 
 
 class StreamRewriter:
-    """Rewrites the body of one response. The new body is in order, has numbered and named tool calls, and always ends
-    properly.
+    """Rewrites the body of one response. In the new body, events are in the right order, each tool call has an index
+    and a name, and the end is always there.
 
-    Text and tool calls are written as they arrive; `ReplyWriter` describes the exceptions. If a response breaks off or
-    can't be decoded, the body ends with an error in the format of the written API, and `error` is the exception.
+    The rewriter writes text and tool calls as they arrive; `ReplyWriter` describes the exceptions. If a response breaks
+    off or can't be decoded, the new body ends with an error in the format of the writer's API, and `error` is the
+    exception.
 
     Args:
-        adapter: the wire format of the input.
-        writer: writes the events. They have the response's id, model and time, if the server sent them.
-        options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, tool calls are written as
-            they arrive.
+        adapter: the name of the adapter that decodes the server's response.
+        writer: writes the new events. They have the id, model and time of the server's response, if the server sent
+            these.
+        options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, the rewriter writes tool
+            calls as they arrive.
 
     Attributes:
         error: the error of a failed response; None otherwise.
@@ -45,12 +47,12 @@ class StreamRewriter:
 
     @property
     def done(self) -> bool:
-        """True if the response is complete or has failed, so that later bytes are ignored."""
+        """True if the response is complete or has failed, so that later bytes of the body are ignored."""
         return self._ended
 
     @property
     def whole(self) -> bool:
-        """True if the response was read to its end, even if it could not be written."""
+        """True if the response was received to its end, even if it could not be written."""
         return self._decoder.finished
 
     @property
@@ -60,11 +62,11 @@ class StreamRewriter:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far."""
+        """The warnings about the response so far."""
         return self._decoder.warnings
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the events for a piece of the body. The body may be split anywhere."""
+        """Returns the new events for a piece of the server's body. The body may be split anywhere."""
         out, before = b"", self._decoder.calls_begun
         try:
             out = self._written(self._decoder.feed(data), before)
@@ -75,10 +77,10 @@ class StreamRewriter:
         return out
 
     def close(self, *, interrupted: str | None = None) -> bytes:
-        """Ends the input. Returns the remaining events.
+        """Ends the server's body. Returns the remaining new events.
 
         Args:
-            interrupted: why the input broke off; None for a regular end.
+            interrupted: why the server's body broke off; None if it ended regularly.
         """
         if self._ended:
             return b""

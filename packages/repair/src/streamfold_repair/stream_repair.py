@@ -1,7 +1,7 @@
-"""Repairs the body of a response without I/O. Input and output have the same wire format.
+"""Repairs the body of a response without I/O. The repaired body has the format of the same API.
 
-The response is decoded, and rewritten from its first defect on. Each tool call is written once and complete, or not at
-all. A truncated response ends with an error.
+The module decodes the response, and rewrites it from its first defect on. It writes each tool call once and complete,
+or not at all. A truncated response ends with an error event.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _log = logging.getLogger("streamfold.repair")
 
 @dataclass(slots=True)
 class Repaired:
-    """The parsed response, and its repairs. The attributes are set while the client reads the response.
+    """A parsed response, and what was repaired in it. The attributes are set while the client receives the response.
 
     Attributes:
-        warnings: the defects of the response, and how each defect was handled.
-        reply: the complete reply, after the end of the response.
-        error: the error of a failed response.
+        warnings: the defects of the response, and what was done about each defect.
+        reply: the complete reply; None until the response has ended.
+        error: the error of a failed response; None otherwise.
     """
 
     warnings: tuple[ReplyWarning, ...] = ()
@@ -102,7 +102,7 @@ class RepairSettings:
     """Settings for the repair of responses.
 
     Args:
-        adapter: the name of the adapter that parses responses. None: chosen by the path of the request.
+        adapter: the name of the adapter that parses responses. None: the path of the request decides.
         dialect, start_in_reasoning, limits: see `StreamDecoder`.
         fill_finish_reason, partial_tool_calls: see `BaseRepairTransport`.
     """
@@ -122,16 +122,14 @@ class RepairSettings:
         StreamDecoder(self.adapter or "chat", dialect=self.dialect)  # raises ConfigError for an unknown dialect
 
     def api(self, path: str) -> str | None:
-        """Returns the name of the adapter for requests to this path, or None if the path belongs to no supported
-        API.
-        """
+        """Returns the name of the adapter for requests to this path; None if the path belongs to no supported API."""
         if self.adapter is not None:
             return self.adapter
         api = adapter_by_path(path)
         return api if api in _PATCHERS else None
 
     def stream(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
-        """Returns a `StreamRepair` for the streamed response to a request with this body."""
+        """Returns a `StreamRepair` for the streamed response to a request with this JSON body."""
         return StreamRepair(self, api, request, redactor or Redactor())
 
     def whole(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> WholeRepair:
@@ -169,7 +167,8 @@ class _Repair:
 class StreamRepair(_Repair):
     """Repairs one streamed response.
 
-    Events are forwarded unchanged up to the first defect, and rewritten from there on. See `Passthrough`.
+    It forwards the server's events up to the first defect byte for byte, and rewrites all events from there on. See
+    `Passthrough`.
     """
 
     def __init__(self, repairs: RepairSettings, *others: Any) -> None:
@@ -189,28 +188,30 @@ class StreamRepair(_Repair):
 
     @property
     def known(self) -> bool:
-        """True if an event of this API, or an error, has arrived."""
+        """True if an event of this API, or an error event, has arrived."""
         return self._adapter.known
 
     @property
     def left(self) -> bytes:
-        """The delayed text at the time when the response broke off, without the error."""
+        """The text that was still delayed when the response broke off, without the error event."""
         return self._passthrough.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the bytes to forward now. Never raises an exception, because a failure is written as an event.
+        """Returns the bytes to forward to the client now. Never raises an exception, because it writes a failure as an
+        error event.
 
-        Events before the first event of this API are forwarded unchanged, and so is a stream without any event of this
-        API. After the end of the response, events that clients could parse as a part of it are dropped.
+        Events before the first event of this API are forwarded byte for byte. If no event of this API arrives, so is
+        the complete stream. After the end of the response, the method drops events that clients could parse as a part
+        of the response.
         """
         parts = self._scanner.feed(data)
         return b"".join([(self._after_end if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
 
     def close(self, *, interrupted: str | None = None) -> bytes:
-        """Returns the rest of the response after the end of the body.
+        """Returns the remaining bytes of the response, after the end of the server's body.
 
         Args:
-            interrupted: why the connection broke; None if it didn't.
+            interrupted: why the connection broke off; None if it didn't break off.
         """
         if self._ended:
             out = self._after_end(b"", ends=True)
@@ -235,12 +236,12 @@ class StreamRepair(_Repair):
 
     @property
     def _unread(self) -> bool:
-        """True if no event of this API has arrived. The body is then forwarded unchanged."""
+        """True if no event of this API has arrived. The body is then forwarded byte for byte."""
         error, adapter = self._rewriter.error, self._adapter
         return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 
     def _feed(self, piece: bytes, *, ends: bool) -> bytes:
-        """Decodes the next bytes of an event. Returns the bytes to forward."""
+        """Decodes the next bytes of an event. Returns the bytes to forward to the client."""
         self._raw += piece
         try:
             out = self._rewriter.feed(piece)
@@ -262,7 +263,7 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns the bytes after the end of the response that may be forwarded."""
+        """Returns those bytes after the end of the response that may be forwarded to the client."""
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:
@@ -274,7 +275,7 @@ class StreamRepair(_Repair):
         return b""
 
     def _passed(self, raw: bytes, *, whole: bool = True) -> bytes:
-        """Returns the bytes of a parsed event, or its replacement.
+        """Returns the bytes of a parsed event, or the bytes that replace the event.
 
         Args:
             whole: true if the bytes are an SSE event, false if they are the body of a response that wasn't streamed.
@@ -316,11 +317,11 @@ class WholeRepair(_Repair):
     """Repairs one response that isn't streamed."""
 
     def repair(self, body: bytes) -> bytes:
-        """Returns the repaired body, or the same body if it needs no repair.
+        """Returns the repaired body, or the same body if the response needs no repair.
 
         Raises:
-            StreamError: the body is an error, or has a tool call with broken arguments that a client would run.
-            UnreadError: the body isn't a response of this API.
+            StreamError: the body is an error, or contains a tool call with broken arguments that a client would run.
+            UnreadError: the body isn't a response of the requested API.
         """
         decoder = StreamDecoder(self._adapter, **self._options)
         try:
@@ -346,7 +347,7 @@ class WholeRepair(_Repair):
 
 
 def _missing_end(raw: bytes) -> bytes:
-    """Returns the missing line ends of an event."""
+    """Returns the line ends that are missing after an event."""
     found = _LINE_END.search(raw)
     line_end = found[0] if found else b"\n"
     return line_end if raw.endswith((b"\n", b"\r")) else line_end * 2

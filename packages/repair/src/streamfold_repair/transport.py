@@ -23,23 +23,23 @@ _UNREADABLE = 422
 
 
 class BaseRepairTransport:
-    """Sends requests unchanged, and repairs the responses of language models.
+    """Sends a client's requests as they are, and repairs the responses of language models.
 
-    A response is repaired if its status is 200 and the path of its request belongs to a supported API
-    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`). All other responses are forwarded
-    unchanged. An incomplete tool call is never forwarded as complete. A response that breaks off ends with an error,
-    which the client raises. `response.extensions["streamfold"]` is a `Repaired` with all repairs. The logger
-    `streamfold.repair` logs them, too.
+    The transport repairs a response if its status is 200 and the path of its request belongs to a supported API
+    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`). It forwards all other responses as they
+    are. It never forwards an incomplete tool call as complete. If a response breaks off, the transport adds an error
+    event, which the client raises as an exception. `response.extensions["streamfold"]` is a `Repaired`, which lists all
+    repairs. The logger `streamfold.repair` logs the repairs, too.
 
     Args:
-        transport: the transport that sends the requests. It is closed with the RepairTransport. Default: the HTTP
-            library's own transport.
-        adapter: the name of the adapter for all responses. Default: chosen by the path of each request.
+        transport: the transport that sends the requests. The RepairTransport closes it. By default, this is the HTTP
+            library's standard transport.
+        adapter: the name of the adapter for all responses. By default, the path of each request decides.
         dialect, start_in_reasoning: see `StreamDecoder`.
-        fill_finish_reason: add a finish reason if the server sent a complete response without one.
+        fill_finish_reason: true: add a finish reason if the server sent a complete response without a finish reason.
         limits: limits for the size of a response.
-        partial_tool_calls: forward the arguments of a tool call as they arrive. Only the last character waits for the
-            next event. False: forward each tool call complete, at the end of the response.
+        partial_tool_calls: true: forward the arguments of a tool call as they arrive, and delay only the last character
+            until the next event arrives. False: forward each tool call complete, at the end of the response.
 
     Raises:
         ConfigError: the adapter or the dialect is unknown.
@@ -62,7 +62,7 @@ class BaseRepairTransport:
         )
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Sends a request. Returns the response, whose body is repaired while the client reads it."""
+        """Sends a request. Returns the response, and repairs its body while the client reads it."""
         http = _library(request)
         self._transport = self._transport or http.AsyncHTTPTransport()
         response = await self._transport.handle_async_request(request)
@@ -77,7 +77,7 @@ class BaseRepairTransport:
         return self._whole(http, details, response)
 
     def handle_request(self, request: Any) -> Any:
-        """Sends a request. Returns the response, whose body is repaired while the client reads it."""
+        """Sends a request. Returns the response, and repairs its body while the client reads it."""
         http = _library(request)
         self._transport = self._transport or http.HTTPTransport()
         response = self._transport.handle_request(request)
@@ -92,17 +92,17 @@ class BaseRepairTransport:
         return self._whole(http, details, response)
 
     async def aclose(self) -> None:
-        """Closes the transport that sends the requests."""
+        """Closes the underlying transport, which sends the requests."""
         if self._transport is not None:
             await self._transport.aclose()
 
     def close(self) -> None:
-        """Closes the transport that sends the requests."""
+        """Closes the underlying transport, which sends the requests."""
         if self._transport is not None:
             self._transport.close()
 
     def _details(self, request: Any, response: Any) -> _RequestDetails | None:
-        """Returns the details of a request that a repair needs, or None if the response isn't repaired."""
+        """Returns the facts about a request that the repair needs; None if the response isn't repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
@@ -118,7 +118,7 @@ class BaseRepairTransport:
         return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
     def _whole(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Repairs a response that isn't streamed. Returns the same object if it needs no repair."""
+        """Repairs a response that isn't streamed. Returns the same response object if nothing needs repair."""
         if details.stream:
             return self._as_stream(http, details, response)
         repair = self._repairs.whole(details.api, details.body, details.redactor)
@@ -139,8 +139,8 @@ class BaseRepairTransport:
         return response
 
     def _as_stream(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Converts a complete response to the stream that the client requested. Returns the same object if the response
-        isn't from a model.
+        """Converts a complete response to the stream that the client requested. Returns the same response object if the
+        response isn't from a model.
         """
         repair = self._repairs.stream(details.api, details.body, details.redactor)
         try:
@@ -181,14 +181,16 @@ def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = N
 
 
 def _kept(http: Any, response: Any, raw: bytes) -> Any:
-    """Returns a response with the same encoded body that can be read again."""
+    """Returns a copy of the response with the same encoded body, which can be read again."""
     stream = _bodies(http)[2](raw)
     headers, extensions = response.headers.raw, response.extensions
     return http.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
 
 
 def _decoded(http: Any, response: Any) -> bytes:
-    """Returns the decoded body. A body that was read from the network can be read again afterwards."""
+    """Returns the decoded body of a response. If the body was read from the network, it can be read again
+    afterwards.
+    """
     if response.is_stream_consumed:
         return bytes(response.content)
     coding = [(name, value) for name, value in response.headers.raw if name.lower() == b"content-encoding"]
@@ -196,7 +198,9 @@ def _decoded(http: Any, response: Any) -> bytes:
 
 
 class _Body:
-    """The repaired body of a response. A second iteration continues where the first iteration stopped."""
+    """The repaired body of a response. If a client stops an iteration, the next iteration continues where it
+    stopped.
+    """
 
     def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
         self._http = http
@@ -204,8 +208,8 @@ class _Body:
         self._repair = repair
 
     def _broken(self, error: Exception) -> tuple[bytes, Exception | None]:
-        """Returns the end of a response whose connection broke. If the response was complete, this is its regular end,
-        otherwise the delayed text and the error.
+        """Returns the last bytes of a response whose connection broke. For a complete response, these are its regular
+        end; otherwise they are the delayed text, returned together with the error.
         """
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
         return (self._repair.left, error) if self._repair.repaired.reply is None else (end, None)
@@ -258,12 +262,11 @@ class _SyncBody(_Body):
 
 
 def _library(request: Any) -> Any:
-    """Returns the package of a request object: httpx or httpx2."""
     return sys.modules[type(request).__module__.partition(".")[0]]
 
 
 class _RawBody:
-    """A body that has been read."""
+    """The body of a response that has been read to its end."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -277,7 +280,7 @@ class _RawBody:
 
 @cache
 def _bodies(http: Any) -> tuple[type[_AsyncBody], type[_SyncBody], type[_RawBody]]:
-    """Returns the body classes that the clients of a package accept."""
+    """Returns body classes of the kind that clients of the HTTP package accept."""
     return (
         type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {}),
         type("SyncBody", (_SyncBody, http.SyncByteStream), {}),

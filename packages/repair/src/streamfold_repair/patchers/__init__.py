@@ -1,1 +1,3 @@
-"""Stream patchers, one for each API: serializers that also write the fields of events that no delta contains."""
+"""Stream patchers, one for each API. A patcher is a serializer that also writes those fields of the server's events
+that no delta contains.
+"""

@@ -1,7 +1,8 @@
-"""Patches streams of the Messages API.
+"""Rewrites streams of the Messages API.
 
-Text, thinking, tool calls and the end of the message are written from the engine's deltas, in the server's blocks.
-Blocks of hosted tools, citations, signatures and fields that no delta contains are written unchanged.
+The patcher writes text, thinking, tool calls and the end of the message from the decoder's deltas, in the server's
+content blocks. It writes blocks of hosted tools, citations, signatures and all fields that no delta contains as the
+server sent them.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _EVENTS = frozenset(
 
 
 class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
-    """Writes a streamed message, including blocks and fields of its events that no delta contains.
+    """Rewrites a streamed message, including the blocks and fields that no delta contains.
 
     Args:
-        request: the body of the request.
+        request: the body of the client's request.
         others: see `AnthropicSerializer`.
     """
 
@@ -168,7 +169,9 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         super().start_block(kind, {**said, **members})
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes only blocks of events. Other extras were part of an event and were written with that event."""
+        """Writes an extra only if it is a content block. Other extras were part of an event and were written with that
+        event.
+        """
         if name == UNMODELLED:
             self._see_block(value)
 
@@ -185,7 +188,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         return {**said, "type": "message_delta", "delta": delta, "usage": _object(said.get("usage")) or least}
 
     def _reason(self, written: str | None) -> str | None:
-        """Returns the server's stop reason, unless it contradicts the written blocks."""
+        """Returns the server's stop reason, unless the blocks that were written contradict it."""
         finish = self.finish_reason
         if finish is None or written is None:
             return written

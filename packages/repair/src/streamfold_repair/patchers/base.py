@@ -1,4 +1,4 @@
-"""The base class for serializers that rewrite a server's response, including fields that no delta contains."""
+"""The base class of the serializers that rewrite a server's response, including fields that no delta contains."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event t
 
 
 class StreamPatcher(StreamSerializer):
-    """Base class of the patchers. Each patcher also derives from the serializer of its wire format.
+    """Base class of the patchers. Each patcher also derives from the serializer for its API.
 
     Patchers use and override only public attributes and methods of a serializer.
 
     Attributes:
-        calls_have_ids: true if clients need the ids of tool calls.
-        reason_names_calls: true if a response with tool calls needs a special finish reason.
+        calls_have_ids: true if clients need an id for each tool call.
+        reason_names_calls: true if the API has a special finish reason for responses with tool calls.
     """
 
     calls_have_ids = True
@@ -29,15 +29,15 @@ class StreamPatcher(StreamSerializer):
     @staticmethod
     @abstractmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        """Returns the functions of a request in the format of Chat Completions."""
+        """Returns the function tools of a request, in the format of Chat Completions."""
 
     @abstractmethod
     def accepts(self, payload: Any, name: str) -> bool:
-        """Returns whether clients of this API accept the structure of an event after the previous events."""
+        """Returns whether clients of this API can parse an event, after the events that they have received before."""
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Reads the fields of an event that no delta contains. Returns the fields that have a position among the
+        """Parses the fields of an event that no delta contains. Returns those fields that have a position among the
         deltas.
         """
 
@@ -47,21 +47,22 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def follows(self, payload: Any) -> bool:
-        """Updates the patcher to the state of a client that has read this event. Returns false if that isn't
+        """Puts the patcher into the state of a client that has parsed this event. Returns false if that isn't
         possible.
         """
 
     def advance_past(self, payload: Any) -> bytes | None:
-        """Records that an event is forwarded unchanged, after its deltas were fed.
+        """Records that an event is forwarded as the server sent it, after the patcher got the event's deltas.
 
-        Returns None if later output can follow the event. Otherwise returns the output to write instead of the event.
+        Returns None if the patcher's later output can follow the event. Otherwise returns the output to write in place
+        of the event.
         """
         is_possible = self.follows(payload)
         written = self.drain()
         return None if is_possible else written
 
     def is_unfinished(self, body: Any) -> bool:
-        """Returns whether the server is still working on a response that isn't streamed."""
+        """Returns whether a response that isn't streamed says that the server is still generating it."""
         return False
 
     def is_duplicate(self, payload: Any) -> bool:
@@ -69,5 +70,5 @@ class StreamPatcher(StreamSerializer):
         return False
 
     def passes_over(self, raw: bytes) -> bool:
-        """Returns whether clients ignore an event because its name is unknown."""
+        """Returns whether clients ignore an event because they don't know its name."""
         return False

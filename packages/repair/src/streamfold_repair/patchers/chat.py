@@ -1,7 +1,7 @@
-"""Patches streams of Chat Completions.
+"""Rewrites streams of Chat Completions.
 
-Text, tool calls, usage and the finish reason are written from the engine's deltas. All other fields of an event (log
-probabilities, fingerprints, filter results and so on) are written unchanged.
+The patcher writes text, tool calls, usage and the finish reason from the decoder's deltas. It writes all other fields
+of an event as the server sent them: log probabilities, fingerprints, filter results and so on.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of 
 
 
 class ChatStreamPatcher(ChatSerializer, StreamPatcher):
-    """Writes a streamed completion, including fields of its events that no delta contains.
+    """Rewrites a streamed completion, including the fields of its events that no delta contains.
 
     Args:
-        request: the body of the request.
+        request: the body of the client's request.
         others: see `ChatSerializer`.
 
     Attributes:
@@ -105,7 +105,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return False
 
     def _has_told(self, message: Any) -> bool:
-        """Returns whether a client that reads only deltas gets the text and the tool calls of a complete `message`."""
+        """Returns whether a client that ignores complete `message` objects gets this message's text and tool calls from
+        the deltas.
+        """
         if not isinstance(message, dict):
             return True
         calls = message.get("tool_calls")
@@ -113,8 +115,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return has_calls and (self._has_text or not message.get("content"))
 
     def _is_numbered(self, name: str, value: Any) -> bool:
-        """Returns whether OpenAI's client can merge a value with earlier values. For lists, the client needs the
-        position of each item.
+        """Returns whether OpenAI's client can merge a value with the values of earlier chunks. If the value contains
+        lists, the client needs an `index` in each list item.
         """
         if isinstance(value, dict):
             return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
@@ -122,8 +124,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
-        """Returns whether a tool call has a known index or the next index, because clients store tool calls in a list
-        (calls/index_from_one).
+        """Returns whether the index of a tool call is known or the next one. Other indexes break clients that store
+        tool calls in a list (calls/index_from_one).
         """
         right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
         self._numbers.add(entry["index"])
@@ -165,7 +167,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return [ExtraPart(UNMODELLED, rests)] if any(rests) else []
 
     def _identify(self, payload: dict[str, Any]) -> None:
-        """Adopts the id, model and time of the first chunk, which all later chunks then have."""
+        """Stores the id, model and time of the first chunk. All later chunks get the same values."""
         said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
         if not self.id and isinstance(said_id, str):
             self.id = said_id
@@ -175,7 +177,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self.created = as_count(created) or 0
 
     def _keep(self, *rests: dict[str, Any]) -> None:
-        """Stores fields for the next chunk. If that chunk already has other values for them, it is written first."""
+        """Stores fields for the next chunk. If fields with these names are waiting already, first writes a chunk with
+        them.
+        """
         said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
         if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
             self.write_delta({})
@@ -185,9 +189,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
                     kept[name] = value
 
     def _numbered(self, name: str, value: Any) -> Any:
-        """Adds positions to the objects in a value's lists. Positions are counted over the complete response.
+        """Adds an `index` to the objects in a value's lists. The index counts the objects in the complete response.
 
-        OpenAI's client raises an error for a list without positions in a delta
+        OpenAI's client raises an error if objects in a delta's list have no `index`
         (fixtures/litellm/anthropic_think_say_call).
         """
         if isinstance(value, dict):
@@ -238,7 +242,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return out
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Stores the fields of an event for the next chunk. Other extras were part of an event already."""
+        """Stores an extra for the next chunk if it consists of an event's fields. Other extras were already part of an
+        event.
+        """
         if name == UNMODELLED:
             scalars, *rests, of_delta = value
             self._scalars |= scalars
@@ -247,7 +253,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self._keep(*rests, of_delta)
 
     def _placed(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Returns a piece of a custom tool call with the position that the call has among the written tool calls."""
+        """Returns a piece of a custom tool call with the index that this call has among the written tool calls."""
         place = entry.get("index")
         if place not in self._custom:
             self._custom[place] = self.reserve_call(str(entry.get("id") or ""), "", "")
@@ -304,7 +310,6 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
 
 
 def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the pieces of tool calls in a valid chunk."""
     first = [choice["delta"] for choice in payload.get("choices") or () if not choice["index"]]
     return [entry for delta in first for entry in delta.get("tool_calls") or ()]
 
@@ -329,7 +334,9 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def _custom_calls(delta: dict[str, Any]) -> list[Any]:
-    """Returns the pieces of custom tool calls. Their input is free text, which is never repaired."""
+    """Returns the pieces of custom tool calls in a delta. Custom tool calls have free text as input, which is never
+    repaired.
+    """
     entries = delta.get("tool_calls")
     listed = entries if isinstance(entries, list) else ()
     return [one for one in listed if isinstance(one, dict) and (one.get("type") == "custom" or "custom" in one)]

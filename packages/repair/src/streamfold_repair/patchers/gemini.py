@@ -1,7 +1,8 @@
-"""Patches streams of Gemini's API.
+"""Rewrites streams of Gemini's API.
 
-Text, thoughts, tool calls and the end of the response are written from the engine's deltas. Other parts (code and its
-results, images), signatures of texts, and fields that no delta contains are written unchanged.
+The patcher writes text, thoughts, tool calls and the end of the response from the decoder's deltas. It writes other
+parts (code and its results, images), the signatures of texts, and all fields that no delta contains as the server sent
+them.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
 
 
 class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
-    """Writes a streamed response, including parts and fields of its chunks that no delta contains.
+    """Rewrites a streamed response, including the parts and fields of its chunks that no delta contains.
 
     Args:
-        request: the body of the request.
+        request: the body of the client's request.
         others: see `GeminiSerializer`.
     """
 
@@ -88,11 +89,11 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
             self.write_part({"text": delta.text, "thought": True, **rest})
 
     def write_refusal(self, delta: RefusalDelta) -> None:
-        """Writes nothing: the refusal is a field of a chunk that was already written."""
+        """Writes nothing, because the refusal is a field of a chunk that was already written."""
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes the fields of chunks, and the reason for a blocked prompt. Other extras were written with their
-        chunk.
+        """Writes an extra if it consists of a chunk's fields, or if it is the reason for a blocked prompt. Other extras
+        were written with their chunk.
         """
         if name == UNMODELLED:
             rest, about, parts = value

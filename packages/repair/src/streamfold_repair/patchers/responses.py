@@ -1,8 +1,8 @@
-"""Patches streams of the Responses API.
+"""Rewrites streams of the Responses API.
 
-Text, tool calls and the end of the response are written from the engine's deltas, at the positions that the server's
-events have. Fields that no delta contains, and items of hosted tools with all their events, are written unchanged,
-except for their positions.
+The patcher writes text, tool calls and the end of the response from the decoder's deltas, at the positions of the
+server's events. It writes fields that no delta contains, and the items and events of hosted tools, as the server sent
+them. Only their position numbers may change.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "outpu
 
 
 class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
-    """Writes a streamed response, including items and fields of its events that no delta contains.
+    """Rewrites a streamed response, including the items and fields of its events that no delta contains.
 
     Args:
-        request: the body of the request.
+        request: the body of the client's request.
         others: see `ResponsesSerializer`.
     """
 
@@ -116,7 +116,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return True
 
     def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
-        """Returns whether a client that ignores the final list gets every tool call from the events."""
+        """Returns whether a client that ignores the final list of items gets every tool call from earlier events."""
         if item.get("call_id"):
             self._calls.update(_ids(item))
         return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
@@ -126,8 +126,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._told.add(output)
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Returns whether a client that reads only argument deltas gets the arguments of a tool call
-        (fixtures/responses/no_deltas). If another item is open, such a client fails anyway.
+        """Returns whether a client that only reads argument deltas gets the arguments of a tool call
+        (fixtures/responses/no_deltas). If another item is open, such a client fails in any case.
         """
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
@@ -174,7 +174,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
-        """Writes the fields of an event at the position of the event's deltas."""
+        """Writes an event's fields where the event's deltas are written."""
         kind, item = str(payload.get("type")), _object(payload.get("item"))
         if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             for at, one in enumerate(_dicts(response.get("output"))):
@@ -284,7 +284,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().finish_item(index, item)
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
-        """Adds the fields of the server's item, except its text."""
+        """Adds the fields of the server's item to the written item, except the item's text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
@@ -295,8 +295,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the fields of an item without an id. The item is found by its text, and by its position if it has
-        one.
+        """Returns the stored fields of an item that has no id. Finds the item by its text, and by its position if it
+        has one.
         """
         alike = {
             place: said
@@ -320,8 +320,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes events, and items that only the final list contains. Other extras were part of an event and were
-        written with it.
+        """Writes an extra if it is an event, or an item that only the final list contains. Other extras were part of an
+        event and were written with that event.
         """
         if name == UNMODELLED:
             self._place_event(value)
@@ -376,14 +376,13 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
 
 def _said(parts: Any) -> str:
-    """Returns the text of all parts of an item."""
+    """Returns the joined text of an item's content parts."""
     listed = parts if isinstance(parts, list) else ()
     texts = [part.get("text", part.get("refusal")) for part in listed if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
 
 
 def _visible_text(message: Mapping[str, Any]) -> str:
-    """Returns the text of a message, without its refusals."""
     return _said([part for part in _dicts(message.get("content")) if "refusal" not in part])
 
 
@@ -392,7 +391,6 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Returns the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -413,5 +411,4 @@ def _is_call(item: Mapping[str, Any]) -> bool:
 
 
 def _own(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a tool call that are never repaired."""
     return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}
