@@ -137,7 +137,6 @@ def _shortened(message: str) -> str:
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
-    """Returns the option from which the adapter wrote this field of the request body, or None."""
     path = [part for part in re.split(r"[.\[\]]+", param) if part]
     if not path:
         return None

@@ -94,8 +94,6 @@ _UNCHANGED = Charge()  # of a request that reserved nothing which has to be char
 
 @dataclass(frozen=True, slots=True)
 class _Prefetched:
-    """A reservation that was made ahead of time, for a request that isn't known yet."""
-
     moment: float
     grant: Grant
     local: LimitStore | None

@@ -361,7 +361,6 @@ class SharedSession:
         return batch, calls
 
     def _take(self, batch: Batch, calls: list[_Call], answer: BatchAnswer) -> None:
-        """Processes the store's response to a batch: records the granted slots and money, and completes the calls."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more
             money = reserved = 0
@@ -402,7 +401,6 @@ class SharedSession:
         )
 
     def _reserve_locally(self, local: MemoryLimitStore, ask: Reserve) -> Grant:
-        """Reserves the times for requests at the local store, with the limits divided by `replicas`."""
         if self._away is None or self._away[0] is not local:
             charges = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
             queued = sum(charge.money for charge in charges if charge.day >= self._held.day)

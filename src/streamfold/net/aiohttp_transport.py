@@ -199,8 +199,6 @@ class _GuardedProtocol(asyncio.Protocol):
 
 
 class _Body(httpx.AsyncByteStream):
-    """A response body. Each iteration step returns all bytes that have arrived since the last step."""
-
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._content = response.content
@@ -255,7 +253,6 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _mapped(exc: Exception) -> Exception:
-    """Converts an exception of aiohttp to the corresponding httpx exception. Returns any other exception as it is."""
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
     if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
         kinds = [MalformedResponse]

@@ -162,9 +162,6 @@ class AWSSigner(_ThreadedSigner):
         return {**added, "Authorization": scheme}
 
     def _region(self, url: str) -> str:
-        """Returns the AWS region that the URL contains, or otherwise the region in the configuration of the AWS command
-        line.
-        """
         if found := _AWS_REGION.search(urlsplit(url).hostname or ""):
             return found[1]
         region = self._session.get_config_variable("region")

@@ -115,7 +115,6 @@ class ResponseFraming:
             raise MalformedHead(f"the head has more than {_LONGEST_HEAD} bytes")
 
     def _read_head(self, head: bytes) -> bytes:
-        """Reads the body's length from the headers. Returns the headers with at most one header about the length."""
         if _is_usual(head):
             self._head, self._line = None, b""
             return head
@@ -148,7 +147,6 @@ class ResponseFraming:
         return head
 
     def _end_in(self, data: bytes) -> int:
-        """Returns how many of these bytes belong to the body of the current response."""
         if self.ended:
             return 0
         if self._left is None:
@@ -208,9 +206,6 @@ class ResponseFraming:
         return size_of
 
     def _read_line(self, line: bytes) -> int | None:
-        """Reads the line with a chunk's size, or a trailer line. Returns how many bytes of the chunk follow; None if
-        unknown.
-        """
         if self._trailer:
             self.ended = line in (b"", b"\r")
             return 0
@@ -223,7 +218,6 @@ class ResponseFraming:
 
 
 def _is_usual(head: bytes) -> bool:
-    """Returns True for the headers of a status 200 and a chunked body that need no further checks."""
     lower = head.lower()
     return (
         head.startswith(b"HTTP/1.1 200 ")

@@ -270,14 +270,12 @@ class Exchange:
         return self._body
 
     def _expire(self) -> None:
-        """Records which timeout expired. Shuts down the connection unless it carries other responses too."""
         self._timeout_error = self._timeouts.timeout(self.request_id)
         if self._timer is not None:
             self._timer.close()
             shut_down(self._socket)
 
     async def _run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float = inf) -> T | None:
-        """Runs a coroutine within the timeouts. Returns None if `aclose` interrupted it."""
         try:
             result = await self._steps.run(step, min(due, self._timeouts.due()))
             return None if self.closed else result
@@ -299,7 +297,6 @@ class Exchange:
         return None
 
     def _failed(self, exc: Exception) -> APIError:
-        """Converts an exception of the HTTP library to an error. Raises exceptions that aren't network failures."""
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked

@@ -162,13 +162,11 @@ class _ProxyTransport(httpx.AsyncBaseTransport):
 
 
 def _environment_proxies() -> dict[str, str]:
-    """Returns the proxy URLs in environment variables. The keys are the URL schemes "http", "https" and "all"."""
     found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
     return {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
 
 
 def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
-    """Returns the proxy for a URL, or None if no proxy is set or `NO_PROXY` contains the host."""
     if not proxies or proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
         return None
     return proxies.get(url.scheme) or proxies.get("all")

@@ -86,7 +86,6 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _raise_as_httpx(exc: BaseException) -> NoReturn:
-    """Raises the httpx exception with the same name as an httpx2 exception. Raises any other exception as it is."""
     if type(exc).__module__.partition(".")[0] != "httpx2":
         try:
             raise exc

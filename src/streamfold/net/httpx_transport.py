@@ -118,8 +118,6 @@ class Pieces:
 
 
 class _RequestBody(httpx.ByteStream):
-    """A request body in one piece. Each attempt can read it again."""
-
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
         self._body = body

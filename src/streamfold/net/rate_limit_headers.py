@@ -87,7 +87,6 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _place(words: list[str]) -> tuple[str, tuple[RateLimitResource, float | None]] | None:
-    """Returns the field, the resource and the window in seconds that a header's name stands for, or None."""
     fields = [word for word in words if word in _FIELDS]
     periods = [_PERIODS[word] for word in words if word in _PERIODS]
     rest = tuple(sorted({*words} - {*_FIELDS, *_PERIODS}))

@@ -328,8 +328,6 @@ class _Piece(NamedTuple):
 
 
 class _Members(list[tuple[str, Any]]):
-    """The fields of a JSON object in document order, including duplicate names."""
-
     def named(self, names: Iterable[str]) -> tuple[Any, ...]:
         return tuple(value for key, value in self if key in names and isinstance(value, str | int))
 
@@ -439,7 +437,6 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 def _strings(
     value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Yields the place and the flags of each string value, in document order. See `_Piece`."""
     match value:
         case str():
             yield path, flags
@@ -454,7 +451,6 @@ def _strings(
 
 
 def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
-    """Yields the string values of a JSON text, without field names. The text may be truncated."""
     around: list[str | None] = []  # the current member of each object, None for a list
     is_name = False
     for offset, line in lines:

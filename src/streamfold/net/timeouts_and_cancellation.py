@@ -162,8 +162,6 @@ async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float)
 
 
 class _TaskSteps:
-    """Runs each step on asyncio in a separate task, with a copy of the caller's context."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._task: asyncio.Task[Any] | None = None

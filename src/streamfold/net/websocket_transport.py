@@ -125,7 +125,6 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers=headers, stream=body, extensions=extensions)
 
     async def _idle_for(self, turn: SocketTurn, identity: bytes) -> _Connection | None:
-        """Returns an idle connection for a request, or None if a new connection is needed."""
         while (connection := self._choice(turn, identity)) is not None:
             self._idle.remove(connection)
             if not turn.continues(connection.newest):
@@ -144,7 +143,6 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         return same[0] if len(same) >= _MOST_IDLE else None
 
     async def _open(self, head: httpx.Request, request: httpx.Request) -> _Connection | httpx.Response:
-        """Opens a WebSocket connection. If the server refuses it, returns the server's HTTP response instead."""
         for surplus in self._idle[: max(0, len(self._idle) - _MOST_IDLE + 1)]:  # of other keys or addresses
             self._idle.remove(surplus)
             await surplus.aclose()
@@ -225,7 +223,6 @@ class _Connection:
             raise
 
     def feed(self, turn: SocketTurn, messages: list[bytes]) -> list[bytes | SocketError]:
-        """Converts messages to events. A message after the end of the answer closes the connection."""
         events: list[bytes | SocketError] = []
         for message in messages:
             if turn.ended:
@@ -249,7 +246,6 @@ class _Connection:
         return []
 
     async def is_silent(self) -> bool:
-        """Returns True if no message has arrived on the idle connection. Answers pings."""
         waiting = is_readable(self.get_extra_info("socket"))
         try:
             messages = await self._read(_CLOSING if waiting else _ARRIVED)
@@ -301,7 +297,6 @@ class _Connection:
         return messages
 
     def _joined(self, frame: Frame) -> bytes | None:
-        """Returns the complete message if this frame is the message's last frame; otherwise None."""
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             return None
         self._begun += frame.data
@@ -365,7 +360,6 @@ def _is_refusal(event: bytes | SocketError) -> bool:
 
 
 def _handshake(request: httpx.Request) -> httpx.Request:
-    """Returns the GET request that opens a WebSocket, with the URL and the headers of a POST request."""
     headers = [(name, value) for name, value in request.headers.raw if name.lower().decode() not in _OF_POST]
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers += [(name.encode(), value.encode()) for name, value in upgrade.items()]
@@ -380,7 +374,6 @@ def _identity(head: httpx.Request) -> bytes:
 
 
 async def _refused(response: httpx.Response) -> httpx.Response:
-    """Returns the HTTP response for a request whose WebSocket handshake the server refused. Reads the error body."""
     received = bytearray()
     try:
         async for piece in response.aiter_raw():

@@ -165,7 +165,6 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
 
 
 def _with_expectation(recording: Recording) -> Recording:
-    """Returns the recording with `complete` and, if its wire format is known, `expect`, from its decoded body."""
     ended, said_so = recording.ended, False
     if recording.adapter != _NO_API:
         decoder = StreamDecoder(recording.adapter, **recording.options())

@@ -268,7 +268,6 @@ class Recording:
                     source.unlink(missing_ok=True)
 
     def _description(self) -> bytes:
-        """Returns the content of `<path>.toml`. Fields with their default value are left out."""
         values: dict[str, Any] = {"adapter": self.adapter}
         tables: dict[str, Any] = {}
         for part in sorted(fields(self), key=lambda part: part.name == "cuts"):  # the longest one last
@@ -282,7 +281,6 @@ class Recording:
 
 
 def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
-    """Reads a body and its description. If another process replaces them meanwhile, reads both again."""
     while True:
         before = described.read_bytes() if described.is_file() else None
         content = body.read_bytes()

@@ -144,7 +144,6 @@ def _apply_wildcards(recorded: Any, sent: Any) -> Any:
 
 
 def _fits(parts: list[str], text: str) -> bool:
-    """Returns True if a text consists of these parts in this order, with any text between them."""
     first, *middle, last = parts
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -162,8 +161,6 @@ def _lines(value: Any) -> list[str]:
 
 
 def _shortened_lines(lines: list[str]) -> list[str]:
-    """Shortens the long lines of a diff. A line that replaces another line is shortened around the first difference,
-    any other line at its end."""
     changes = [0] * len(lines)
     for start in range(len(lines)):
         if lines[start][:1] == "-" and lines[max(start - 1, 0)][:1] != "-":
@@ -182,7 +179,6 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _cut(line: str, at: int) -> str:
-    """Shortens a long line to its beginning and the text around the position `at`."""
     if len(line) <= _WIDEST:
         return line
     room = _WIDEST - _HEAD

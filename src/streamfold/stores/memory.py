@@ -32,7 +32,6 @@ class _Owner:
     size: int = 0
 
     def oldest(self, now: float) -> tuple[float, str]:
-        """Returns the least recently used record as a tuple of its time of last use and its name."""
         names = (name for name, record in self.records.items() if record.used <= now)
         name = next(names, next(iter(self.records)))  # a few count as used in the future
         return self.records[name].used, name
@@ -135,9 +134,6 @@ class MemoryStore:
         return kept.records.get(name) if kept else None
 
     def _used(self, owner: str, name: str) -> _Record | None:
-        """Returns a record and updates its time of last use. Returns None if the record doesn't exist or has
-        expired.
-        """
         record = self._record(owner, name)
         now = self._clock()
         if record is not None and record.used < now - self._retention.age:

@@ -258,7 +258,6 @@ class SQLiteStore(ThreadedStore):
             raise
 
     def _used(self, database: sqlite3.Connection, owner: str, key: str) -> float | None:
-        """Returns the time at which a record was last used, or None if the record doesn't exist or has expired."""
         found = f"SELECT used FROM {self._table}_records WHERE owner = ? AND key = ? AND used >= ?"  # noqa: S608
         row = database.execute(found, (owner, key, self._clock() - self._retention.age)).fetchone()
         return None if row is None else float(row[0])
@@ -275,7 +274,6 @@ class SQLiteStore(ThreadedStore):
         return found
 
     def _touch(self, owner: str, used: Mapping[str, float]) -> None:
-        """Updates the time of last use of those records for which it wasn't updated recently."""
         now, seldom = self._clock(), self._retention.age * _TOUCHED
         late = [name for name, at in used.items() if at < now - seldom]
         if late:

@@ -250,7 +250,6 @@ async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
 
 
 async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
-    """Reads a stream or run to its end. Returns the last chunk, or None if there were no more chunks."""
     last = None
     while (chunk := await anext(source, None)) is not None:
         last = chunk

@@ -177,7 +177,6 @@ class LoopThread:
 
 
 def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
-    """Passes the result of a call to the waiting thread, unless the thread has stopped waiting."""
     error = None if task.cancelled() else task.exception()  # asyncio logs one that is never retrieved
     if task.cancelled():
         future.cancel()

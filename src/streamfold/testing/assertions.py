@@ -308,9 +308,6 @@ class _Folding:
     interrupted: str | None = None
 
     def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
-        """Decodes the pieces and returns the reply or the error. Raises AssertionError if a promise about chunks is
-        broken.
-        """
         __tracebackhide__ = True
         decoder, chunks = self.make(), list[StreamChunk]()
         outcome: Outcome
@@ -327,8 +324,6 @@ class _Folding:
         return outcome
 
     def any_cut(self, splits: int, random_cuts: int) -> Outcome:
-        """Returns the reply or the error for the content in one piece. Raises AssertionError if a split leads to
-        another outcome."""
         __tracebackhide__ = True
         whole = self.fold([self.content])
         known = comparable(whole)
@@ -372,7 +367,6 @@ def _all_cuts(size: int, splits: int, random_cuts: int) -> Iterator[Sequence[int
 
 
 def _fewest(places: list[int], differs: Callable[[list[int]], bool]) -> list[int]:
-    """Removes positions at which a split doesn't matter for the failure: first many at once, finally one by one."""
     size = max(1, len(places) // 2)
     while True:
         at = 0

@@ -75,8 +75,6 @@ class SentRequest:
 
 
 class _DoubleAnswer(WrappedAnswer):
-    """Streams a response. Shortens the traceback of a ScriptError by the frames of the network code."""
-
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
         try:
             async with self._opened(call_deltas) as batches:

@@ -120,9 +120,6 @@ class ReplayFixture:
         return made
 
     def _find(self, name: str, provider: Any) -> list[Recording]:
-        """Returns the recording with this name, and the later recordings of the same conversation. Raises
-        ConfigError.
-        """
         __tracebackhide__ = True
         folder = self._folder_of(name)
         if folder is not None:

@@ -97,7 +97,6 @@ class _Server(ThreadingTCPServer):
         self.close_request(request)  # without the orderly end first, for a client would not see the reset behind it
 
     def stop(self) -> None:
-        """Closes all connections, and waits until their threads have ended."""
         self.stopping.set()
         self.shutdown()
         for each in list(self._open):
@@ -172,7 +171,6 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionAbortedError
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends an error response. `explain` is its error code."""
         error = {"message": message, "type": "invalid_request_error", "code": explain}
         body = json.dumps({"error": error}).encode()
         self._send_head(code, {"content-type": "application/json", "content-length": str(len(body))}, body)

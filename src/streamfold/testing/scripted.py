@@ -276,7 +276,6 @@ class ScriptedProvider(ProviderDouble):
     def _played(
         self, steps: Sequence[Step], model: str, number: int, adapter: str, body: Mapping[str, Any]
     ) -> ReplayedResponse | httpx.TransportError:
-        """Returns the HTTP response for the steps of a turn, or the network error if the turn fails in this way."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         has_content = any(not isinstance(step, Pause | Fail) for step in steps)
         if last and (last.only_first or (last.how == "broken" and not has_content)):
@@ -295,8 +294,6 @@ class ScriptedProvider(ProviderDouble):
         return usual if find_adapter(usual)().handles_path(path) else adapter_by_path(path) or usual
 
     def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
-        """Converts structured data to a tool call, if the provider's adapter implements `response_format` with a
-        tool."""
         if parsed.options.response_format is None:
             return steps
         tool = self.profile.make_adapter(parsed.model).prepare(parsed, repair_history=True).request.answer_tool

@@ -559,10 +559,6 @@ class _ErrorOutput:
 
 
 class _WatchedStream:
-    """The stream of messages from a server. Calls functions when the server's list of tools changes, and when the
-    stream ends.
-    """
-
     def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
         self._on_change = on_change
@@ -602,8 +598,6 @@ _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
 class _RequestIds:
-    """The stream of messages to a server. Records the ids of requests, so that they can be cancelled."""
-
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
