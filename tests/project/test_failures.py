@@ -74,7 +74,7 @@ HAPPENS: dict[str, tuple[Handler, dict[str, Any]]] = {
         {},
     ),
     "no connection within": (raising(httpx.ConnectTimeout("slow"), TimeoutError()), {}),
-    "no SSE event": (never, {"first_event": 0.05}),
+    "no event with content": (never, {"first_event": 0.05}),
     "no bytes": (body(text("Hel"), then="silence"), {"read": 0.05}),
     "only bytes without content": (body(text("Hel"), then="comments"), {"stall": 0.05}),
     "no text within": (never, {"total": 0.05}),
