@@ -173,8 +173,6 @@ class Edit:
 
 
 class Delay:
-    """Delays every piece of a response body."""
-
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
@@ -200,7 +198,6 @@ class Fault:
         check_members(self)
 
     def filters(self) -> list[Filter]:
-        """Returns the filters that change the body of one response."""
         return []
 
     def __repr__(self) -> str:
@@ -512,7 +509,6 @@ class Injector:
         self._happened = [0] * len(given)
 
     def next(self) -> Injection:
-        """Returns the faults for the next response."""
         left = [
             (number, fault)
             for number, fault in enumerate(self._faults)

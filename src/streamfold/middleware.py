@@ -119,7 +119,6 @@ class _ChangedAnswer(WrappedAnswer):
         self._arguments = arguments
 
     async def batches(self, *, call_deltas: bool = False) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the response."""
         middleware, given = self._middleware, self._arguments.request
         request = await middleware.change_request(given)
         if self._closed:

@@ -193,7 +193,6 @@ def _counted(message: Message, *, reminded: bool) -> Any:
 
 
 def _text(message: Message) -> str:
-    """Returns the text of a turn without its other parts."""
     return "".join(part for part in content_values(message) if isinstance(part, str))
 
 
@@ -237,7 +236,7 @@ def _restore_turn(returned: Message, stored: Message) -> Message:
 
 
 def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
-    """Returns the conversation. Tool results get the restored ids of their tool calls."""
+    """Returns the conversation, with the restored tool call ids in the tool results too."""
     ids: dict[str | None, str] = {}
     for at in changed:
         pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
@@ -448,7 +447,6 @@ class _CachingAnswer(WrappedAnswer):
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far."""
         return tuple(self._shown_warnings(self._source.warnings))
 
     async def _begin(self) -> None:

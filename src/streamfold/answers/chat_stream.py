@@ -92,7 +92,7 @@ class ChunkSource(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Closes the connection and wakes the task that waits for it."""
+        """Closes the connection. A task that waits for a chunk stops waiting."""
         ...
 
 
@@ -152,7 +152,7 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def answer_id(self) -> str | None:
-        """The provider's id of the answer, once it has arrived; None before. See `Provider.retrieve`."""
+        """The provider's id of the answer, or None if it hasn't arrived yet. See `Provider.retrieve`."""
         return self.source.answer_id
 
     @property

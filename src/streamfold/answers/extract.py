@@ -100,7 +100,7 @@ async def extract(
         with_reply: True to return the last reply too. Its `usage` and `cost` are totals over all attempts.
 
     Returns:
-        The value; with `with_reply=True`, a tuple of the value and the reply.
+        The value. With `with_reply=True`, a tuple of the value and the reply.
 
     Raises:
         InvalidReplyError: all answers were invalid, the model refused, or the answer was truncated. `error.reply` is

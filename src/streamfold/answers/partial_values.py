@@ -31,7 +31,7 @@ _LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable,
 
 
 class Partial(Generic[M]):
-    """The part of a pydantic model `M` that has arrived. A `Partial[M]` has every field of `M`; a field that hasn't
+    """The part of a pydantic model `M` that has arrived. A `Partial[M]` has every field of `M`. A field that hasn't
     arrived is None.
 
     Strings may be incomplete. Numbers, dates and enums appear when they are complete. A list contains every item of

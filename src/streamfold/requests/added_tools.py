@@ -13,7 +13,6 @@ from .request import Request
 
 
 def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
-    """Returns the key by which a request identifies a tool, such as the name of a function."""
     if tool.hosted is None:
         return (sent_as or {}).get(tool.name, tool.name)
     return f"{tool.name} {tool.hosted!r}"

@@ -93,7 +93,6 @@ def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any
 
 
 def raw_tools(options: Options) -> tuple[Tool, ...]:
-    """Returns the tools in `extra_body["tools"]`, which are in the provider's format."""
     if not options.extra_body:
         return ()
     found = options.extra_body.get("tools")

@@ -24,7 +24,6 @@ def content_values(message: Message) -> list[Any]:
 
 
 def part_value(part: Any) -> Any:
-    """Returns a message part as JSON data, with a digest in place of bytes."""
     match part:
         case TextPart(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
             return text

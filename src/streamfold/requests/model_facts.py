@@ -233,11 +233,9 @@ class Family(ModelFacts):
         return replace(self, **others) if others else self
 
     def filled(self, assumed: ModelFacts) -> Family:
-        """Returns a copy of the family in which the facts of `assumed` replace unknown facts."""
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
     def elsewhere(self) -> Family:
-        """Returns a copy of the family without the facts that apply only at the maker's endpoints."""
         names = (*_OF_THE_MAKER, *(_OF_THE_SERVER if self.open_weights else ()))
         unknown: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **unknown)

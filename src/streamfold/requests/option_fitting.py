@@ -98,8 +98,8 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`. Call this function last, because whether the model accepts these options may
-    depend on thinking, which the adapter may have turned off."""
+    """Adapts `temperature` and `top_p`. Call this function last. Some models accept these options only without
+    thinking, and an adapter may turn thinking off."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)
@@ -146,7 +146,6 @@ def _not_sent(name: str, adapter: str) -> ConfigError:
 
 
 def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
-    """Raises ConfigError for the first change if `unsupported_options` is "strict"."""
     if changes and options.unsupported_options == "strict":
         raise ConfigError(f'{changes[0].detail} (an error, because unsupported_options is "strict")')
 

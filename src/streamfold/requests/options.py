@@ -211,7 +211,8 @@ class Options:
         """Validates the names and values of options, and creates an `Options`.
 
         Raises:
-            ConfigError: an option is unknown or its value isn't allowed. The message names the option.
+            ConfigError: an option is unknown or its value isn't allowed. The error message contains the name of the
+                option.
         """
         if not given:
             return NO_OPTIONS
@@ -414,7 +415,7 @@ def read_format(fields: ObjectReader) -> ResponseFormat | None:
     https://github.com/ggml-org/llama.cpp/tree/master/tools/server
 
     Raises:
-        ConfigError: the format is invalid. The message contains the path of the invalid field.
+        ConfigError: the format is invalid. The error message contains the path of the invalid field.
     """
     kind = fields.need("type")
     if kind == "text":

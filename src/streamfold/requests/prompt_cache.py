@@ -34,8 +34,6 @@ class _Piece:
 
 
 class PromptCacheMonitor:
-    """Stores, for each model, the digests of the last request that had a cache mark."""
-
     def __init__(self) -> None:
         self._last: dict[str, list[_Piece]] = {}
 
@@ -65,7 +63,6 @@ class PromptCacheMonitor:
 
 
 def has_cache_marks(request: Request) -> bool:
-    """Returns True if a part of the request must be stored in the provider's prompt cache."""
     return any(tool.cache for tool in request.tools) or any(map(_has_mark, request.messages))
 
 

@@ -58,7 +58,6 @@ def requirements_of(request: Request) -> tuple[Requirement, ...]:
 
 
 def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
-    """Returns the required capabilities that the model is known to lack."""
     if "no" not in _SAID(capabilities):
         return ()
     return tuple(need for need in requirements_of(request) if getattr(capabilities, need.capability) == "no")

@@ -38,12 +38,10 @@ def without_signed_reasoning(message: Message) -> Message:
 
 
 def is_signed_block(block: Any) -> bool:
-    """Returns True if a content block contains visible or encrypted thinking."""
     return isinstance(block, Mapping) and block.get("type") in _SIGNED
 
 
 def digest_of(value: Any) -> str:
-    """Returns a digest of JSON data. The order of object keys doesn't affect the digest."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 

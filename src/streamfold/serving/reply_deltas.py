@@ -141,7 +141,6 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | ReasoningDelta]:
-    """Yields the texts of a Responses API item, each with its position in the item."""
     parts = item.get("content") if item.get("type") == "message" else item.get("summary") or item.get("content")
     for number, part in enumerate(parts if isinstance(parts, list) else ()):
         place = PartRef(item=str_or_none(item.get("id")), number=number)

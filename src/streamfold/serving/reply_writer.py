@@ -494,7 +494,6 @@ class _CallFragments:
         return bool(inside) and not doubtful
 
     def _release(self) -> str:
-        """Removes and returns the part of the delayed arguments that can be written to the client now."""
         held = self.held
         if not held or (len(held) > 1 and held[-1].isspace()):
             return ""

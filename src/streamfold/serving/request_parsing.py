@@ -17,7 +17,6 @@ def wants_stream(body: Any) -> bool:
 
 
 def refuse_several(fields: ObjectReader) -> None:
-    """Raises ConfigError if a request asks for several answers."""
     if (number := fields.any("n")) not in (None, 1):
         raise ConfigError(f"n must be 1, not {number!r}: each request gets one answer; send several requests instead")
 
@@ -70,7 +69,6 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 
 
 def read_stop(value: Any) -> str | list[str] | None:
-    """Returns the stop texts. Raises ConfigError for invalid ones."""
     if isinstance(value, str | None) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return value or None
     raise ConfigError(f"stop must be a string or a list of strings, not {kind_of(value)}")

@@ -96,7 +96,6 @@ SSE_HEADERS: Mapping[str, str] = MappingProxyType(
 
 
 def comment(text: str) -> bytes:
-    """Returns an SSE comment, which clients ignore."""
     line = " ".join(text.split())
     return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
 
@@ -150,7 +149,8 @@ class StreamSerializer(ABC):
         call_kinds: the kinds of tool calls that this API supports.
         end_words: the finish reasons that this API documents. Other values are replaced.
         keeps_order: True if content after a tool call is delayed, in `waiting`, until the tool call is complete.
-        open_call: in serializers with `keeps_order`, the tool call that other content waits for; None if there is none.
+        open_call: the tool call that isn't complete yet, so that other content is delayed. None if there is none. Only
+            used with `keeps_order`.
         begun, ended: True if the start or the end of the answer has been written.
         usage, finish_reason: the latest values that have arrived. They are written at the end of the answer.
         calls: the tool calls so far, by index. Calls of custom tools have negative keys.
@@ -263,7 +263,6 @@ class StreamSerializer(ABC):
                 self.ended = True
 
     def _is_behind(self, delta: Delta) -> bool:
-        """Returns True if a delta must be delayed, because it comes after the open tool call."""
         if isinstance(delta, ToolCallDelta):
             call = self.calls.get(0 if delta.index is None else delta.index)
             return call is None or call is not self.open_call

@@ -165,10 +165,10 @@ class StreamChunk:
 
     Attributes:
         delta: the visible text that is new since the previous chunk. It may be empty.
-        tool_calls: the complete tool calls, on the finished chunk only; None if the model called no tool.
+        tool_calls: the complete tool calls, on the last chunk only. None if the model called no tool.
         finished: True on the last chunk, and on no other chunk.
         reasoning: the reasoning text that is new since the previous chunk.
-        finish_reason, usage: set on the finished chunk only; `usage` is None if the server sent no token counts.
+        finish_reason, usage: set on the last chunk only. `usage` is None if the server sent no token counts.
         details: contents besides the text, or None if the chunk has only text.
     """
 

@@ -237,7 +237,6 @@ def _kind(cls: type) -> str:
 
 
 def part_schema(cls: type) -> dict[str, Any]:
-    """Returns the JSON schema of the JSON data that `write_part` returns for one kind of part."""
     kind = _kind(cls)
     names = ("text", "cache") if kind == "text" else ("data", *_FIELDS[kind][1])
     members: dict[str, Any] = {name: {"type": "string"} for name in names}

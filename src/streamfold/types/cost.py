@@ -181,14 +181,10 @@ _FREE_TOOLS = ("web_fetch",)  # https://platform.claude.com/docs/en/agents-and-t
 
 
 def has_unpriced_tools(usage: Usage) -> bool:
-    """Returns True if the answer used hosted tools that cost extra, such as web searches."""
     return any(count for name, count in usage.tools.items() if name not in _FREE_TOOLS)
 
 
 def hour_writes(raw: Mapping[str, Any]) -> int:
-    """Returns the number of input tokens that Anthropic caches for an hour, from the field
-    `usage.cache_creation.ephemeral_1h_input_tokens`.
-    """
     values = [_member(step, "cache_creation.ephemeral_1h_input_tokens") for step in unlisted_steps(raw) or [raw]]
     return int(sum(value for value in values if value is not None))
 

@@ -81,7 +81,6 @@ def hosted(steps: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 
 
 def contents(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the content blocks of a `model_output` step. Yields nothing for a step of any other type."""
     found = step.get("content") if step.get("type") == "model_output" else None
     yield from (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 

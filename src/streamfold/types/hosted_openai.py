@@ -118,7 +118,6 @@ def arguments_text(part: HostedPart) -> str:
 
 
 def call_order(items: list[Mapping[str, Any]]) -> list[str | None]:
-    """Returns the ids of all tool calls in the order of the items."""
     return [
         str_or_none(item.get("call_id")) or str_or_none(item.get("id"))
         for item in items

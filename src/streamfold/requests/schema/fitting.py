@@ -84,7 +84,7 @@ def fit_schema(schema: Mapping[str, Any], subset: Subset, *, at: str = "paramete
     and the remaining problems.
 
     Raises:
-        ConfigError: the value isn't a JSON schema. The message begins with the path of the invalid value.
+        ConfigError: the value isn't a JSON schema. The error message begins with the path of the invalid value.
 
     >>> fit_schema({"type": "integer", "minimum": 1}, Subset(refused=("minimum",)))
     Fitted(schema={'type': 'integer', 'description': 'Must be at least 1.'}, \
@@ -476,7 +476,6 @@ class _Fitter:
         return {**about, "anyOf": parts}
 
     def _objects(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Adds `required` and `additionalProperties: false`, if the endpoint requires them."""
         subset, properties = self._subset, node.get("properties")
         if "object" not in types_of(node) and not isinstance(properties, Mapping):
             return node
@@ -553,7 +552,6 @@ def _fit_pattern(pattern: str, whole: bool) -> str | None:
 
 
 def _in_words(moved: Mapping[str, Any]) -> str:
-    """Returns sentences for the model that describe the constraints in `moved`, which the schema can't express."""
     short = [_WORDS[keyword].format(value) for keyword, value in moved.items() if keyword in _WORDS]
     if moved.get("uniqueItems") is True:
         short.append("without repetitions")

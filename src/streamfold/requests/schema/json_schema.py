@@ -106,7 +106,7 @@ def check_shapes(schema: Mapping[str, Any], at: str) -> None:
     """Checks that the keywords of a JSON schema have values of the right types.
 
     Raises:
-        ConfigError: the value of a keyword has the wrong type. The message begins with the keyword's path.
+        ConfigError: the value of a keyword has the wrong type. The error message begins with the keyword's path.
     """
     waiting: list[tuple[str, Any]] = [(at, schema)]
     while waiting:

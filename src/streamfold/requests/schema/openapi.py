@@ -23,7 +23,6 @@ _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 
 
 def openapi_subset(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
-    """Returns the converted schema, and a description of each constraint that was removed."""
     inlined, _ = inline_refs(schema, why="this endpoint doesn't support $ref", at=at)
     changes: list[str] = []
     return _node(inlined, at, changes), changes

@@ -45,7 +45,8 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
             request.
 
     Raises:
-        ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
+        ConfigError: the body isn't a valid request, or a part isn't supported. The error message begins with the path
+            of the invalid field.
     """
     fields = ObjectReader(body)
     model, max_tokens = fields.need("model"), fields.limit("max_tokens")
@@ -82,7 +83,7 @@ def parse_conversation(system: Any, messages: list[Any] | None, *, native: bool 
     """Converts the fields `system` and `messages` of a request to messages.
 
     Raises:
-        ConfigError: a field is invalid. The message begins with the path.
+        ConfigError: a field is invalid. The error message begins with the path of the invalid field.
     """
     opening = _system(system)
     if not messages:
@@ -255,7 +256,6 @@ def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, 
 
 
 def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
-    """Converts function tools. Hosted tools stay in Anthropic's format."""
     tools = list[Tool]()
     for at, entry in enumerate(entries):
         fields = ObjectReader(entry, f"tools[{at}]")

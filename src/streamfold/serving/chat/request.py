@@ -18,7 +18,7 @@ def parse_chat_request(body: Any) -> Request:
 
     Raises:
         ConfigError: the body isn't a valid request, or asks for several answers, log probabilities, or tools other than
-            functions. The message begins with the path.
+            functions. The error message begins with the path of the invalid field.
     """
     fields = ObjectReader(body)
     model, given = fields.need("model"), fields.items("messages")

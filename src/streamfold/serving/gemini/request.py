@@ -225,7 +225,8 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
             unchanged.
 
     Raises:
-        ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
+        ConfigError: the body isn't a valid request, or a part isn't supported. The error message begins with the path
+            of the invalid field.
     """
     fields = ObjectReader(camel_case(body))
     fields.any("model")  # which some clients repeat
@@ -262,7 +263,7 @@ def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
     """Converts the fields `systemInstruction` and `contents` of a request to messages.
 
     Raises:
-        ConfigError: a field is invalid. The message begins with the path.
+        ConfigError: a field is invalid. The error message begins with the path of the invalid field.
 
     """
     return [*_system(system_instruction), *parse_contents(contents)]

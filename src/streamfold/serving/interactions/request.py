@@ -52,7 +52,8 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
             interactions raise ConfigError.
 
     Raises:
-        ConfigError: the body isn't a valid request, or a part isn't supported. The message begins with the path.
+        ConfigError: the body isn't a valid request, or a part isn't supported. The error message begins with the path
+            of the invalid field.
     """
     fields = ObjectReader(body)
     fields.flag("stream")
@@ -95,7 +96,7 @@ def parse_conversation(instructions: Any, given: Any) -> list[Message]:
     """Converts the fields `system_instruction` and `input` of a request to messages.
 
     Raises:
-        ConfigError: a field is invalid. The message begins with the path.
+        ConfigError: a field is invalid. The error message begins with the path of the invalid field.
     """
     if not isinstance(instructions, str | None):
         raise ConfigError(f"system_instruction must be a string, not {kind_of(instructions)}")
@@ -168,7 +169,6 @@ def _turn(steps: list[dict[str, Any]], first: int) -> Message:
 
 
 def _says_more(step: dict[str, Any]) -> bool:
-    """Returns True if a step contains more than text, reasoning and tool calls."""
     if (known := _PLAIN.get(step["type"], set())) is None:
         return bool(step.get("signature"))
     contents = step.get("content") or step.get("summary") or []

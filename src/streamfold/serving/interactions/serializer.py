@@ -111,7 +111,6 @@ class InteractionsSerializer(StreamSerializer):
             self._end_of_step(value)
 
     def _end_of_step(self, step: dict[str, Any]) -> None:
-        """Writes the end of a step: a signature, sources and media, or a complete step of another kind."""
         kind = step.get("type")
         if kind == "thought":
             if signature := step.get("signature"):

@@ -138,7 +138,6 @@ class OpenItem:
 
     @property
     def position(self) -> dict[str, Any]:
-        """The position of the open part, as fields of an event."""
         kind = self.kind or TEXT
         number = len(self.item[kind.container]) - 1
         return {"item_id": self.item["id"], "output_index": self.index, kind.number: number}
@@ -149,7 +148,6 @@ class OpenItem:
         return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
 
     def begin_part(self, kind: PartKind, number: int | None) -> None:
-        """Begins a part."""
         self.kind, self.number = kind, number
         self.item.setdefault(kind.container, []).append({**kind.empty})
 
@@ -174,7 +172,6 @@ class OpenItem:
 
 
 def begun_item(kind: str, item_id: str) -> dict[str, Any]:
-    """Returns an empty message or reasoning item."""
     members = {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
     return {"id": item_id, "type": kind, **members}
 
@@ -191,17 +188,14 @@ def is_run_by_client(item: Mapping[str, Any]) -> bool:
 
 
 def said_in(item: Mapping[str, Any]) -> str:
-    """Returns the complete text of a message or reasoning item."""
     return "".join(map(_text, _parts(item)))
 
 
 def text_in(message: Mapping[str, Any]) -> str:
-    """Returns the text of a message, without its refusals."""
     return "".join([_text(part) for part in _parts(message) if "refusal" not in part])
 
 
 def refusals_in(message: Mapping[str, Any]) -> list[str]:
-    """Returns the refusals of a message."""
     return [_text(part) for part in _parts(message) if "refusal" in part and _text(part)]
 
 
@@ -278,7 +272,6 @@ class CallItem:
         return [("response.function_call_arguments.delta", {"delta": text})]
 
     def complete(self, arguments: str) -> _Events:
-        """Completes the item. Returns the events that end the tool call."""
         self.item["arguments"] = arguments
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
 
@@ -344,7 +337,6 @@ class _BuiltInItem(CallItem):
 
 
 def call_item(call: SerializedCall, tools: ClientTools) -> CallItem:
-    """Returns the output item for a tool call whose id and name are known."""
     tool = tools.get(call.name) or ClientTool(call.name)
     kinds = {"function": CallItem, "custom": _CustomItem}
     return kinds.get(tool.kind, _BuiltInItem)(call, tool)

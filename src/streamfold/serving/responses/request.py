@@ -44,8 +44,8 @@ def parse_responses_request(body: Any) -> Request:
     """Parses the body of a request.
 
     Raises:
-        ConfigError: the body isn't a valid request, refers to stored objects, or asks for log probabilities. The
-            message begins with the path.
+        ConfigError: the body isn't a valid request, refers to stored objects, or asks for log probabilities. The error
+            message begins with the path of the invalid field.
     """
     fields = ObjectReader(body)
     entries, choice = fields.items("tools"), fields.any("tool_choice")
@@ -117,7 +117,6 @@ def _rest(fields: ObjectReader, *groups: ObjectReader | None) -> dict[str, Any]:
 
 
 def _read_input(given: Any) -> list[tuple[str, Any]]:
-    """Returns the items of the input, each with its path in the request."""
     if isinstance(given, str) and given:
         return [("input", {"role": "user", "content": given})]
     if isinstance(given, list) and given:

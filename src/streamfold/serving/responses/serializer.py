@@ -345,7 +345,6 @@ class ResponsesSerializer(StreamSerializer):
             self._complete(value)
 
     def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
-        """Writes a citation for the open part, or for the part with the index `number` in the message."""
         part = current.item["content"][number]
         at = {**current.position, "annotation_index": len(part["annotations"])}
         if number >= 0:
@@ -482,7 +481,6 @@ class ResponsesSerializer(StreamSerializer):
         self._last("failed", error=error)
 
     def _close_all(self, status: str) -> None:
-        """Closes all open items, in the order of the output."""
         self.close_item(status)
         self._end_calls(status)
 

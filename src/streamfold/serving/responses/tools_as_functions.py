@@ -126,7 +126,6 @@ def in_container(tool: Mapping[str, Any]) -> bool:
 
 
 def flat_name(name: str, namespace: str | None) -> str:
-    """Returns the name of the function that replaces a tool in a namespace."""
     # "functions" is where OpenAI's models have the tools without a namespace; Codex declares it by name.
     if namespace in (None, "", "functions"):
         return name
@@ -303,7 +302,6 @@ class ToolsAsFunctions:
         return item
 
     def _output(self, item: Mapping[str, Any]) -> Any:
-        """Converts the result of a built-in tool to the result of a function."""
         if item.get("type") == "tool_search_output":
             found = (entry.tool for entry in _entries(ObjectReader(item).items("tools") or [], ""))
             return json.dumps({"found": [str(tool.get("name")) for tool in found]}, ensure_ascii=False)
@@ -354,7 +352,6 @@ def _entries(tools: Iterable[Any], where: str) -> Iterator[_Entry]:
 
 
 def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
-    """Returns the built-in tool of this kind. Returns None for any other kind, or if the provider runs the tool."""
     if in_container(tool) or (kind == "tool_search" and tool.get("execution") != "client"):
         return None
     return BUILT_IN.get(kind)
