@@ -266,8 +266,8 @@ class hang_up(Fault):
 class stall(_Placed):
     """Pauses the response for a number of seconds, by default forever.
 
-    If a timeout expires during the pause, the caller gets `APITimeoutError`. Its phase is `first_event` before the
-    first event (after all retries), `read` after the first event, or `total`.
+    If a timeout expires during the pause, the caller gets `APITimeoutError`. The exception's phase is `first_event`
+    before the first event (after all retries), `read` after the first event, or `total`.
     """
 
     seconds: Annotated[float, Field(ge=0)] = math.inf

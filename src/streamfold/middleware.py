@@ -73,11 +73,11 @@ class Middleware(BaseChatModel):
         return chunks
 
     async def change_reply(self, reply: Reply, request: Request) -> Reply:
-        """Returns the reply to deliver to the caller. It should match the delivered chunks. To change it, create a copy
-        with `dataclasses.replace`.
+        """Returns the reply to deliver to the caller. The reply should match the delivered chunks. To change it, create
+        a copy with `dataclasses.replace`.
 
-        Also called for the partial reply of an error. It contains the text of the chunks that were delivered before the
-        error.
+        Also called for the partial reply of an error. The partial reply contains the text of the chunks that were
+        delivered before the error.
         """
         return reply
 

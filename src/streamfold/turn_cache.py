@@ -3,8 +3,8 @@
 A turn is restored only in the same conversation. Its cache key is a hash of the end user, the instructions, and every
 message up to and including the turn: roles, texts, images, results, names and ids, in order. The ids of tool calls
 don't identify a conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say
-"Hi" get the same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which
-clients leave out, and on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for
+"Hi" get the same greeting. The cache key doesn't depend on tools, reasoning, and text that agents add and remove (see
+`_UNSTABLE`). Agents may load tools late, and clients leave reasoning out. If a client rewrites a conversation, for
 example by clearing old tool results, it counts as a new conversation.
 
 Provisional: a minor version may change or remove a name without a deprecation.
@@ -290,7 +290,7 @@ class TurnCache:
 
     A turn is restored only for the same owner and end user, and in the same conversation: with the same instructions
     and the same messages up to and including the turn. Tools may change. Messages with an `origin` come from
-    streamfold. They are complete, so the cache doesn't change them.
+    streamfold. Such messages are complete, so the cache doesn't change them.
 
     Args:
         store: a store, or its URL, as for `streamfold.stores.open_store`.
@@ -425,8 +425,8 @@ class _CachingAnswer(WrappedAnswer):
     """The answer of a model with a turn cache. The cache restores earlier turns before the request is sent, and stores
     the answer before the last chunk is delivered.
 
-    The request is validated immediately, so that `chat_stream` raises errors. It is validated again if turns were
-    restored.
+    The request is validated immediately, so that `chat_stream` raises errors. The request is validated again if turns
+    were restored.
 
     Args:
         open_source: a function that validates a request without sending it, and returns the source of its chunks.

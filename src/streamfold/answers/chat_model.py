@@ -103,8 +103,8 @@ _NONE = Options()
 
 
 class ChatModel(Protocol):
-    """A language model: The interface of all models. `Provider`, `Fallback`, the test models, and any other object with
-    these four attributes and methods have it.
+    """A language model: The interface of all models. `Provider`, `Fallback` and the test models are chat models. So is
+    any other object with these four attributes and methods.
 
     A model may also have the method `facts()` of `BaseChatModel`. Without `facts()`, prices and limits are unknown.
 

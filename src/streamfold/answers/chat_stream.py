@@ -61,7 +61,7 @@ class ChunkSource(Protocol):
     """The source from which a `ChatStream` gets its chunks.
 
     Attributes:
-        reply: the complete answer. It is set after the last chunk was yielded.
+        reply: the complete answer. The attribute is set after the last chunk was yielded.
         warnings: the warnings about the request and the answer so far.
         partial_tool_calls: the tool calls that the model is writing.
         context_window: the model's context window in tokens, or None if unknown.
@@ -428,7 +428,7 @@ class WrappedAnswer:
             raise
 
     async def _begin(self) -> None:
-        """Called before the request is sent. A subclass may override it to replace the wrapped source."""
+        """Called before the request is sent. A subclass may override this method to replace the wrapped source."""
 
     async def _complete(self, reply: Reply) -> Reply:
         """Returns the reply of this source, which a subclass may create from the wrapped source's reply. Called before
@@ -436,7 +436,8 @@ class WrappedAnswer:
         return reply
 
     def _fail(self, error: APIError) -> None:
-        """Called before an error of the wrapped source is raised. A subclass may override it to change the error."""
+        """Called before an error of the wrapped source is raised. A subclass may override this method to change the
+        error."""
 
     async def aclose(self) -> None:
         self._closed = True

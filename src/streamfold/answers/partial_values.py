@@ -76,7 +76,7 @@ class PartialReader(Generic[M]):
 
         Args:
             size: the length of the text.
-            text: a function that returns the text. It is called only if the text has to be parsed.
+            text: a function that returns the text. The function is called only if the text has to be parsed.
             whole: True if the text is complete.
         """
         grown = size - self._size

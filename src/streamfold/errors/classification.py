@@ -315,8 +315,8 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """True if the same request may succeed later. If the cause of the error is known, it decides. Otherwise the
-        code, the type or the status decides.
+        """True if the same request may succeed later. The decision depends on the cause of the error if it is known, or
+        else on the error's code, type or status.
         """
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)

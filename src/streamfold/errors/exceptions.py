@@ -44,8 +44,8 @@ _FEW = 8  # words that are all listed beside a guess
 
 
 def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
-    """Returns a hint for an unknown word. It contains the most similar allowed word, and the list of all allowed words
-    if the list is short.
+    """Returns a hint for an unknown word. The hint contains the most similar allowed word, and the list of all allowed
+    words if the list is short.
 
     >>> allowed_values_hint("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?). Allowed: chat, kimi"
@@ -444,8 +444,8 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
     """Creates the exception for a response whose status isn't 2xx.
 
     Args:
-        should_retry: the value of the server's header `x-should-retry`. It decides whether a retry may help, unless the
-            account's quota is used up.
+        should_retry: the value of the server's header `x-should-retry`. The header decides whether a retry may help,
+            unless the account's quota is used up.
     """
     status, meaning = info.status or 0, info.meaning(body)
     quota = meaning is not None and meaning.kind == "quota"

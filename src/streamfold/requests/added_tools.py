@@ -26,8 +26,8 @@ def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, lis
 
     Args:
         in_place: True if the API accepts tools inside the conversation. A tool that the tool choice names is still sent
-            in the request's list of tools. Otherwise, GPT-5.5 and earlier respond with the error "Tool choice '...' not
-            found in 'tools' parameter".
+            in the request's list of tools. If such a tool is only in the conversation, GPT-5.5 and earlier respond with
+            the error "Tool choice '...' not found in 'tools' parameter".
     """
     if not any(message.tools for message in request.messages):
         return request, []

@@ -54,7 +54,8 @@ class HistoryRules:
         system: where system messages are allowed: "anywhere", "leading" (one or more at the beginning of the
             conversation) or "first" (only the first message). With "first", system messages at the beginning are
             joined. System messages at positions that aren't allowed are sent as user messages.
-        joined: the roles that may not occur in two consecutive messages. Such messages are joined.
+        joined: the roles that may not occur in two consecutive messages. streamfold joins consecutive messages of these
+            roles.
         begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
             user message. If the conversation has no such message, a user message with the text "Continue." is added.
         user_behind_result: True if a user message may follow a tool result. With False, streamfold inserts an assistant
@@ -149,8 +150,8 @@ def fit_history(
     """Adapts a conversation to an endpoint. Returns the adapted conversation, and a warning for each change.
 
     Args:
-        repair: True to allow changes that affect the meaning of the conversation. Even then, streamfold never invents
-            text of the model or results of a tool.
+        repair: True to allow changes that affect the meaning of the conversation. Repairs never invent text of the
+            model or results of a tool.
         open_calls: True to accept tool calls without results, because the conversation isn't sent to a model yet.
         origin: the value of `Message.origin` for messages that this endpoint's model wrote. Tool call ids in these
             messages stay as they are, because the endpoint accepts its own ids.
@@ -196,8 +197,8 @@ class _Turn:
     Attributes:
         at: the index of the message in the caller's list.
         answered: for a tool message, the tool call whose result it is, or None if no tool call matches.
-        repeats: for a tool message without a matching tool call, the last earlier tool call with the same id. That tool
-            call already has a result.
+        repeats: for a tool message without a matching tool call, the last earlier tool call with the same id, which
+            already has a result.
         dropped: True if streamfold leaves the message out of the request.
     """
 

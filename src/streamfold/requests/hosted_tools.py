@@ -29,7 +29,8 @@ class HostedForm:
 
 
 class HostedEndpoint(Protocol):
-    """An endpoint, with the kinds of hosted tools that it supports. These may be fewer than its API defines."""
+    """An endpoint, with the kinds of hosted tools that it supports. An endpoint may support fewer kinds than its API
+    defines."""
 
     @property
     def name(self) -> str: ...

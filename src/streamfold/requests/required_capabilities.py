@@ -52,8 +52,8 @@ _MOST_MODELS = 4
 
 
 def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """Returns the capabilities that a request requires. Each comes with the path of the field that requires it, such as
-    `tools` or `messages[2].content[1]`."""
+    """Returns the capabilities that a request requires. Each capability comes with the path of the request field that
+    requires it, such as `tools` or `messages[2].content[1]`."""
     return tuple(_needs(request))
 
 

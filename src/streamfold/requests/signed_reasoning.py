@@ -1,5 +1,6 @@
 """Finds messages whose reasoning the provider has signed, and removes the reasoning. The provider verifies the
-signature in each request. It refuses reasoning that another model wrote, or that follows a changed conversation.
+signature in each request. The provider refuses reasoning that another model wrote, or that follows a changed
+conversation.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     async for event in serialize_stream(stream, "responses"): ...
 
 A server parses a request body with `parse_chat_request` or a similar function, which returns a `Request`. To respond,
-the server passes the answer's chunks to a `ReplyWriter`. It uses the serializer of the client's API.
+the server passes the answer's chunks to a `ReplyWriter`. A `ReplyWriter` uses the serializer of the client's API.
 `openai_error_body`, `anthropic_error_body` and `gemini_error_body` return the bodies of error responses.
 
 Provisional: a minor version may change or remove a name without a deprecation.

@@ -51,7 +51,7 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: the adapter that encodes conversations. Its quirks preserve as much of a message as possible.
+        adapter: the adapter that encodes conversations. The adapter's quirks preserve as much of a message as possible.
         items: the name of the request field that contains the list of messages, items or contents.
         instructions: the name of the request field that contains the instructions, or None if they are in the list of
             messages.

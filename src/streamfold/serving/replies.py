@@ -31,8 +31,8 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
         model: the model in the answer. Default: the reply's model.
 
     Returns:
-        The answer in `body`, and the reply's warnings. If the API doesn't support a tool call, there is a warning about
-        it.
+        The answer in `body`, and the reply's warnings. If the API doesn't support a tool call, the result contains a
+        warning about the tool call.
 
     Raises:
         ProtocolError: a tool call has broken arguments, and clients of the API couldn't detect that.

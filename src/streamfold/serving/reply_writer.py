@@ -74,7 +74,7 @@ class ReplyWriter:
 
         Raises:
             StreamError: a tool call that was already written to the client is missing in the reply, or has different
-                arguments there. Then call `fail` to end the answer.
+                arguments there. After this error, call `fail` to end the answer.
         """
         try:
             rest = self._order.end(self.writable(reply), self.serializer)
@@ -105,7 +105,8 @@ class ReplyWriter:
         """Returns the events for the delayed text of a failed answer. Delayed tool calls are dropped.
 
         Args:
-            partial: the part of the answer that arrived. It may contain a refusal that no chunk contained.
+            partial: the part of the answer that arrived. The partial reply may contain a refusal that no chunk
+                contained.
         """
         refusal: list[Delta] = []
         if partial is not None and not self._failed:
@@ -158,10 +159,10 @@ class DeltaOrder:
     after the tool call.
 
     Text, reasoning and fragments of tool calls are written as they arrive. `_CallFragments` decides whether a tool call
-    can be written before the answer has ended. Otherwise, the complete tool call is written at the end, and the content
-    after it is delayed until then. Many clients assume that a tool call is complete when the next one begins, so
-    interleaved tool calls are written one after the other. The closing brace of a tool call is written together with
-    the next content, or at the end of the answer.
+    can be written before the answer has ended. If it can't, the complete tool call is written at the end of the answer,
+    and the content after the tool call is delayed until then. Many clients assume that a tool call is complete when the
+    next one begins, so interleaved tool calls are written one after the other. The closing brace of a tool call is
+    written together with the next content, or at the end of the answer.
 
     Args:
         keeps_ends: True if the closing braces of all tool calls are delayed until the end of the answer.

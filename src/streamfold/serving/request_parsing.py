@@ -25,7 +25,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     """Returns the tools of a request. Raises ConfigError, with the position in the list, for a tool that isn't a
     function.
 
-    Unknown fields go to `Tool.extra`. They are sent only to providers with the same API.
+    Unknown fields go to `Tool.extra`. The unknown fields are sent only to providers with the same API.
 
     Args:
         nested: True if a tool's definition is inside the field `function`, as in Chat Completions.

@@ -35,7 +35,8 @@ class SerializedCall:
         number: the position of the tool call, from 0.
         item: the id of the provider's output item, if the provider has sent an id.
         pieces: the pieces of the arguments so far.
-        written: the number of pieces that have been written. It stays 0 until the id and the name are known.
+        written: the number of pieces that have been written. The number stays 0 until the tool call's id and name are
+            known.
         opened: True if the id and the name have been written.
         closed: True if the tool call is complete.
         custom: True for a call of a custom tool, whose input is plain text. See `StreamSerializer.reserve_call`.
@@ -152,7 +153,7 @@ class StreamSerializer(ABC):
         open_call: the tool call that isn't complete yet, so that other content is delayed. None if there is none. Only
             used with `keeps_order`.
         begun, ended: True if the start or the end of the answer has been written.
-        usage, finish_reason: the latest values that have arrived. They are written at the end of the answer.
+        usage, finish_reason: the latest values that have arrived. These values are written at the end of the answer.
         calls: the tool calls so far, by index. Calls of custom tools have negative keys.
         said: the complete texts of the reply. A serializer uses these strings instead of equal copies, which saves
             memory.
@@ -313,7 +314,8 @@ class StreamSerializer(ABC):
         return self.body()
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """Returns True if clients can detect that a tool call's arguments are broken. They then don't run it."""
+        """Returns True if clients can detect that a tool call's arguments are broken. Clients then don't run the tool
+        call."""
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
@@ -390,7 +392,7 @@ class StreamSerializer(ABC):
 
     def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
         """Reserves the next position for a call of a custom tool. The tool call is written at the end of the answer.
-        Its input is plain text, so clients could run an incomplete input.
+        The input of a custom tool is plain text, so clients could run an incomplete input.
         """
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call

@@ -118,7 +118,8 @@ class _Media(_Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image part. `detail` is the resolution at which the model sees the image. Not every provider supports it."""
+    """An image part. `detail` is the resolution at which the model sees the image. Not every provider supports
+    `detail`."""
 
     detail: Detail | None = None
 

@@ -20,8 +20,8 @@ _NO_TURNS: Mapping[str, str] = MappingProxyType({})
 
 
 class Conversation:
-    """A conversation that the provider stores. With it, each request sends only the messages that the provider doesn't
-    have yet.
+    """A conversation that the provider stores. With the option `conversation`, each request sends only the messages
+    that the provider doesn't have yet.
 
         conversation = Conversation()
         messages = [user("What is the capital of Norway?")]
@@ -94,13 +94,13 @@ class Conversation:
         self._turns = {**self._turns, account: kept}
 
     def give_up(self, account: str) -> None:
-        """Makes every later request to this account send all messages. Called if the server ignores the ids of stored
-        answers."""
+        """Makes every later request to this account send all messages. streamfold calls this method if the server
+        ignores the ids of stored answers."""
         self._given_up |= {account}
         self._turns = {name: turns for name, turns in self._turns.items() if name != account}
 
     def to_json(self) -> str:
-        """Returns the ids of the stored answers as JSON text. Store the text with your messages. It contains no
+        """Returns the ids of the stored answers as JSON text. Store the text with your messages. The text contains no
         messages and no API keys."""
         data = {"after": self._after, "account": self._account, "given_up": [*self._given_up], "turns": self._turns}
         return json.dumps({"version": _VERSION, **data})

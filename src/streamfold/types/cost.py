@@ -1,5 +1,4 @@
-"""The cost of an answer. It is the cost that the provider reports, or the token counts multiplied by configured
-prices."""
+"""The cost of an answer. The cost is reported by the provider, or calculated from token counts and prices."""
 
 from __future__ import annotations
 
@@ -190,8 +189,8 @@ def hour_writes(raw: Mapping[str, Any]) -> int:
 
 
 def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the usage of each step of an Anthropic response, if the top-level token counts omit some steps. They omit
-    compaction steps and advisor steps.
+    """Returns the usage of each step of an Anthropic response, if the top-level token counts omit some steps.
+    Anthropic's top-level counts omit compaction steps and advisor steps.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
     """
@@ -213,7 +212,7 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """Returns True if the steps used different models. Each step then has the prices of its model."""
+    """Returns True if the steps used different models. The prices of each step are then those of its model."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 

@@ -9,7 +9,8 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknow
 
 
 def is_truncated(reason: FinishReason) -> bool:
-    """Returns True if the finish reason means that the answer is truncated. Its tool calls may then be incomplete."""
+    """Returns True if the finish reason means that the answer is truncated. The tool calls of a truncated answer may be
+    incomplete."""
     return reason in ("length", "content_filter")
 
 

@@ -68,9 +68,10 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
     """Yields the citations that belong to a passage of the answer's text, then the citations without a passage.
 
     Args:
-        grounding: Gemini's `groundingMetadata` objects. Their positions count UTF-8 bytes, and the position 0 is
-            omitted.
-        recited: Gemini's `citationMetadata` objects. They list the sources from which the answer repeats text verbatim.
+        grounding: Gemini's `groundingMetadata` objects. Positions in `groundingMetadata` count UTF-8 bytes, and Gemini
+            omits the position 0.
+        recited: Gemini's `citationMetadata` objects. `citationMetadata` lists the sources from which the answer repeats
+            text verbatim.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
     place, used = UTF8Offsets(text), set[int]()

@@ -111,8 +111,8 @@ def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> It
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns the input of a tool that the client runs. It is the text that the model wrote, or the input converted to
-    JSON text."""
+    """Returns the input of a tool that the client runs. The input is the text that the model wrote, or else the JSON
+    text of the provider's input object."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 

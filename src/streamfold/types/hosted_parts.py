@@ -22,8 +22,8 @@ class TextOffsets:
         self._at = 0
 
     def next(self, said: str) -> int | None:
-        """Returns the position of the next passage, or None if the answer doesn't contain it. This happens if the
-        server sent two different versions of the text, for which the reply has the warning `text_mismatch`.
+        """Returns the position of the next passage, or None if the answer doesn't contain it. A passage is missing if
+        the server sent two different versions of the text. The reply then has the warning `text_mismatch`.
         """
         at = self._text.find(said, self._at)
         if at < 0:

@@ -143,7 +143,7 @@ def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: 
     Args:
         before: the extras of the earlier responses.
         new: the extras of the next response, without `blocks`. streamfold joins blocks while they arrive.
-        text_before: the text of the earlier responses. Its length is added to all text positions in `new`.
+        text_before: the text of the earlier responses. The length of this text is added to all text positions in `new`.
     """
     joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}
     shift = len(text_before.encode("utf-8", "surrogatepass"))

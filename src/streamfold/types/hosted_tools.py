@@ -1,4 +1,4 @@
-"""Hosted tools, which the provider runs. They have the same names for all providers."""
+"""Hosted tools, which the provider runs. Hosted tools have the same names for all providers."""
 
 from __future__ import annotations
 

@@ -52,9 +52,10 @@ class Message:
         tool_call_id: on a tool message, the id of the tool call that produced this result.
         reasoning: the reasoning of an assistant message. `""` if the provider hides the reasoning, None if the model
             didn't reason.
-        extras: other fields of the message, under the API's names. streamfold sends extras that you set as they are. It
-            sends extras from an answer only if the provider requires them.
-        partial: True if this is the last message and the model must continue its text. Not every API supports this.
+        extras: other fields of the message, under the API's names. streamfold sends extras that you set as they are.
+            streamfold sends extras from an answer only if the provider requires them.
+        partial: True if this is the last message and the model must continue its text. Not every API supports
+            continuing a text.
         error: True if this is a tool message and the tool failed. The content then describes the failure.
         cache: True, or a lifetime such as "5m" or "1h", to store the conversation up to this message in the provider's
             prompt cache. Message parts and tools have the attribute `cache` too.

@@ -64,7 +64,7 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedPricing:
-    """The cost of a reply that was parsed from JSON. It doesn't depend on token counts or prices."""
+    """The cost of a reply that was parsed from JSON. This cost doesn't depend on token counts or prices."""
 
     known: Cost
 

@@ -49,7 +49,7 @@ class ToolCall(PydanticField):
 
     @classmethod
     def custom(cls, call_id: str, name: str, text: str, extra: dict[str, Any] | None = None) -> ToolCall:
-        """Creates a call of a custom tool. Its input is free text instead of JSON arguments."""
+        """Creates a call of a custom tool. The input of a custom tool is free text instead of JSON arguments."""
         return cls(call_id, name, {"input": text}, text, extra or None, "custom")
 
     @property
@@ -121,8 +121,8 @@ class InvalidToolArgumentsError(StreamfoldError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartialToolCall:
-    """A tool call that the model is still writing, for display only. Never run it, because streamfold may still change
-    or drop it.
+    """A tool call that the model is still writing, for display only. Never run a partial tool call, because streamfold
+    may still change or drop it.
     """
 
     name: str

@@ -50,19 +50,20 @@ class Tool(Generic[F]):
     """A function that the model may call, with a name, a description, and a JSON schema for the arguments.
 
     Attributes:
-        strict: True if the provider should force the model to follow the schema. Not every provider supports this.
+        strict: True if the provider should force the model to follow the schema. Not every provider can force the model
+            to follow a schema.
         kind: the kind of tool, which is "function" or the kind of a hosted tool.
         hosted: the hosted tool, such as `WebSearch(...)`. None for a function.
-        function: a synchronous or async function that runs a tool call. Its parameters are the arguments by name, or
-            one instance of `model`.
+        function: a synchronous or async function that runs a tool call. The function is called with the arguments by
+            name, or with one instance of `model`.
         model: a pydantic model that validates the arguments. Without it, the arguments are validated against the
             signature of `function`.
         cache: True, or a lifetime such as "1h", to store all tools up to this tool in the provider's prompt cache.
         spread: True if `function` is called with the fields of `model` as keyword arguments, instead of an instance of
             `model`.
         needs_approval: True if `run_tools` must wait for approval before it runs the tool. Instead of True, pass a
-            synchronous or async function to decide this for each tool call. It is called only if the arguments are
-            valid.
+            synchronous or async function to decide this for each tool call. This function is called only if the
+            arguments are valid.
         background: True if the model may continue while the tool runs. A later request then sends the result. Only
             GPT-6 and later support this, on the Responses API. Other models wait for the result.
         extra: fields that are added to the tool's JSON object in the request. They are sent unchanged.
@@ -133,7 +134,7 @@ class Tool(Generic[F]):
         description.
 
         Args:
-            function: a function that runs a tool call. It is called with an instance of the model.
+            function: a function that runs a tool call. The function is called with an instance of the model.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
@@ -157,8 +158,8 @@ class Tool(Generic[F]):
         See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: a function that runs a tool call. It is called with the arguments as keyword arguments. With the
-                MCP SDK, pass `lambda
+            function: a function that runs a tool call. The function is called with the arguments as keyword arguments.
+                With the MCP SDK, pass `lambda
                 **arguments: session.call_tool(name, arguments)`.
 
         Raises:
@@ -347,8 +348,8 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Parses a tool choice. It is in the format of an OpenAI API, or a `HostedTool(...)` with a tool choice in the
-    provider's format.
+    """Parses a tool choice. A tool choice is in the format of an OpenAI API, or it is a `HostedTool(...)` with a tool
+    choice in the provider's format.
 
     Raises:
         ConfigError: the tool choice is invalid, or names a tool that isn't in `tools`.

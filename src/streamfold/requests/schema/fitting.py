@@ -67,9 +67,9 @@ class Fitted:
     """A schema that uses only keywords that the endpoint accepts. Don't modify `schema`, because streamfold caches it.
 
     Attributes:
-        changes: a description of each change. It begins with the path inside the schema.
-        routine: descriptions of changes that the schema of every pydantic model needs. They don't affect the parsed
-            value, because `read_as` later reverses them. For example, it replaces nulls with defaults.
+        changes: a description of each change. The description begins with the path inside the schema.
+        routine: descriptions of changes that the schema of every pydantic model needs. These changes don't affect the
+            parsed value, because `read_as` later reverses them. For example, `read_as` replaces nulls with defaults.
         problems: the reasons why the endpoint would still refuse the schema, or why the schema has another meaning.
     """
 

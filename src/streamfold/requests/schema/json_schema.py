@@ -132,12 +132,12 @@ def inline_refs(
 ) -> Passed:
     """Replaces each `$ref` by its target. Keywords next to the `$ref` override the target's keywords.
 
-    A reference that is recursive, external or dangling can't be replaced. It stays in the schema together with its
-    definition, and the result reports it. Unused definitions are removed.
+    A reference that is recursive, external or dangling can't be replaced. Such a reference stays in the schema together
+    with its definition, and a description of the problem is returned. Unused definitions are removed.
 
     Args:
         wanted: a function that selects the references to replace. By default, all references are replaced.
-        why: the reason for the replacement. Each reported change contains it.
+        why: the reason for the replacement. The description of each change contains this reason.
     """
     inliner = _Inliner(schema, wanted, f" ({why})" if why else "", at)
     out = inliner.expand(schema, at, frozenset(("#",)))

@@ -49,7 +49,7 @@ class Subset:
             characters in one complete schema.
         choices: the maximum number of alternatives in one `anyOf`.
         optional, unions, tools: the maximum number of optional properties, of properties with several types, and of
-            tools. These limits apply to all strict tools of a request together.
+            tools. The limits `optional`, `unions` and `tools` apply to all strict tools of a request together.
     """
 
     source: str = ""
@@ -148,7 +148,7 @@ def schema_rules(name: str | None, vendor: str | None, default: str) -> SchemaRu
 
     Args:
         name: the name of the rules that the endpoint's configuration selects, or None.
-        vendor: the company that made the model. Its rules apply if `name` is None.
+        vendor: the company that made the model. The company's rules apply if `name` is None.
         default: the name of the API's rules, which apply in all other cases.
 
     Raises:

@@ -38,8 +38,8 @@ def usage_details(usage: Usage) -> dict[str, Any]:
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the usage object. It contains the four token counts that clients require, with 0 for an unknown count,
-    and all other counts that are known.
+    """Returns the usage object. The usage object contains the four token counts that clients require, with 0 for an
+    unknown count, and all other counts that are known.
 
     If Anthropic's server compacted the context, the counts are those that it sent, because clients use them as the size
     of the context.

@@ -16,8 +16,9 @@ class ChatSerializer(StreamSerializer):
     """Writes the chunks of one streamed completion.
 
     The first chunk contains the role. A tool call's first chunk contains its index, id, type and name, and the first
-    piece of the arguments. Its later chunks contain only the index and more pieces of the arguments. The stream ends
-    with one finish reason, the usage if requested, and `[DONE]`. A failed stream ends with an error object instead.
+    piece of the arguments. The tool call's later chunks contain only the index and more pieces of the arguments. The
+    stream ends with one finish reason, the usage if requested, and `[DONE]`. A failed stream ends with an error object
+    instead.
 
     Args:
         include_usage: `stream_options.include_usage` of the request.

@@ -34,8 +34,8 @@ class GeminiSerializer(StreamSerializer):
     """Writes the chunks of one answer.
 
     In Gemini's API, a tool call isn't split into fragments. Content after a tool call is therefore delayed until the
-    tool call is complete. The last chunk contains the warnings in a field. They aren't sent as SSE comments, because
-    Google's JavaScript client stops reading at a comment.
+    tool call is complete. The last chunk contains the warnings in a field. Warnings aren't sent as SSE comments,
+    because Google's JavaScript client stops reading at a comment.
 
     Args:
         thinking: True to send reasoning to the client. Only clients that requested thoughts expect it.

@@ -1,8 +1,8 @@
 """Parses requests of Google's Interactions API. The input is a text, a list of contents, or a list of steps.
 
-If leaving out a field would change the meaning of the request, ConfigError is raised with the field's path. This
-applies to interactions that Google stores or runs in the background and, for providers with other APIs, to Google's
-hosted tools. Other fields that only this API has go to `extra_body`.
+If leaving out a field would change the meaning of the request, ConfigError is raised with the field's path. Examples
+are interactions that Google stores or runs in the background and, for providers with other APIs, Google's hosted tools.
+Other fields that only this API has go to `extra_body`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class PartKind(NamedTuple):
         member: the name of the field that contains the text, in the part and in the event for the end of the text.
         container: the name of the item's field that lists such parts. number: the name of the event field that contains
             the index in this list.
-        with_logprobs: True if the events must have a field for log probabilities. It is always an empty list.
+        with_logprobs: True if the events must have a field for log probabilities. The list in this field is always
+            empty.
     """
 
     item: str
@@ -86,8 +87,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error object of a response. Its code is the provider's error code, or the code that the Responses API
-    has for such failures."""
+    """Returns the error object of a response. The error code is the provider's code, or else the code that the
+    Responses API has for such failures."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
@@ -98,8 +99,8 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
 def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of the event `error`. Like OpenAI, streamfold sends it before the event `response.failed`.
 
-    OpenAI's clients for Python and JavaScript raise an exception only for an event with the field `error`. They return
-    `response.failed` as a normal event. OpenAI's documentation describes the other fields:
+    OpenAI's clients for Python and JavaScript raise an exception only for an event with the field `error`. These
+    clients return `response.failed` as a normal event. OpenAI's documentation describes the other fields:
     https://platform.openai.com/docs/api-reference/responses-streaming/error
     """
     nested = {"type": error.get("type") or error["code"], "param": None, **error}
@@ -164,7 +165,7 @@ class OpenItem:
         return part
 
     def leave(self, said: Collection[str]) -> None:
-        """Closes the item with its current content. Used if the provider didn't say where the item ends."""
+        """Closes the item with its current content. Called if the provider didn't say where the item ends."""
         if self.kind is not None:
             self.end_part(said)
         if self.item["type"] == "message":

@@ -91,7 +91,8 @@ def compaction_object(
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the response object for a response that hasn't begun yet. It has no id and no model."""
+    """Returns the response object for a response that hasn't begun yet. The response object has no id and no model
+    yet."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }
@@ -154,7 +155,7 @@ class ResponsesSerializer(StreamSerializer):
     Args:
         request: the body of the request. The response repeats its options.
         tools: the client's tools, by the names of the functions that replace them.
-        about: additional fields of the response object. They take precedence over the request's fields.
+        about: additional fields of the response object. These fields take precedence over the request's fields.
         records: `take_events` returns the events, and the other methods return no bytes. Events are also recorded if
             the client didn't request a stream.
         others: see `StreamSerializer`.

@@ -46,7 +46,7 @@ class BuiltIn(NamedTuple):
         result: the type of the items that contain the tool's results.
         id_prefix: the prefix of the ids of such items.
         member: the name of the item's field that contains the arguments object.
-        empty: the arguments object of a new call. It contains the default of each argument.
+        empty: the arguments object of a new call. The object contains the default of each argument.
         more: additional fields of an item that calls the tool.
         description, parameters: the description and the JSON Schema of the function that replaces the tool. The
             client's declaration of the tool may override them.
