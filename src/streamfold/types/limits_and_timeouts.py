@@ -9,17 +9,17 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Size limits for an answer. If an answer exceeds a limit, ProtocolError is raised, and its message names the
-    limit.
+    """Size limits for an answer. If an answer exceeds a limit, streamfold raises ProtocolError. The error message
+    contains the name of the limit.
 
     Attributes:
         event_bytes: the maximum size of one server-sent event, or of a complete JSON response.
-        other_chars: the maximum total size of refusals, annotations, audio and opaque items.
-        arguments_chars, all_arguments_chars: the maximum size of one tool call's arguments, and of the arguments of all
-            tool calls together.
+        other_chars: the maximum number of characters in refusals, annotations, audio and opaque items together.
+        arguments_chars, all_arguments_chars: the maximum number of characters in the arguments of one tool call, and of
+            all tool calls together.
         id_chars: the maximum length of a tool call id. Some providers put signatures into the id.
-        warnings: the maximum number of warnings. If there are more, the last warning has the number of omitted
-            warnings.
+        warnings: the maximum number of warnings. If an answer has more warnings, the last one says how many were
+            omitted.
         error_body_bytes: the maximum number of bytes that streamfold reads from an error response.
     """
 
