@@ -50,7 +50,7 @@ class ModelPrices:
 
     @cached_property
     def read(self) -> Prices:
-        """The configured prices of this model. They are validated when this property is first read."""
+        """The configured prices of this model. The prices are validated when this property is first read."""
         return read_prices(prices_in(self.common, self.tables, self.model))
 
     @cached_property
@@ -86,7 +86,7 @@ class ProfilePricing:
     Attributes:
         prices: the prices of the model.
         asked: the time of the request. Some providers have different prices at different times.
-        partial: True if the answer broke off. Its token counts are then not final.
+        partial: True if the answer broke off. The token counts of a partial answer aren't final.
         batched: True if the answer came from the batch API, for which providers charge lower prices.
     """
 

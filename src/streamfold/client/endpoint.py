@@ -70,7 +70,7 @@ class Endpoint:
         restrictions: the parts of requests that the server has rejected.
         prompt_cache: compares a request that uses the provider's prompt cache with earlier requests, to warn about
             cache misses.
-        patient: True to retry after a 429 response. False raises an error instead.
+        patient: True to retry after a 429 response, False to raise an error instead.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class Endpoint:
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
         """Returns a copy of this endpoint with another rate limiter. Both endpoints share their connections and
-        everything else. The caller must close the limiter."""
+        everything else. The caller must close the limiter.
+        """
         limited = copy(self)
         limited._limiter, limited._open_limiter, limited.patient = limiter, None, patient
         return limited
@@ -148,7 +149,7 @@ class Endpoint:
     def other_api(self, api: str) -> str | None:
         """Returns OpenAI's other API: "responses" for "chat", and "chat" for "responses".
 
-        Returns None for other APIs. Also returns None if the configuration fixes the API.
+        Returns None for other APIs. Returns None too if the configuration sets `api` to a fixed API.
         """
         pinned = self.profile.api not in (None, "auto")
         return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)
@@ -187,8 +188,7 @@ class Endpoint:
         """Returns a digest that identifies the account to which the provider's ids belong.
 
         The digest covers the API, the URL, the API key and other headers that identify a user. If the provider needs
-        cloud
-        credentials, the digest also covers the environment variables that select them.
+        cloud credentials, the digest also covers the environment variables that select them.
 
         Args:
             api: the name of the wire format.

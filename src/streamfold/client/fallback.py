@@ -243,8 +243,7 @@ class Fallback(BaseChatModel):
     A model that doesn't support the request, or whose API key is missing, is skipped. A model that failed is skipped
     during its cooldown, unless all other models fail too. After the cooldown, a single request tests the model. If a
     model fails after its first chunk, no other model is tried. The error contains the partial answer. `reply.attempts`
-    and `error.attempts`
-    list the failed and skipped models and the reason for each.
+    and `error.attempts` list the failed and skipped models and the reason for each.
 
     With `continue_text`, the next model that can continue a text (see `ChatQuirks.continues`) continues a text that
     broke off, unless a tool call had begun. `reply.text` then contains the text of all models, and `reply.usage` only

@@ -52,8 +52,7 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
     """Calls `reserve` before each additional request of an answer that is read inside this block.
 
     An answer needs additional requests if the provider pauses it. Use this for limits that streamfold doesn't know,
-    such
-    as the budget of a gateway key.
+    such as the budget of a gateway key.
 
     Args:
         reserve: a function that is called with the text, the usage and the cost of the previous request. An exception

@@ -127,7 +127,7 @@ class Provider(BaseChatModel):
             limited = provider.with_limiter(RateLimiter("batch", rpm=300))
 
         Args:
-            patient: True to retry after a 429 response. False raises an error instead.
+            patient: True to retry after a 429 response, False to raise an error instead.
         """
         limited = copy(self)
         limited._endpoint = self._endpoint.with_limiter(limiter, patient=patient)
@@ -225,8 +225,8 @@ class Provider(BaseChatModel):
             history = (await provider.compact(history, tools)).messages
 
         Supported by Anthropic's API and OpenAI's Responses API. System messages at the beginning stay in the
-        conversation. Pass the same tools
-        and options as for `chat`. Fallbacks aren't tried, because only the same provider can read the compaction.
+        conversation. Pass the same tools and options as for `chat`. Fallbacks aren't tried, because only the same
+        provider can read the compaction.
 
         Raises:
             ConfigError: the request can't be sent as it is, or the provider's API doesn't support compaction.

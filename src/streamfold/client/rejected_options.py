@@ -342,7 +342,7 @@ class Restrictions:
         )
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
-        """Returns True if the rejected request already followed these restrictions. Then a retry is useless.
+        """Returns True if the rejected request already followed these restrictions, so that a retry is useless.
 
         Args:
             known: the restrictions that are known from earlier calls.
@@ -407,7 +407,8 @@ class RestrictionCache:
 
     def add(self, model: str, owner: str, refused: Combination, restrictions: Restrictions) -> None:
         """Adds restrictions for a combination of options. A new restriction replaces an earlier restriction of the same
-        option."""
+        option.
+        """
         now = self._clock()
         with self._lock:
             kept = self._kept.setdefault((model, owner), OrderedDict())

@@ -102,7 +102,7 @@ class RateLimitLease:
     def charge_estimate(self, used: Callable[[], Reply]) -> None:
         """Charges estimated token counts to the limits. Does nothing if no answer had begun.
 
-        This is needed if the program stopped reading before the server sent the token counts.
+        An estimate is needed if the program stopped reading before the server sent the token counts.
         """
         if self._answered and self._reservation is not None:
             self.charge(used(), partial=True)
@@ -131,7 +131,7 @@ class RetryLoop:
         repeats: True if the request may be sent more than once.
         limiter: the rate limiter that each attempt must wait for, or None without limits.
         reservation: the caller's reservation for the first attempt.
-        waits: True to wait and retry after a 429 response. False raises an error instead.
+        waits: True to wait and retry after a 429 response, False to raise an error instead.
 
     Attributes:
         lease: reserves capacity at the rate limiter for each attempt.

@@ -22,8 +22,7 @@ FAMILIES_FILE = "families.toml"
 @cache
 def provider_files() -> dict[str, Path]:
     """Returns the path of each catalogue file. The key is the provider's name. Raises ConfigError if the installation
-    has no provider
-    files.
+    has no provider files.
     """
     try:
         folder = catalogue_folder()

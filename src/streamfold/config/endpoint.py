@@ -330,7 +330,8 @@ def normalized_url(url: Any) -> Any:
 
 def untrusted(file: str) -> str:
     """Returns the error message that explains why a file in the working directory may not use environment variables,
-    and how to trust the file."""
+    and how to trust the file.
+    """
     path = Path(file).absolute()
     return (
         f"{file} is in the working directory, and may belong to someone else. If you trust this file:"

@@ -101,7 +101,8 @@ def _name(name: str) -> None:
 
 class FileSettings(Table):
     """The contents of `streamfold.toml`, without other packages' tables. Providers' tables are validated later, when
-    the provider is used."""
+    the provider is used.
+    """
 
     default: str = ""
     families: str | None = None

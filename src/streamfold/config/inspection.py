@@ -42,7 +42,8 @@ class EffectiveValue:
 
 def describe_key(profile: Profile) -> str:
     """Returns a text that says whether the API key is set, and which environment variables may contain it. The text
-    never contains the API key."""
+    never contains the API key.
+    """
     if keys := profile.resolve().keys_set:
         found = [variable for variable, is_set in keys.items() if is_set]
         if not found and (others := _CREDENTIALS.get(profile.auth)):
@@ -217,7 +218,8 @@ def stores_in_process(config: Config) -> list[str]:
 
 def retiring_models(config: Config, days: int) -> list[str]:
     """Returns a line for each model in the file that its provider has retired, or will retire within this number of
-    days."""
+    days.
+    """
     found, specs = [], list(config.names)
     for spec in specs:  # grows by the fallbacks
         try:

@@ -571,8 +571,8 @@ class Profile(Table):
         return self.model_copy(update={"untrusted_file": file})
 
     def references(self) -> dict[KeyPath, str]:
-        """Returns the settings in which environment variables are replaced, by path. They are replaced in no other
-        setting.
+        """Returns the settings in which environment variables are replaced, by path. No other setting may contain
+        environment variables.
         """
         key = None if self.api_key is None else self.api_key.get_secret_value()
         texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}

@@ -45,7 +45,8 @@ def trust_file(path: Path) -> Path:
 
 def is_trusted(path: Path, content: bytes) -> bool:
     """Returns True if the user trusts a file with this content. Raises ConfigError if the list of trusted files can't
-    be read."""
+    be read.
+    """
     record = _trust_record()
     return record is not None and _trusted_digests(record).get(os.path.realpath(path)) == sha256(content).hexdigest()
 

@@ -1,5 +1,6 @@
 """Parses the URLs of stores, such as "memory", "sqlite:///PATH" or "valkey://HOST:PORT", and the table
-`[rate_limits]`."""
+`[rate_limits]`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 def is_shared_store(where: str) -> bool:
     """Returns True if other processes can reach the same store by this URL.
 
-    This is True for a server, and for a file with an absolute path. A relative path means another file in another
+    The result is True for a server, and for a file with an absolute path. A relative path means another file in another
     working directory.
     """
     scheme, _, rest = where.partition("://")

@@ -2,9 +2,8 @@
 
 Requests and tokens are limited by the generic cell rate algorithm. A request reserves the next free time, and its
 expected usage delays the following request. When the real usage is known, it replaces the expected usage. A Lua script
-in `valkey.py` implements
-the same algorithm. Times are in seconds since 1970, by the store's clock. Amounts of money are integers in millionths
-of the currency unit: 1 USD is 1,000,000.
+in `valkey.py` implements the same algorithm. Times are in seconds since 1970, by the store's clock. Amounts of money
+are integers in millionths of the currency unit: 1 USD is 1,000,000.
 """
 
 from __future__ import annotations
@@ -259,7 +258,7 @@ class BatchAnswer:
 def read_state(stored: object) -> State:
     """Parses a limit's state that a store contains. Drops impossible values, which another program may have written.
 
-    Stores contain money in billionths of the currency unit. This function rounds it up to millionths.
+    Stores contain money in billionths of the currency unit. This function rounds the amounts up to millionths.
     """
     found = stored if isinstance(stored, dict) else {}
     state: State = {}
@@ -286,7 +285,8 @@ def written_state(state: State) -> State:
 
 def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
     """Applies a batch's operations to a limit's state, and returns the response to the batch. Raises LimitStoreError if
-    the state lacks a required field."""
+    the state lacks a required field.
+    """
     _advance(state, now)
     born = state.setdefault("born", now)
     if batch.budgeted:
@@ -318,8 +318,7 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 def _advance(state: State, now: float) -> None:
     """Corrects the times in a state. Shifts them if the clock was set back. Extends leases by the time in which the
-    store was
-    down.
+    store was down.
     """
     passed = now - state.get("seen", now)
     state["seen"] = now

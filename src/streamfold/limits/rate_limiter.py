@@ -544,7 +544,8 @@ def _total_tokens(usage: Usage | None) -> float | None:
 
 def account_digest(profile: Profile) -> str:
     """Returns a digest of the provider's base URL and API key, under which the limits are counted. Raises ConfigError
-    if an environment variable isn't set."""
+    if an environment variable isn't set.
+    """
     endpoint = profile.resolve()
     return sha256(f"{endpoint.base_url}\0{endpoint.key or ''}".encode()).hexdigest()[:32]
 

@@ -125,7 +125,8 @@ class SharedLimitStore:
 
     def watch(self, session: SharedSession) -> None:
         """Starts a thread that renews a session's lease and sends its queued operations. The thread ends when no
-        session needs it."""
+        session needs it.
+        """
         if session in self._active and self._thread is not None and self._thread.is_alive():
             return
         with self._guard:
@@ -173,7 +174,7 @@ class _Call:
     Attributes:
         grant: the store's response to a `Reserve` operation.
         done: True if the store has responded.
-        abandoned: True if the caller was cancelled. Its grant must then be released.
+        abandoned: True if the caller was cancelled. The grant for a cancelled caller must be released.
     """
 
     operation: Operation

@@ -35,8 +35,7 @@ class LimitStore(ABC):
     @abstractmethod
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
         """Applies a batch's operations to the limit with this name. If a batch is sent twice, the second call returns
-        the first response and
-        changes nothing.
+        the first response and changes nothing.
 
         Raises:
             LimitStoreError: the store didn't respond. It may have applied the batch anyway.

@@ -240,8 +240,7 @@ class _Body(httpx.AsyncByteStream):
 
     def lost(self) -> None:
         """Wakes a waiting reader with an error. aiohttp 3.14 doesn't wake the reader if it closes the connection
-        because of an
-        invalid chunk.
+        because of an invalid chunk.
         """
         if not self._content.is_eof() and self._content.exception() is None:
             self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))

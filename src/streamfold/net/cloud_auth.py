@@ -281,7 +281,8 @@ class EntraSigner(_ThreadedSigner):
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """A kind of authentication: its package, the extra that installs the package, the class, and the default
-    audience."""
+    audience.
+    """
 
     package: str
     extra: str

@@ -26,7 +26,8 @@ _ZSTD_SLICE = 64  # bytes of input, which zstandard unpacks to 2 MiB at most: it
 
 def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
     """Returns a body's compression methods from its `Content-Encoding` headers. The method that was applied last comes
-    first. Header names must be in lower case."""
+    first. Header names must be in lower case.
+    """
     values = [value for name, value in headers if name == "content-encoding"]
     if not values:
         return values
@@ -48,7 +49,8 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
     """Returns an iterator over the decompressed bytes of a body.
 
     Args:
-        is_unpacked: True if `raw` is already decompressed. Then the function only checks that the codings are known.
+        is_unpacked: True if `raw` is already decompressed. If True, the function only checks that it knows the
+            compression methods.
 
     Raises:
         ProtocolError: a compression method is unknown, or its package is not installed.

@@ -2,9 +2,8 @@
 
 A connection is reused only if it is silent, which means that no bytes have arrived after the response. Otherwise such
 bytes would be read as the response to the next request, which RFC 9112, section 9.2, forbids. A server or a proxy may
-send a second or late
-response, a 408 before it closes the connection, or an extra chunk. Such bytes may be in the parser, in a read buffer,
-in the TLS layer or in the socket.
+send a second or late response, a 408 before it closes the connection, or an extra chunk. Such bytes may be in the
+parser, in a read buffer, in the TLS layer or in the socket.
 
 - httpx and httpx2: `guard_connections` creates an httpcore pool with streamfold's network backend, which inspects every
   received byte. If surplus bytes have arrived, the stream reports that its socket is readable. The pool then closes the

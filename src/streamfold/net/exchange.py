@@ -59,7 +59,7 @@ class Exchange:
         redactor: removes the secrets of the request, including its signature.
         closed: True after `aclose` was called.
         now: a function that returns the event loop's time in seconds.
-        warnings: warnings about the response. They are available after `open`.
+        warnings: warnings about the response. The warnings are available after `open`.
     """
 
     def __init__(

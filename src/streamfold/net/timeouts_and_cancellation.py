@@ -32,9 +32,8 @@ _WHAT: dict[TimeoutPhase, str] = {
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns the timeouts for an answer that isn't streamed. They allow more time for the first byte, because the
-    server
-    sends nothing before the answer is complete.
+    """Returns the timeouts for an answer that isn't streamed. These timeouts allow more time for the first byte,
+    because the server sends nothing before the answer is complete.
     """
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))

@@ -124,7 +124,8 @@ class Capture(httpx.AsyncByteStream):
 
 def default_name(request: RecordedRequest) -> str:
     """Returns the name for a recording without a configured name. It is the model's name, or else the last part of the
-    URL's path."""
+    URL's path.
+    """
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
@@ -243,7 +244,8 @@ def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -
 
 def failure_in(recording: Recording) -> str | None:
     """Returns a description of how a recorded response failed: its HTTP status, its early end or its error. Returns
-    None if the response succeeded."""
+    None if the response succeeded.
+    """
     answer = f"the response {recording.name.rpartition('/')[2]}"
     if recording.status >= 400:
         return f"{answer} has the status {recording.status}"
@@ -313,7 +315,8 @@ class RecordTransport(httpx.AsyncBaseTransport):
     """An httpx transport that records the responses of another transport, as `<name>.sse` and `<name>.toml`.
 
     The recording of the first response is named `<name>`, those of later responses `<name>-2`, `<name>-3` and so on.
-    They replace older files with these names. An incomplete response is recorded too, and marked as incomplete.
+    New recordings replace older files with these names. An incomplete response is recorded too, and marked as
+    incomplete.
 
     A recording contains only headers that can't contain secrets. The API keys of the request, `secrets`, and texts that
     look like an API key are removed from the bodies.

@@ -177,7 +177,8 @@ class Recording:
 
     def options(self) -> dict[str, Any]:
         """Returns the keyword arguments for a decoder of this recording: `StreamDecoder(recording.adapter,
-        **recording.options())`."""
+        **recording.options())`.
+        """
         tools = [Tool(name, "", {"type": "object", "properties": {}}) for name in self.tools]
         choice = NamedTool(self.tool_choice) if self.tool_choice in self.tools else self.tool_choice
         return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}

@@ -56,7 +56,7 @@ class RecordedRequest:
 
     @classmethod
     def of(cls, request: httpx.Request) -> RecordedRequest:
-        """Converts an httpx request. Its body must have been read."""
+        """Converts an httpx request whose body was read to a `RecordedRequest`."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
             headers.append(("password", unquote(request.url.password)))

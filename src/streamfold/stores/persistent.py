@@ -82,8 +82,7 @@ class WriteBehindStore:
 
     async def move(self) -> None:
         """Writes the buffered values to the real store, the smallest record first. Raises StoreError if the store is
-        still
-        down.
+        still down.
         """
         if self._moving or not self._waits:
             return
@@ -130,8 +129,9 @@ class WriteBehindStore:
             await self.store.aclose()
 
     async def _move_soon(self) -> None:
-        """Writes the buffered values if the last try was some seconds ago. This is for programs that don't run
-        `keep_trying`."""
+        """Writes the buffered values if the last try was some seconds ago. Programs that don't run `keep_trying` need
+        this method.
+        """
         if monotonic() >= self._next:
             self._next = monotonic() + RETRY_SECONDS
             with suppress(StoreError, Interrupted):

@@ -92,7 +92,7 @@ class PrivateDatabase:
         exception.
 
         Args:
-            reads: True if the block only reads. Then the transaction doesn't wait for writers.
+            reads: True if the block only reads, so that the transaction needn't wait for writers.
 
         Raises:
             ConfigError: the file can't be opened, or isn't a database.
@@ -141,8 +141,8 @@ class PrivateDatabase:
         return database
 
     def _write_ahead(self, database: sqlite3.Connection) -> None:
-        """Switches to write-ahead logging. If other processes do this at the same time, SQLite raises an error at once.
-        Then this method tries again.
+        """Switches to write-ahead logging. If other processes do this at the same time, SQLite raises an error at
+        once, and this method tries again.
         """
         import sqlite3
 

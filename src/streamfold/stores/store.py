@@ -56,8 +56,7 @@ class Store(Protocol):
 
     A key is the name of a record (`"a"`) or of a part of a record (`"a/b"`). The limits of a store apply to complete
     records: a store counts and deletes records, not parts. Reading or writing a record resets its age. If the store
-    can't be used, all methods except `aclose` raise
-    StoreError after a limited time.
+    can't be used, all methods except `aclose` raise StoreError after a limited time.
 
     Attributes:
         name: the argument of `runs` that identifies this open store.

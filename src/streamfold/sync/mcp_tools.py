@@ -21,7 +21,7 @@ def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
     prompts.
 
     Args:
-        tools: the MCP tools to open. They are closed at the end of the block, or when the provider is closed.
+        tools: the MCP tools to open. The tools are closed at the end of the block, or when the provider is closed.
 
     Raises:
         ConfigError, McpServerError: as for `async with McpTools(...)`.

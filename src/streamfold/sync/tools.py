@@ -42,8 +42,7 @@ def run_tools(
 
     All tool calls of a response run in parallel. Each plain function runs in its own thread, so a tool may block and
     use the provider. Async tools, `on_tool_error` and hooks run on the provider's background thread, and must not
-    block.
-    Everything else works as in `streamfold.run_tools`.
+    block. Everything else works as in `streamfold.run_tools`.
     """
     _check_provider(provider, "run_tools()")
     run = run_async(provider.model, messages, _threaded_tools(tools), tool_choice=tool_choice, **options)
@@ -74,7 +73,9 @@ def _threaded_tools(given: Iterable[ToolLike]) -> list[Tool | Iterable[Tool]]:
 
 
 class _ThreadedSet:
-    """A group of tools such as `McpTools`, whose plain functions run in threads. Its tools may change during a run."""
+    """A group of tools such as `McpTools`, whose plain functions run in threads. The tools of the group may change
+    during a run.
+    """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tools
@@ -99,7 +100,8 @@ def _threaded(tool: Tool) -> Tool:
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
     """Calls a function in a new thread. Unlike the threads of a thread pool, it doesn't delay the exit of the
-    interpreter."""
+    interpreter.
+    """
     done: Future[Any] = Future()
 
     def work() -> None:

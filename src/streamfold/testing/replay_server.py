@@ -48,7 +48,8 @@ async def serve_replay(
     match: Match = "order",
     ignore: Iterable[str | re.Pattern[str]] = (),
 ) -> AsyncIterator[str]:
-    """An async context manager that serves recordings over HTTP. Its `as` value is the server's base URL.
+    """An async context manager that serves recordings over HTTP. The context manager's `as` value is the server's
+    base URL.
 
     If the `model` field of a request is the name of a recording, or the last part of its name, the server sends this
     recording, any number of times. For other requests, the server chooses a recording according to `match`. If no

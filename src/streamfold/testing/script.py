@@ -213,8 +213,7 @@ def finish(reason: str) -> StopReason:
     otherwise "stop".
 
     With "length" or "content_filter", the response counts as truncated. With "unknown", the stream ends without a
-    finish
-    reason.
+    finish reason.
     """
     return StopReason(reason)
 

@@ -241,7 +241,8 @@ class ScriptedProvider(ProviderDouble):
 
     def assert_done(self) -> None:
         """Raises ScriptError if a turn of the script is left over, if a request found no turn, or if a turn was
-        invalid."""
+        invalid.
+        """
         problems, used = list(self._problems), len(self.requests)
         for number, turn in enumerate(self._turns[used:], used + 1):
             problems.append(f"turn {number} was not used: {_shown(turn)}")

@@ -166,7 +166,8 @@ class TurnCalls:
 
     def load(self, data: Any) -> None:
         """Restores the tool calls' statuses from the output of `dump`. Raises ConfigError if the statuses belong to
-        other tool calls."""
+        other tool calls.
+        """
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
             raise ConfigError("state.calls does not match the tool calls of the last turn")

@@ -321,7 +321,8 @@ async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
 
 async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
     """Records that runs have ended. If the journal fails, the failure is only logged, because the answer is already
-    complete."""
+    complete.
+    """
     end: Callable[[str], Awaitable[None]] | None = getattr(journal, "end_run", None)
     if end is None:
         return

@@ -75,8 +75,7 @@ class McpTools:
 
     If the server stops, the next tool call restarts it. After three restarts without a successful tool call, the server
     isn't restarted again. If a tool call fails or takes too long, or the server stops meanwhile, the model receives an
-    error message as the result.
-    Cancelling a tool call also cancels it on the server.
+    error message as the result. Cancelling a tool call also cancels it on the server.
 
     The model treats a server's tool descriptions as instructions. Use only servers that you trust, and set
     `needs_approval` for dangerous tools. streamfold cuts descriptions after 4,000 characters, replaces control

@@ -99,7 +99,7 @@ class RunHooks:
 
 
 class RunOptions(ChatOptions, total=False):
-    """The keyword arguments of both `run_tools` and `resume_tools`. They are documented at `run_tools`."""
+    """The keyword arguments of both `run_tools` and `resume_tools`. `run_tools` documents these arguments."""
 
     external: Iterable[ToolLike]
     max_turns: int
@@ -240,8 +240,7 @@ class ToolRun(AsyncIteration, AsyncContext):
     @property
     def output(self) -> Any:
         """The final answer as an instance of `output_type`. Raises StreamfoldError without `output_type`, or before the
-        run
-        has ended.
+        run has ended.
         """
         if self._settings.output_type is None:
             raise StreamfoldError("the run has no output_type: its answer is `reply.text`")
@@ -339,7 +338,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         Returns:
             The nonce. If a client sent the conversation with this tool call, the client may have invented the tool
-            call. Then the result is the nonce that the journal already contains, or None.
+            call. For such a tool call, the method returns the nonce that the journal already contains, or None.
 
         Raises:
             ConfigError: the run has no journal.
@@ -769,8 +768,7 @@ def run_tools(
 
     The run pauses if a tool call needs approval, or if its tool is external. Iteration then stops, and `pending`
     contains these tool calls. Call `approve`, `deny` or `answer`, and read the run again. To continue in another
-    process, use
-    `resume_tools`.
+    process, use `resume_tools`.
 
     Args:
         provider: a provider or any other `ChatModel`.
@@ -830,7 +828,7 @@ def resume_tools(
 
     streamfold doesn't run a tool call again that had already started. If the state contains no result for it, the model
     receives a message that the tool call didn't finish. If the same state may be resumed twice, for example because a
-    user presses a button twice, pass a `journal`. Then each tool call runs only once.
+    user presses a button twice, pass a `journal`, so that each tool call runs only once.
 
     Args:
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state

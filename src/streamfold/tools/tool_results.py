@@ -104,7 +104,8 @@ def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
 
 def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
     """Converts the return value of a tool to a `ToolResult`. Raises ConfigError if the value can't be converted to
-    JSON."""
+    JSON.
+    """
     if (result := read_mcp_result(value)) is not None:
         value, error = result.content, error or result.error
     several = value if isinstance(value, list | tuple) else [value]
