@@ -1,4 +1,4 @@
-"""Integrations that let other frameworks use streamfold. Import the module of the framework that you use.
+"""Lets other frameworks use streamfold. Import the module of the framework that you use.
 
     langchain      a chat model for LangChain
     pydantic_ai    a model for pydantic-ai
