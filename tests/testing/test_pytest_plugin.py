@@ -423,7 +423,7 @@ def test_a_conversation_is_recorded_anew(run: Runner, model: Model) -> None:
         model.answers, model.asked = [bad], 0
         result = run.here("--streamfold-record=all", "-W", "default", **files)
         result.assert_outcomes(failed=1, warnings=1)
-        result.stdout.fnmatch_lines(["*PytestWarning: weather/paris was not recorded: the answer paris *"])
+        result.stdout.fnmatch_lines(["*PytestWarning: weather/paris was not recorded: the response paris *"])
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     model.answers = [(200, TEXT)]
     run.here("--streamfold-record=all", **files).assert_outcomes(passed=1)
