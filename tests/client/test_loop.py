@@ -359,7 +359,7 @@ async def test_no_turn_left() -> None:
     script = Script(asks(("note", {"n": 1})), asks(("note", {"n": 2})), says("ok"))
     tools = [Tool("note", function=lambda n: ran.append(n))]
     run = run_tools(script.provider(), "x", tools, max_turns=2)
-    with pytest.raises(TurnLimitError, match="after 2 turns: note"):
+    with pytest.raises(TurnLimitError, match="at max_turns=2: note"):
         async for _ in run:
             pass
     assert ran == [1]

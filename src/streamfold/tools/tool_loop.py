@@ -592,7 +592,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         for call in (new := self._turn.having("new")):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
-                raise TurnLimitError(f"the model still calls tools after {self._settings.max_turns} turns: {names}")
+                raise TurnLimitError(f"the model still calls tools at max_turns={self._settings.max_turns}: {names}")
             wanted = await needs_approval(call, self._tools, self._settings.external)
             if wanted == "approval":
                 self._turn.wait_for_approval(call)
