@@ -246,7 +246,8 @@ class Adapter(ABC):
         return Rules()
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint supports. `fit_options` drops or emulates all other options."""
+        """Returns which options the endpoint supports. `fit_options` and `fit_sampling` drop or
+        emulate all other options."""
         return OptionRules()
 
     def background_tools(self, request: Request) -> bool:
