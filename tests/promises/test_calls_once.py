@@ -1,6 +1,6 @@
 """A tool call is delivered once and complete, on the last chunk, after the server has finished its answer. A stream
-that breaks off, is cancelled, fails, or reaches its token limit delivers no tool calls. If a server sends [DONE] but no
-finish reason, only tool calls with complete arguments are delivered, with a warning.
+that breaks off, is cancelled or fails before then, or reaches its token limit, delivers no tool calls. If a server
+sends [DONE] but no finish reason, only tool calls with complete arguments are delivered, with a warning.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class ChatParams:
             immediately instead of waiting.
         begun: the beginning of the answer, which another model wrote before it failed. This model must continue the
             text.
-        reservation: the caller's reservation for the first request. The provider records the actual usage in the
-            reservation and closes it.
+        reservation: the caller's reservation for the first request. The `Provider` records the actual usage in
+            the reservation, and closes the reservation.
     """
 
     request: Request

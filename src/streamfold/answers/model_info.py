@@ -99,7 +99,7 @@ class BackendInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The endpoints to which a model sends requests.
+    """The endpoints that receive the requests of a `ChatModel`.
 
     Attributes:
         endpoints: the endpoints, in the order in which the model tries them.

@@ -237,7 +237,7 @@ class RetryLoop:
 
         Args:
             request: the request for the rest of the answer.
-            error: the error with which the answer broke off.
+            error: the error that interrupted the answer.
             after: the number or id of the last SSE event that arrived.
             reconnects: the number of reconnections since the last SSE event.
 

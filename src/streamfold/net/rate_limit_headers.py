@@ -96,7 +96,8 @@ def _place(words: list[str]) -> tuple[str, tuple[RateLimitResource, float | None
 
 
 def _read_structured(value: str, found: dict[Any, dict[str, float]]) -> None:
-    """Parses a header in the IETF draft's format, and adds the numbers to `found`.
+    """Parses a `RateLimit` header in the format of the IETF draft. Adds its limit, remaining count and reset time to
+    `found`.
 
     The format is `"name";r=50;t=30` (remaining, reset) or `"name";q=100;w=60` (quota, window).
     """

@@ -16,8 +16,8 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> list[Delta]:
     """Returns the deltas for the end of an answer: complete tool calls, and all data that the chunks didn't contain.
 
     Args:
-        has_items: True to also return the texts in the answer's Responses API items, if no text of the answer has been
-            written.
+        has_items: True if nothing has been sent to the client yet, and the reply has Responses API items. The text of
+            these items is then returned, too.
     """
     deltas: list[Delta] = []
     if reply.reasoned and not reply.reasoning:
