@@ -65,7 +65,7 @@ def chat_router(
             instructions="Be brief.",
         )
         if not is_last(run):
-            states[chat] = run.dump()  # the user continued: open approvals are void
+            states[chat] = run.dump()  # this replaces an older run, whose approvals are no longer valid
         return run
 
     def is_last(run: ToolRun) -> bool:

@@ -49,7 +49,7 @@ def test_a_path_that_names_no_single_place(path: str) -> None:
 
 def test_a_place_that_can_not_be() -> None:
     """A list has no gaps."""
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="doesn't exist in the object"):
         made(PathValue("$.a[5]", 1))
 
 
