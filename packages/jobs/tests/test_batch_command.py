@@ -302,8 +302,10 @@ async def test_a_job_that_is_interrupted(tmp_path: Path, number: signal.Signals)
                 await anyio.sleep(0.01)
             process.send_signal(number)
             said = b""
-            while b"stopping" not in said:
-                said += await anyio.to_thread.run_sync(process.stderr.readline)
+            while b"rows in flight" not in said:
+                line = await anyio.to_thread.run_sync(process.stderr.readline)
+                assert line, said  # the command has ended without the message
+                said += line
             upstream.held.set()
             assert await anyio.to_thread.run_sync(process.wait) == 130
             assert process.stderr.read().decode().splitlines()[-1] == "Start the same command again to continue."
