@@ -30,7 +30,7 @@ class _Shown:
     Attributes:
         place: the content part's position in the response, if known.
         ended: true if the complete text has arrived.
-        ahead: the complete text, if it arrived before its deltas, which may still follow.
+        ahead: the complete text, if the server sent it before its deltas. The deltas may still follow.
         waiting: text that is held back until earlier content parts are complete.
     """
 

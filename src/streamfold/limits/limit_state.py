@@ -136,7 +136,7 @@ class Batch:
         slots, money, reserved: the number of slots and the money that the limiter has reserved before this batch, and
             the number of requests for which money is reserved.
         born, day, spent: the values from the last `BatchAnswer`, in case the store has lost its state since then.
-        leaves: True if this is the limiter's last batch.
+        leaves: True if the limiter closes, and sends no batch after this one.
     """
 
     operations: Sequence[Operation] = ()

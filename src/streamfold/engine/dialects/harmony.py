@@ -1,9 +1,10 @@
 """Harmony, the format of gpt-oss. Every message has a header with its recipient and its channel.
 
-    header    <|start|> role, recipient, <|channel|> channel, type, <|message|>; the first header, and a header after
-              the end of a message, may omit <|start|> and role
-    body      up to <|end|>, <|return|> or <|call|>, or the next header: a tool call if the header names a recipient,
-              reasoning on the channel `analysis`, otherwise text; messages with other roles are dropped
+- A header is `<|start|>`, the role, the recipient, `<|channel|>`, the channel, the type and `<|message|>`. The first
+  header, and a header after the end of a message, may lack `<|start|>` and the role.
+- The body is the text up to `<|end|>`, `<|return|>`, `<|call|>` or the next header. A body whose header names a
+  recipient is a tool call. Without a recipient, it is reasoning on the channel `analysis`, and text on other channels.
+  streamfold drops the messages of roles other than `assistant` and `commentary`.
 
 Headers are parsed even if the request allows no tool calls. Output without any header is text.
 """
