@@ -97,7 +97,7 @@ class AnswerOutput(Protocol):
 
     @property
     def started(self) -> bool:
-        """True if events have been sent to the client, so that an HTTP error response is no longer possible."""
+        """True after the first event was sent to the client. From then on, an HTTP error response can't be sent."""
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:

@@ -34,7 +34,7 @@ class ResponseStream:
         send_timeout: seconds after which a client that reads nothing is treated as disconnected.
 
     Attributes:
-        started: true if events have been sent to the client, so that an HTTP error response is no longer possible.
+        started: True after the first event was sent to the client. From then on, an HTTP error response can't be sent.
         ended: true if the last event has been sent.
         gone: true if the client has disconnected.
     """

@@ -113,9 +113,9 @@ class UIRequest:
                 requests may contain the same approval.
 
         Raises:
-            ConfigError: a decision can't be checked, because there is no state and no secret, or no journal. Or a
-                decision is for a tool call or arguments that aren't pending. Or the run is older than the records of
-                its journal. Also raised in the cases that `run_tools` describes.
+            ConfigError: a decision can't be checked, because the state and the secret are missing, or the journal is.
+                Also raised if a decision is for a tool call or arguments that aren't pending, if the run is older than
+                the records of its journal, and in the cases that `run_tools` describes.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
