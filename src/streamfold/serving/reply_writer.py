@@ -177,17 +177,17 @@ class DeltaOrder:
         self._whole_calls = whole_calls
         self._calls: dict[int, _CallFragments] = {}  # by their numbers
         self._ids: dict[str, int] = {}  # the numbers of the calls by their ids
-        self._late: list[tuple[int, Delta]] = []  # what waits, each with the number of calls that come before it
-        self._passed = 0  # how many calls have been seen, and are written at the end
-        self._next = 0  # the first call that has not begun
+        self._late: list[tuple[int, Delta]] = []  # delayed deltas, each with the number of tool calls before it
+        self._passed = 0  # the number of tool calls in the chunks so far, if tool calls are written at the end
+        self._next = 0  # the number of the first tool call that has not begun
         self._begun: list[str] = []  # the names of the calls before it
-        self._complete = True  # the last of these needs no more fragments
-        self._freed = False  # it did not before: what waits for it may go when something else comes
-        self._held: ToolCallDelta | None = None  # its end
-        self._sizes: dict[int, int] = {}  # characters that were written of each call
-        self._closed: dict[int, str] = {}  # the ends that were written
+        self._complete = True  # whether the last of these calls is complete
+        self._freed = False  # whether it became complete, so that the next delta releases the delayed deltas
+        self._held: ToolCallDelta | None = None  # its closing brace, not written yet
+        self._sizes: dict[int, int] = {}  # the number of characters written for each call
+        self._closed: dict[int, str] = {}  # the closing braces that were written
         self.refused = ""
-        self._ends: dict[str | None, ToolCallDelta] = {}  # the calls that are handed out, by their ids
+        self._ends: dict[str | None, ToolCallDelta] = {}  # the complete tool calls, by their ids
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns the deltas that can be written to the client now."""
@@ -198,7 +198,7 @@ class DeltaOrder:
             marked = place if call is None else call.number
             if self._late or 0 < marked <= self._passed:
                 self._late.append((marked, mark))
-            else:  # of what has been written: it does not wait for the calls
+            else:  # it belongs to content that was written already
                 out.append(mark)
         if details.item is not None:
             self._add(place, ExtraPart("output", replace_non_finite(details.item)), out)
@@ -249,7 +249,7 @@ class DeltaOrder:
             self._check(reply, broken, may_be_cut=serializer is not None and serializer.calls_may_be_cut)
         self._late = [
             late for late in self._late if not isinstance(late[1], ToolCallDelta)
-        ]  # the whole calls say it all
+        ]  # `reply` has the complete calls
         ends = [end and self._fitting(end.index or 0, end) for end in ends]
         return list(self._rest_of(reply, ends))
 

@@ -121,7 +121,7 @@ class AttachedRecorder(Recorder):
     """Stores a response when it is complete. Cancels the response if its client disconnects.
 
     As an `AnswerOutput`, this class also sends the response to the client. It stores the response before it sends the
-        last event, so that the client's next request can refer to the response.
+    last event, so that the client's next request can refer to the response.
     """
 
     def __init__(
