@@ -259,7 +259,7 @@ class NetworkStream:
         self._earlier_warnings: tuple[ReplyWarning, ...] = ()  # of the requests and responses of earlier parts
         self._earlier_calls = 0  # tool calls that had begun in them
         self.reply: Reply | None = None
-        self._failed = self._over = False
+        self._failed = False
         self._wrong_api: APIError | None = None  # the refusal after which the other API of the provider was called
 
     @property
@@ -287,9 +287,7 @@ class NetworkStream:
         return self._decoder.answer_id if self._decoder else None
 
     async def aclose(self) -> None:
-        if self._over:
-            return
-        if self.reply is None and not self._failed:
+        if self.reply is None and not self._failed and not self._attempts.closed:
             self._attempts.lease.charge_estimate(self._estimated_usage)
         await self._attempts.aclose()
 
@@ -322,7 +320,6 @@ class NetworkStream:
                 if batch:
                     timing = Timing(headers_after, first_chunk, self._attempts.elapsed())
                     self.reply = self._complete(reader.reply, exchange, timing)
-                    self._settle(self.reply)
                     self._notifier.notify("on_finish", self.reply)
                     yield batch
                     await reader.drain()
@@ -348,7 +345,6 @@ class NetworkStream:
         finally:
             try:
                 await self.aclose()
-                self._over = True
             finally:
                 self._notifier.notify("on_close")
 
@@ -398,11 +394,9 @@ class NetworkStream:
         self._call.complete(reply, (*self._earlier_warnings, *exchange.warnings))
         reply.request_id, reply.rate_limit, reply.timing = exchange.request_id, exchange.rate_limit, timing
         reply.attempts = tuple(self._attempts.failed)
-        return reply
-
-    def _settle(self, reply: Reply) -> None:
         part = self._part(self._decoder) if self._continuations and self._decoder is not None else reply
         reply.warnings += self._charge(part, reply)
+        return reply
 
     def _charge(self, part: Reply, answer: Reply | None = None) -> list[ReplyWarning]:
         """Charges the tokens and the cost of one response to the limits. Estimates missing counts, with a warning.
@@ -467,7 +461,7 @@ class NetworkStream:
             return None
         if call.learned.api != self._call.learned.api:
             self._wrong_api, info = error, self._notifier.info
-            info.adapter, info.url = call.adapter.name, call.endpoint.urls(call.sent.path).named
+            info.adapter, info.url = call.adapter.name, call.endpoint.resolved().urls(call.sent.path).named
         self._call = call
         return call.http_request()
 
