@@ -82,7 +82,6 @@ class Exchange:
         self._timer: ReadTimer | None = None  # ends it
         self._timeout_error: APITimeoutError | None = None  # the one for which the timer has ended the connection
         self._events = 0
-        self._codings: list[str] = []
         self._signature: Signature | None = None
         self._at_end = False  # of the body
         self.closed = False
@@ -122,10 +121,8 @@ class Exchange:
         if response is None:
             await self.aclose()
             return
-        headers = [(name.lower(), value) for name, value in response.headers.multi_items()]
-        self.request_id = _request_id(headers)
-        self.rate_limit = read_rate_limit(headers)
-        self._codings = body_codings(headers)
+        self.request_id = next(filter(None, map(response.headers.get, _REQUEST_IDS)), None)
+        self.rate_limit = read_rate_limit(response.headers.multi_items())
         if not 200 <= response.status_code < 300:
             if (error := await self._status_error(response)) is not None:
                 raise error
@@ -150,16 +147,15 @@ class Exchange:
         self._events = events
         if self._timeout_error is None and now >= due:  # bytes are always there, so that nothing waits
             self._expire()
+        if self._timeout_error is not None and self._timer is None:  # a timer ends the connection, and the read fails
+            raise self._timeout_error
         try:
             if self._timer is not None:
                 with self._timer.until(due):
                     data = await next_or_none(body)
-                self._at_end = data is None
-            elif self._timeout_error is None:
-                data = await self._steps.run(partial(next_or_none, body), due)
-                self._at_end = data is None
             else:
-                data = None
+                data = await self._steps.run(partial(next_or_none, body), due)
+            self._at_end = data is None
         except Interrupted:
             if not self.closed:
                 raise self._timeouts.timeout(self.request_id) from None
@@ -253,7 +249,8 @@ class Exchange:
         return True
 
     def _open_body(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        codings, read = self._codings, response.is_stream_consumed  # read: by a hook of the caller's client, or a mock
+        codings = body_codings(response.headers.multi_items())
+        read = response.is_stream_consumed  # by a hook of the caller's client, or a mock
         stream = response.stream
         self._raw = aiter(stream) if isinstance(stream, httpx.AsyncByteStream) and not read else response.aiter_bytes()
         self._body = unpacked(self._raw, codings, is_unpacked=read)
@@ -357,9 +354,3 @@ class Exchange:
             if len(body) >= self._request.limits.error_body_bytes:
                 return
         self._at_end = True
-
-
-def _request_id(headers: list[tuple[str, str]]) -> str | None:
-    found = [(name, value) for name, value in headers if name in _REQUEST_IDS]
-    first = min((name for name, value in found if value), key=_REQUEST_IDS.index, default=None) if found else None
-    return None if first is None else ", ".join([value for name, value in found if name == first])

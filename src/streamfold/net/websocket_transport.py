@@ -287,23 +287,16 @@ class _Connection:
             self._protocol.receive_data(data)
         else:
             self._protocol.receive_eof()
-        messages = [
-            message
-            for frame in self._protocol.events_received()
-            if isinstance(frame, Frame) and (message := self._joined(frame)) is not None
-        ]
+        messages: list[bytes] = []
+        for frame in self._protocol.events_received():
+            if isinstance(frame, Frame) and frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                self._begun += frame.data
+                if frame.fin:
+                    messages.append(bytes(self._begun))
+                    self._begun.clear()
         with suppress(httpcore.NetworkError):  # of a pong: the next read says that the connection is lost
             await self._flush()
         return messages
-
-    def _joined(self, frame: Frame) -> bytes | None:
-        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            return None
-        self._begun += frame.data
-        if not frame.fin:
-            return None
-        message, self._begun = bytes(self._begun), bytearray()
-        return message
 
     async def _flush(self) -> None:
         for data in self._protocol.data_to_send():
