@@ -34,10 +34,11 @@ def sent(endpoint: Endpoint, headers: dict[str, str] | None = None) -> HTTPReque
 def test_once(endpoint: Endpoint) -> None:
     """The second request gets what the first one got."""
     assert sent(endpoint).redactor is sent(endpoint).redactor
-    assert endpoint.urls("/chat") is endpoint.urls("/chat")
-    assert endpoint.urls("/chat").sent == "https://one.example/v1/chat"
-    assert endpoint.urls("/other").named == "https://${ENDPOINT_HOST}/v1/other"
-    assert "one.example" not in repr(endpoint.urls("/chat")) + endpoint.urls("/chat").shown
+    urls = endpoint.resolved().urls
+    assert endpoint.resolved().urls("/chat") is urls("/chat")
+    assert urls("/chat").sent == "https://one.example/v1/chat"
+    assert urls("/other").named == "https://${ENDPOINT_HOST}/v1/other"
+    assert "one.example" not in repr(urls("/chat")) + urls("/chat").shown
 
 
 def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +50,7 @@ def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> N
     assert [each.headers["Authorization"] for each in (before, after)] == ["Bearer sk-one-key", "Bearer sk-two-key"]
     assert before.headers["X-Team"] == after.headers["X-Team"] == "team-one"
     assert after.redactor.text("sk-one-key sk-two-key team-one") == "sk-one-key *** ***"
-    assert endpoint.urls("/chat").sent == "https://two.example/v1/chat"
+    assert endpoint.resolved().urls("/chat").sent == "https://two.example/v1/chat"
     assert "sk-" not in repr(after)
 
 
@@ -72,5 +73,5 @@ def test_headers_of_one_request(endpoint: Endpoint) -> None:
 def test_many_paths(endpoint: Endpoint) -> None:
     """Not all of them are kept."""
     for number in range(1000):
-        assert endpoint.urls(f"/files/{number}").sent.endswith(f"/v1/files/{number}")
+        assert endpoint.resolved().urls(f"/files/{number}").sent.endswith(f"/v1/files/{number}")
     assert len(endpoint.resolved()._urls) <= 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -126,13 +125,13 @@ class BatchClient:
 
     async def save(self, call: EndpointRequest, path: Path) -> None:
         """Writes the response to a file. Raises APIError if the HTTP request failed."""
-        await call_api(self._endpoint, call, partial(_save, path), timeouts=self._timeouts, limits=self._limits)
 
+        async def read(exchange: Exchange) -> None:
+            async with await anyio.open_file(path, "wb") as file:
+                while (data := await exchange.read()) is not None:
+                    await file.write(data)
 
-async def _save(path: Path, exchange: Exchange) -> None:
-    async with await anyio.open_file(path, "wb") as file:
-        while (data := await exchange.read()) is not None:
-            await file.write(data)
+        await call_api(self._endpoint, call, read, timeouts=self._timeouts, limits=self._limits)
 
 
 set_public_module("streamfold.types", [BatchClient, BatchRequest])

@@ -63,20 +63,12 @@ class ModelPrices:
         """True if the configuration or `genai-prices` has the prices, or if the provider reports the cost in its
         responses.
         """
-        return ProfilePricing.of(self).known
+        return self.read.reported is not None or ProfilePricing.of(self).cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def check_budget(self, provider: str) -> None:
         if not self.known:
             what = f"the prices of {self.model or 'the model'} are unknown: set prices in the configuration"
             raise ConfigError(f"{provider}: max_cost_per_day: {what}")
-
-    def of_step(self, model: str | None) -> ModelPrices:
-        """Returns the prices of the model that wrote one step of an answer.
-
-        Args:
-            model: the step's model. None means the requested model.
-        """
-        return self if model in (None, self.model) else replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +91,6 @@ class ProfilePricing:
     def of(cls, prices: ModelPrices, *, batched: bool = False) -> ProfilePricing:
         return cls(prices, datetime.now(UTC), batched=batched)
 
-    @property
-    def known(self) -> bool:
-        """True if the configuration or `genai-prices` has the prices, or if the provider reports the cost in its
-        responses.
-        """
-        return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
-
     def cost(self, reply: Reply) -> Cost | None:
         if reply.usage is None:
             return None
@@ -115,7 +100,11 @@ class ProfilePricing:
         if found is None or found.source != "provider":
             found = self._of_steps(reply) or found or self._by_package(reply.usage, self.prices, reply.model)
             if found is not None and self.batched:
-                found = _in_batch(found, reply.usage, self.prices.read.batch)
+                # The cost is an estimate if the discount on cached input is unknown.
+                share = self.prices.read.batch
+                assumed = share is None or bool(reply.usage.cached_tokens or reply.usage.cache_write_tokens)
+                amount = found.amount if share is None else found.amount * Decimal(str(share))
+                found = replace(found, amount=amount, estimated=found.estimated or assumed)
             if found is not None and has_unpriced_tools(reply.usage):
                 found = replace(found, estimated=True)
         return replace(found, estimated=True) if found is not None and self.partial else found
@@ -125,7 +114,7 @@ class ProfilePricing:
         steps, total = priced_steps(usage), None
         replaced = not steps and any(part.kind == "fallback" for part in reply.hosted)
         for model, used in [(reply.model, usage)] if replaced else steps:
-            prices = self.prices.of_step(model)
+            prices = self.prices if model in (None, self.prices.model) else replace(self.prices, model=model)
             one_request = prices.read if total is None else replace(prices.read, request=0.0)
             cost = one_request.of(used)
             if cost is None:
@@ -168,10 +157,3 @@ def _has_package() -> bool:
         return find_spec("genai_prices") is not None
     except ImportError:  # of another finder of modules
         return False
-
-
-def _in_batch(cost: Cost, usage: Usage, share: float | None) -> Cost:
-    # The cost is an estimate if the discount on cached input is unknown.
-    assumed = share is None or bool(usage.cached_tokens or usage.cache_write_tokens)
-    amount = cost.amount if share is None else cost.amount * Decimal(str(share))
-    return replace(cost, amount=amount, estimated=cost.estimated or assumed)

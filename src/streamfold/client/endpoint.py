@@ -14,7 +14,7 @@ import httpx
 
 from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import EndpointRequest
-from ..config import Profile, ResolvedEndpoint, URLs, timeouts_over
+from ..config import Profile, ResolvedEndpoint, timeouts_over
 from ..errors import ConfigError
 from ..net import HIDDEN, HTTPRequest, LoopBoundClient, Signer, aiohttp_problem, make_client, whole_answer_timeouts
 from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, with_endpoint_defaults
@@ -210,7 +210,7 @@ class Endpoint:
         Args:
             api: the name of the wire format. None means the model's usual wire format.
         """
-        profile, url = self.profile, self.urls(path).named
+        profile, url = self.profile, self.resolved().urls(path).named
         return RequestInfo(profile.name, api or self.model(request.model).api, url, request, profile.dialect)
 
     def resolved(self) -> ResolvedEndpoint:
@@ -218,10 +218,6 @@ class Endpoint:
         if self._resolved.environment and not self._resolved.is_current:
             self._resolved = self.profile.resolve()
         return self._resolved
-
-    def urls(self, path: str) -> URLs:
-        """Returns the URL to send to and the URL to show for a path of the API. Raises ConfigError."""
-        return self.resolved().urls(path)
 
     def http_request(
         self,
@@ -247,7 +243,7 @@ class Endpoint:
             method=ready.method,
             read_error=adapter.read_error,
             url=urls.sent,
-            headers=_merged(ready.headers, own.headers),
+            headers={**_COMMON_HEADERS, **ready.headers, **own.headers},
             body=ready.body,
             timeouts=timeouts_over(whole_answer_timeouts(configured) if whole else configured, timeouts),
             limits=self.profile.limits,
@@ -265,16 +261,12 @@ class Endpoint:
         hidden = [*profile.headers, *(extra or ())]
         if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
             hidden.append(profile.key_header)
-        return _merged(headers, dict.fromkeys(hidden, HIDDEN))
+        return {**_COMMON_HEADERS, **headers, **dict.fromkeys(hidden, HIDDEN)}
 
 
 def headers_without_body(adapter: Adapter, request: Request) -> dict[str, str]:
     """Returns the adapter's headers for a request that has no body. `Content-Type` is left out."""
     return {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
-
-
-def _merged(headers: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
-    return {**_COMMON_HEADERS, **headers, **configured}
 
 
 def _make_preferred_client(profile: Profile) -> httpx.AsyncClient:

@@ -153,7 +153,9 @@ class _FallbackAnswer(WrappedAnswer):
                 return
             except APIError as error:
                 self._attempts += error.attempts
-                may_switch = not begun or (not hosted and self._may_continue(error))
+                failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours
+                may_continue = self._continue_text and failed and not hosted and not self._closed
+                may_switch = not begun or (may_continue and resume_problem(error) is None)
                 if not may_switch or not self._switch(error, continues=begun):
                     error.attempts = tuple(self._attempts)
                     raise
@@ -166,10 +168,6 @@ class _FallbackAnswer(WrappedAnswer):
                         raise
                     self._broken.attempts = tuple(self._attempts)
                     raise self._broken from None
-
-    def _may_continue(self, error: APIError) -> bool:
-        failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours
-        return self._continue_text and failed and not self._closed and resume_problem(error) is None
 
     def _switch(self, error: APIError, *, continues: bool) -> bool:
         if not self._policy.switches(error):

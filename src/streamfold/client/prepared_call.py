@@ -24,7 +24,7 @@ from ..requests import (
     raw_tools,
     retirement_notice,
 )
-from ..types import Message, Reply, ReplyWarning, Usage
+from ..types import Message, Reply, ReplyWarning
 from .costs import ProfilePricing
 from .endpoint import Endpoint, ServedModel, headers_without_body
 from .rejected_options import (
@@ -265,7 +265,13 @@ class PreparedCall:
         if self.request.options.parallel_tool_calls is False and len(reply.tool_calls) > 1:
             found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
         usage = reply.usage.steps[-1] if reply.usage and reply.usage.steps else reply.usage
-        reply.warnings = [*found, *_input_warnings(self.sent.request, usage)]
+        # Some servers truncate a long input without an error, such as Ollama at its default of 4,096 tokens
+        # (https://github.com/ollama/ollama/issues/2963).
+        counted, estimated = usage.input_tokens if usage else None, least_text_tokens(self.sent.request)
+        if counted is not None and estimated >= _LONG_INPUT and 2 * counted < estimated:
+            detail = f"the messages have about {estimated:,} tokens, and the provider counted {counted:,}"
+            found.append(ReplyWarning("input_maybe_truncated", f"{detail}: the provider may have truncated the input"))
+        reply.warnings = found
         reply.provider, reply.origin = self.endpoint.profile.name, self.sent.request.origin
         reply.prefix = self.sent.prefix
         reply.pricing = self.pricing
@@ -306,8 +312,16 @@ def _prepared(
             changes.append(ReplyWarning("api_changed", f"{detail} ({restrictions.api_reason})"))
     if (notice := retirement_notice(request.model, request.family)) is not None:
         changes.append(ReplyWarning("model_retires", notice))
-    if params.conversation is not None:
-        request = replace(request, conversation=_stored(endpoint, served.api, params, restrictions.forgotten))
+    if (conversation := params.conversation) is not None:
+        account = endpoint.account(served.api, params.extra_headers)
+        if conversation.account not in (None, account):
+            raise ConfigError(
+                f"conversation: {conversation.after!r} belongs to another endpoint or API key: pass all messages and"
+                " Conversation()"
+            )
+        turns = {} if restrictions.forgotten else conversation.turns(account)
+        stored = StoredConversation(account, turns, conversation.after, restrictions.forgotten)
+        request = replace(request, conversation=stored)
     if restrictions.only_streams and not request.stream:
         request = replace(request, stream=True)
     if profile.escape_special_tokens:
@@ -339,34 +353,3 @@ def _api_that_stores(endpoint: Endpoint, model: str) -> str | None:
     if other is None or served.adapter.keeps_conversations:
         return None
     return other if endpoint.model(model, other).adapter.keeps_conversations else None
-
-
-def _stored(endpoint: Endpoint, api: str, params: ChatParams, forgotten: str) -> StoredConversation | None:
-    """Returns the part of the conversation that the provider has stored, or None.
-
-    Raises:
-        ConfigError: the stored answer belongs to another account.
-    """
-    if (conversation := params.conversation) is None:
-        return None
-    account = endpoint.account(api, params.extra_headers)
-    if conversation.account not in (None, account):
-        raise ConfigError(
-            f"conversation: {conversation.after!r} belongs to another endpoint or API key: pass all messages and"
-            " Conversation()"
-        )
-    turns = {} if forgotten else conversation.turns(account)
-    return StoredConversation(account, turns, conversation.after, forgotten)
-
-
-def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:
-    """Returns a warning if the provider counted less than half of the expected input tokens.
-
-    Some servers truncate a long input without an error, such as Ollama at its default of 4,096 tokens
-    (https://github.com/ollama/ollama/issues/2963).
-    """
-    counted, estimated = usage.input_tokens if usage else None, least_text_tokens(request)
-    if counted is None or estimated < _LONG_INPUT or 2 * counted >= estimated:
-        return []
-    detail = f"the messages have about {estimated:,} tokens, and the provider counted {counted:,}"
-    return [ReplyWarning("input_maybe_truncated", f"{detail}: the provider may have truncated the input")]

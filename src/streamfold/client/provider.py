@@ -351,7 +351,7 @@ class _OwnModel(BaseChatModel):
             partial(_pricing, profile),
             tuple(profile.quirks_of(profile.model).get("refused_members", ())),
             profile.default_options().extra_body,
-            partial(_output_limits, profile),
+            lambda model: (profile.family_of(model).max_output_tokens, profile.default_options().max_output_tokens),
         )
         return ModelInfo((backend,), count=self._count if counts_tokens(self._endpoint, profile.model) else None)
 
@@ -365,10 +365,6 @@ class _OwnModel(BaseChatModel):
         await self._endpoint.aclose()
 
 
-def _output_limits(profile: Profile, model: str) -> tuple[int | None, int | None]:
-    return profile.family_of(model).max_output_tokens, profile.default_options().max_output_tokens
-
-
 def _pricing(profile: Profile, model: str) -> ProfilePricing | None:
-    pricing = ProfilePricing.of(ModelPrices.of(profile, model))
-    return pricing if pricing.known else None
+    prices = ModelPrices.of(profile, model)
+    return ProfilePricing.of(prices) if prices.known else None

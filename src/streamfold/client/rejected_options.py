@@ -183,7 +183,12 @@ def _with_changed_option(request: Request, restriction: OptionRestriction, warni
     if restriction.instead is not None:
         others = {member: restriction.instead for member in _MEMBERS[name] if member != restriction.instead}
         return replace(request, renames={**request.renames, **others})
-    new = _sent_value(value, restriction)
+    if restriction.allowed:
+        new = value if value in restriction.allowed else nearest_effort(value, restriction.allowed)
+    elif restriction.least is None and restriction.most is None:
+        new = None
+    else:
+        new = _bounded(restriction.most if value is None else value, restriction)
     if new == value:
         return request
     code: WarningCode = "option_dropped" if new is None else "option_changed"
@@ -192,14 +197,6 @@ def _with_changed_option(request: Request, restriction: OptionRestriction, warni
     warnings.append(ReplyWarning(code, f"{said}: {request.model} refused it ({restriction.why})"))
     options: dict[str, Any] = {name: new}
     return replace(request, options=replace(request.options, **options))
-
-
-def _sent_value(value: Any, restriction: OptionRestriction) -> Any:
-    if restriction.allowed:
-        return value if value in restriction.allowed else nearest_effort(value, restriction.allowed)
-    if restriction.least is None and restriction.most is None:
-        return None
-    return _bounded(restriction.most if value is None else value, restriction)
 
 
 def _bounded(value: Any, restriction: OptionRestriction) -> Any:
@@ -375,8 +372,6 @@ class RestrictionCache:
         self._lock = Lock()  # several threads may use a cache at once
 
     def find(self, model: str, owner: str, request: Request) -> Restrictions:
-        if not self._kept:
-            return NO_RESTRICTIONS
         with self._lock:
             kept = list(self._kept.get((model, owner), {}).items())
         if not kept:

@@ -198,8 +198,7 @@ class RetryLoop:
         while True:
             exchange = self.exchange = Exchange(self._connections.client(loop), self._request, timeouts, loop)
             read = attempt()
-            if pause:
-                await exchange.pause(pause)
+            await exchange.pause(pause)
             try:
                 if self.lease.limiter is not None:
                     await exchange.wait_for(self.lease.begin)
