@@ -153,10 +153,17 @@ def run(
     if it was interrupted.
     """
     with reported_errors(as_json), ExitStack() as opened:
-        source = _spooled(opened) if rows == "-" else Path(rows)
+        source = Path(rows)
+        if rows == "-":  # a job reads its rows more than once
+            source = Path(opened.enter_context(TemporaryDirectory())) / "stdin.jsonl"
+            with source.open("wb") as copy:
+                copyfileobj(sys.stdin.buffer, copy)
         path = ledger or output.with_name(f"{output.name}.ledger")
         check_output(output)
-        _check_apart(source, output, path)
+        files = {"the rows": source.resolve(), "the output": output.resolve(), "the ledger": path.resolve()}
+        for (one, first), (other, second) in combinations(files.items(), 2):
+            if first == second:
+                raise ConfigError(f"{first}: {one} and {other} must be different files")
         sampling = {"temperature": temperature, "max_output_tokens": max_output_tokens}
         given: dict[str, Any] = {
             "concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost,
@@ -164,8 +171,14 @@ def run(
             "shard": _read_shard(shard),
             "via": via, "wait": wait, "stream": stream, "run_tools": run_tools,
             **{name: value for name, value in sampling.items() if value is not None},
-            **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip
+        if schema is not None:
+            form = read_json(schema)
+            given |= {"response_format": form, "check": schema_check(form, str(schema))}
+        if tools is not None:
+            given["tools"] = read_tools(tools, to_run=run_tools)
+        elif run_tools:
+            raise ConfigError("--run-tools needs functions: name them with --tools MODULE:NAME,NAME")
         spec = one_provider(provider)
         asked = Provider.from_config(spec, config=config, model=model, max_retries=0).prefer_aiohttp()
         tune_gc_for_server()
@@ -196,63 +209,26 @@ def _transport_logged() -> Iterator[None]:
         log.setLevel(before)
 
 
-def _form(schema: Path | None) -> dict[str, Any]:
-    if schema is None:
-        return {}
-    form = read_json(schema)
-    return {"response_format": form, "check": schema_check(form, str(schema))}
-
-
-def _tools(tools: str | None, *, to_run: bool) -> dict[str, Any]:
-    if tools is not None:
-        return {"tools": read_tools(tools, to_run=to_run)}
-    if to_run:
-        raise ConfigError("--run-tools needs functions: name them with --tools MODULE:NAME,NAME")
-    return {}
-
-
-def _spooled(opened: ExitStack) -> Path:
-    """Copies standard input to a file and returns the file, because a job reads its rows more than once."""
-    path = Path(opened.enter_context(TemporaryDirectory())) / "stdin.jsonl"
-    with path.open("wb") as file:
-        copyfileobj(sys.stdin.buffer, file)
-    return path
-
-
-def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
-    places = {"the rows": rows.resolve(), "the output": output.resolve(), "the ledger": ledger.resolve()}
-    for (one, first), (other, second) in combinations(places.items(), 2):
-        if first == second:
-            raise ConfigError(f"{first}: {one} and {other} must be different files")
-
-
 def _report(name: str, ended: JobOutcome, output: Path, as_json: bool) -> None:
-    line, paused = _summary(ended.summary), ended.paused
+    summary, paused = ended.summary, ended.paused
+    read, written = summary.usage.input_tokens, summary.usage.output_tokens
+    costs = {currency: f"{cost.amount:f}" for currency, cost in summary.costs.items()}
     if as_json:
-        print_json({"provider": name, **line, "paused": paused and str(paused), "output": str(output)})
+        print_json({
+            "provider": name, "rows": summary.rows, "done": summary.done, "errors": summary.errors,
+            "recorded": summary.recorded, "input_tokens": read, "output_tokens": written, "costs": costs,
+            "unpriced": summary.unpriced, "paused": paused and str(paused), "output": str(output),
+        })  # fmt: skip
         return
-    costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
-    tokens = f"{line['input_tokens']} + {line['output_tokens']} tokens"
-    counts = ", ".join(_number(line[name], word) for name, word in _COUNTED.items())
-    print_status(f"{counts}; {tokens}{costs}")
+    counts = f"{_number(summary.done, 'answer')}, {_number(summary.errors, 'error')}, {_number(summary.rows, 'row')}"
+    amounts = "".join(f", {amount} {currency}" for currency, amount in costs.items())
+    print_status(f"{counts}; {read} + {written} tokens{amounts}")
     if paused:
         print_status(f"{paused}\nStart the same command again to continue.", err=True)
 
 
-_COUNTED = {"done": "answer", "errors": "error", "rows": "row"}
-
-
 def _number(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
-
-
-def _summary(summary: JobSummary) -> dict[str, Any]:
-    return {
-        "rows": summary.rows, "done": summary.done, "errors": summary.errors, "recorded": summary.recorded,
-        "input_tokens": summary.usage.input_tokens, "output_tokens": summary.usage.output_tokens,
-        "costs": {currency: f"{cost.amount:f}" for currency, cost in summary.costs.items()},
-        "unpriced": summary.unpriced,
-    }  # fmt: skip
 
 
 @app.command()
@@ -335,7 +311,7 @@ async def run_job(
 
         def interrupt() -> None:
             if ended.interrupted:
-                running.cancel_scope.cancel()
+                running.cancel()
                 return
             ended.interrupted = True
             print_status("\nwaiting for the rows in flight; press Ctrl-C again to cancel them", err=True)
@@ -345,17 +321,13 @@ async def run_job(
             around.start_soon(_on_signals, interrupt)
             if shown:
                 around.start_soon(show_progress, provider.name, job)
-            async with anyio.create_task_group() as running:
-                running.start_soon(_run, job, ended)
+            with anyio.CancelScope() as running:
+                try:
+                    await job.run()
+                except JobPausedError as error:
+                    ended.paused = error
             around.cancel_scope.cancel()
     return ended
-
-
-async def _run(job: BatchJob, ended: JobOutcome) -> None:
-    try:
-        await job.run()
-    except JobPausedError as error:
-        ended.paused = error
 
 
 async def _on_signals(interrupt: Callable[[], None]) -> None:

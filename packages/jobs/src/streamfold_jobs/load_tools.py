@@ -32,25 +32,22 @@ def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
             raise ConfigError(
                 f"--run-tools: {spec} describes tools, but has no functions. Name functions: --tools MODULE:NAME,NAME"
             )
-        return _described(Path(spec))
-    place, mark, names = spec.rpartition(":") if _has_names(spec) else (spec, "", "")
-    module = _module(place)
-    found = [_tool(module, place, name) for name in names.split(",")] if mark else _functions(module)
-    if not found:
-        raise ConfigError(f"--tools: {place} defines no functions")
-    return found
-
-
-def _has_names(spec: str) -> bool:
-    head, mark, _ = spec.rpartition(":")
-    return bool(mark) and len(head) > 1  # C:\tools.py has none
-
-
-def _described(path: Path) -> Sequence[ToolLike]:
-    value = read_json(path)
-    if not isinstance(value, list):
-        raise ConfigError(f"{path}: must be a list of tools, not {type(value).__name__}")
-    return [as_tool(tool) for tool in value]
+        value = read_json(Path(spec))
+        if not isinstance(value, list):
+            raise ConfigError(f"{spec}: must be a list of tools, not {type(value).__name__}")
+        return [as_tool(tool) for tool in value]
+    place, _, names = spec.rpartition(":")
+    if len(place) > 1:
+        module = _module(place)
+        return [_tool(module, place, name.strip()) for name in names.split(",")]
+    module = _module(spec)  # there is no name behind the colon of C:\tools.py
+    members = [value for name, value in vars(module).items() if not name.startswith("_")]
+    own = [
+        each for each in members if isinstance(each, Tool) or (isfunction(each) and each.__module__ == module.__name__)
+    ]
+    if not own:
+        raise ConfigError(f"--tools: {spec} defines no functions")
+    return own
 
 
 def _module(place: str) -> ModuleType:
@@ -75,16 +72,9 @@ def _module(place: str) -> ModuleType:
     return module
 
 
-def _functions(module: ModuleType) -> list[ToolLike]:
-    own = (value for name, value in vars(module).items() if not name.startswith("_"))
-    return [
-        value for value in own if isinstance(value, Tool) or (isfunction(value) and value.__module__ == module.__name__)
-    ]
-
-
 def _tool(module: ModuleType, place: str, name: str) -> ToolLike:
-    found: Any = getattr(module, name.strip(), None)
+    found: Any = getattr(module, name, None)
     if found is None:
-        names = [name for name in vars(module) if not name.startswith("_")]
-        raise ConfigError(f"--tools: {place} has no {name.strip()!r}{did_you_mean(name.strip(), names)}")
+        names = [each for each in vars(module) if not each.startswith("_")]
+        raise ConfigError(f"--tools: {place} has no {name!r}{did_you_mean(name, names)}")
     return as_tool(found)
