@@ -289,9 +289,9 @@ async def test_rows_that_were_under_way_when_a_job_died(tmp_path: Path) -> None:
             await finished(batch(Server({"p0": [refused(401, "no")]}).provider(), rows(3), ledger=path, concurrency=1))
         with Ledger(path) as ledger:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ledger.commit)
+                tasks.start_soon(ledger.transactions.commit)
                 ledger.mark_sent(1, "r1")
-                await ledger.written()
+                await ledger.transactions.written()
                 tasks.cancel_scope.cancel()
         found = await finished(batch(server.provider(), rows(3), ledger=path, in_flight=in_flight))  # type: ignore[arg-type]
         assert found == [("r0", "p0!"), ("r1", said), ("r2", "p2!")]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date as Date
 from decimal import Decimal
 from typing import Any
 
 from streamfold import APIError, ConfigError, Cost, Reply, ReplyWarning, ToolCall, Usage
-from streamfold.types import FixedPricing
+from streamfold.types import CostSource, FixedPricing
 
 _COUNTS = tuple(member.name for member in fields(Usage) if member.name not in ("raw", "steps"))
 
@@ -73,10 +73,8 @@ class Answer:
     @property
     def cost(self) -> Cost | None:
         """The cost of the answer; None if it is unknown. Answers that a check rejected also have a cost."""
-        if not (said := self._spent("cost")):
-            return None
-        day = date.fromisoformat(said["date"]) if said.get("date") else None
-        return Cost(Decimal(said["amount"]), said["currency"], said["source"], day, said["estimated"])
+        members = self._spent("cost")
+        return read_cost(**members) if members else None
 
     def _spent(self, name: str) -> Mapping[str, Any] | None:
         reply = self.members or (self.error or {}).get("reply") or {}
@@ -118,16 +116,15 @@ class JobSummary:
 
     def add(self, answer: Answer) -> None:
         """Adds an answer to the totals. Also adds the tokens and the cost of an error, if they are known."""
+        cost = answer.cost
         if answer.error:
             self.errors += 1
         else:
             self.done += 1
-        usage, cost = answer.usage, answer.cost
-        self.usage += replace(usage, tools={}, details={})
+            self.unpriced += cost is None
+        self.usage += replace(answer.usage, tools={}, details={})
         if cost is not None:
             self.add_cost(cost)
-        elif not answer.error:
-            self.unpriced += 1
 
     def add_cost(self, cost: Cost) -> None:
         """Adds a cost to the total in the cost's currency."""
@@ -137,33 +134,39 @@ class JobSummary:
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
     """Converts a reply to the JSON fields of `Answer.members`."""
+    calls = []
+    for call in reply.tool_calls:
+        calls.append({"id": call.id, "name": call.name, "arguments": call.arguments})
+        if call.error:
+            calls[-1]["error"] = call.error
     return {
         "text": reply.text,
         "reasoning": reply.reasoning or None,
         "refusal": reply.refusal,
-        "tool_calls": [
-            {
-                "id": call.id,
-                "name": call.name,
-                "arguments": call.arguments,
-                **({"error": call.error} if call.error else {}),
-            }
-            for call in reply.tool_calls
-        ],
+        "tool_calls": calls,
         "finish_reason": reply.finish_reason,
         "model": reply.model,
         "request_id": reply.request_id,
         "usage": None if reply.usage is None else _usage_members(reply.usage),
-        "cost": cost
-        and {
-            "amount": f"{cost.amount:f}",
-            "currency": cost.currency,
-            "source": cost.source,
-            "date": cost.date.isoformat() if cost.date else None,
-            "estimated": cost.estimated,
-        },
-        "warnings": [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings],
+        "cost": cost and cost_members(cost),
+        "warnings": [asdict(warning) for warning in reply.warnings],
     }
+
+
+def cost_members(cost: Cost) -> dict[str, Any]:
+    """Converts a cost to the arguments of `read_cost`, as JSON data."""
+    day = cost.date and cost.date.isoformat()
+    amount = f"{cost.amount:f}"
+    return {
+        "amount": amount, "currency": cost.currency, "source": cost.source, "date": day, "estimated": cost.estimated,
+    }  # fmt: skip
+
+
+def read_cost(
+    amount: str, currency: str, source: CostSource | None, date: str | None = None, estimated: bool = False
+) -> Cost:
+    """Returns the cost that `cost_members` converted."""
+    return Cost(Decimal(amount), currency, source, Date.fromisoformat(date) if date else None, bool(estimated))
 
 
 def _usage_members(usage: Usage) -> dict[str, Any]:

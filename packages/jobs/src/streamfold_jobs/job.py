@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from streamfold import ChatModel, ConfigError, Reply, StreamfoldError, Tool
+from streamfold import ChatModel, ConfigError, Reply, StreamfoldError
 from streamfold.middleware import check_model, get_model_info
 from streamfold.tools import as_tools
 from streamfold.types import ToolLike
@@ -159,13 +159,7 @@ class BatchJob:
             raise
         self._queue = RowQueue(self._rows, ledger, self._settings, self._model.name)
         try:
-            identity = {
-                "model": _describe_model(self._model),
-                "options": _describe_options(self._settings.options),
-                "tools": _describe_tools(self._settings.tools),
-                "run_tools": str(self._settings.run_tools).lower(),
-                "via": self._backend.via,
-            }
+            identity = _identity(self._model, self._settings, self._backend.via)
             await anyio.to_thread.run_sync(self._queue.begin, identity, self._priced)
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()
@@ -241,10 +235,10 @@ class BatchJob:
 
     async def _send_rows(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.ledger.commit)
+            tasks.start_soon(self.ledger.transactions.commit)
             try:
                 await self._backend.send_rows(self._queue)
-                await self.ledger.written()
+                await self.ledger.transactions.written()
             except JobPausedError as error:
                 self._queue.stop(str(error), error.__cause__)
             finally:
@@ -253,7 +247,6 @@ class BatchJob:
                 self._queue.notify()
 
     def _priced(self, model: str | None) -> bool:
-        """Returns whether the model's price is known for every endpoint that may handle a request."""
         facts = get_model_info(self._model)
         return facts is None or facts.is_priced(model or self._settings.options.get("model"))
 
@@ -286,24 +279,21 @@ async def _open_ledger(path: Path) -> Ledger:
     return opened[0]
 
 
-def _describe_model(model: ChatModel) -> str:
-    """Returns a description of the model. A later run must have the same description to continue the job."""
-    facts = get_model_info(model)
-    return ", then ".join(map(str, facts.endpoints)) if facts else model.name
+def _identity(model: ChatModel, settings: JobSettings, via: str) -> dict[str, str]:
+    """Describes the job. A later run only continues the job if it has the same description."""
 
-
-def _describe_tools(tools: Iterable[Tool]) -> str:
-    """Returns the names of tools, and a hash of their descriptions and schemas."""
-    told = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in tools]
-    if not told:
-        return "none"
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
-    return f"{', '.join(tool.name for tool in tools)} ({digest[:16]})"
-
-
-def _describe_options(options: Mapping[str, Any]) -> str:
-    def other(value: Any) -> Any:
+    def as_json(value: Any) -> Any:
         schema = getattr(value, "model_json_schema", None)
         return schema() if callable(schema) else str(value)
 
-    return json.dumps(options, sort_keys=True, default=other)
+    facts = get_model_info(model)
+    tools = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in settings.tools]
+    digest = hashlib.sha256(json.dumps(tools, sort_keys=True, default=str).encode()).hexdigest()
+    names = ", ".join(tool.name for tool in settings.tools)
+    return {
+        "model": ", then ".join(map(str, facts.endpoints)) if facts else model.name,
+        "options": json.dumps(settings.options, sort_keys=True, default=as_json),
+        "tools": f"{names} ({digest[:16]})" if tools else "none",
+        "run_tools": str(settings.run_tools).lower(),
+        "via": via,
+    }

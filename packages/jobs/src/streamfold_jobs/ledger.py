@@ -14,8 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from datetime import date
-from decimal import Decimal
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,10 +24,10 @@ from typing import IO, Any, Self
 import anyio
 import anyio.to_thread
 
-from streamfold import ConfigError, Cost, Usage
+from streamfold import ConfigError, Usage
 from streamfold.stores import locked_file
 
-from .answers import Answer, JobSummary, encoded
+from .answers import Answer, JobSummary, cost_members, encoded, read_cost
 from .settings import JobPausedError
 
 SENT, DONE, ERROR = 1, 2, 3  # the states of a row in memory; 0 for one that has none of them
@@ -85,6 +84,9 @@ class Ledger:
         path: the path of the ledger file. If the file doesn't exist and `readonly` is false, the class creates it.
         readonly: open the file only for reading, which also works while a job is running.
 
+    Attributes:
+        transactions: writes to the ledger file.
+
     Raises:
         ConfigError: the file isn't a ledger, or another job is writing to it.
     """
@@ -102,7 +104,7 @@ class Ledger:
             # Reading has a connection of its own, so that it doesn't block writing.
             self._writer = None if readonly else _connect(self.path, readonly=False)
             self._kept_open = opened.pop_all()
-        self._commits = GroupCommit(self.path, self._writer or self._db)
+        self.transactions = GroupCommit(self.path, self._writer or self._db)
         self._using = threading.Lock()  # the connection for reading is used by one thread at a time
 
     def begin(self, settings: Mapping[str, str]) -> None:
@@ -117,14 +119,15 @@ class Ledger:
                 wanted = {"format": _FORMAT, **settings}
                 self._db.executemany("INSERT INTO meta VALUES (?, ?)", wanted.items())
                 return
-        changed = [name for name, value in settings.items() if before.get(name) != value]
+        changed = [
+            f"{name} was {_short(before.get(name))} and is {_short(value)}"
+            for name, value in settings.items()
+            if before.get(name) != value
+        ]
         if changed:
-            shown = "; ".join(
-                f"{name} was {_short(before.get(name))} and is {_short(settings[name])}" for name in changed
-            )
             raise ConfigError(
-                f"{self.path}: this ledger belongs to another job: {shown}. To continue, use the original settings;"
-                " to start again, use another ledger"
+                f"{self.path}: this ledger belongs to another job: {'; '.join(changed)}. To continue, use the original"
+                " settings; to start again, use another ledger"
             )
 
     def states(self, count: int) -> bytearray:
@@ -137,11 +140,16 @@ class Ledger:
 
     def answers(self, start: int = 0, limit: int | None = None) -> Iterator[Answer]:
         """Yields the recorded answers and errors in the order of the rows, beginning with row `start`."""
-        return islice(map(_read_answer, self._ended_rows(start)), limit)
+        for number, name, state, tries, seconds, line in islice(self._ended_rows(start), limit):
+            members = json.loads(line)
+            reply, error = (members, None) if state == "done" else (None, members["error"])
+            yield Answer(name, number, reply, error, tries, seconds or 0.0)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yields the number of each finished row, and the row's line for the output file."""
-        return ((found[0], _line(found)) for found in self._ended_rows(0))
+        for number, name, _, tries, seconds, line in self._ended_rows(0):  # the JSON of an answer isn't parsed
+            members = f'"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}'
+            yield number, f"{{{members}}}"
 
     def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
         while found := self.select(_ANSWERS, (start, _PAGE)):
@@ -160,9 +168,9 @@ class Ledger:
         found.recorded, found.unpriced = found.done + found.errors, unpriced
         with self._reading():
             costs = Counter(self._db.execute(_COSTS))
-        for (amount, currency, source, day, estimated), count in costs.items():
-            looked_up = None if day is None else date.fromisoformat(day)
-            found.add_cost(Cost(Decimal(amount) * count, currency, source, looked_up, bool(estimated)))
+        for values, count in costs.items():
+            cost = read_cost(*values)
+            found.add_cost(replace(cost, amount=cost.amount * count))
         return found
 
     def select(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -190,13 +198,13 @@ class Ledger:
 
     def mark_sent(self, number: int, name: str) -> None:
         """Marks a row as sent."""
-        self.note(_MARK, (number, name, time()))
+        self.transactions.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
         """Removes a row's mark. The server rejected the row's request without processing it, so the request doesn't
         count as a try.
         """
-        self.note(_UNMARK, (number,))
+        self.transactions.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
         """Records the answer of a row, which has then ended.
@@ -204,30 +212,18 @@ class Ledger:
         Args:
             then: called with the answer when it is on disk.
         """
-        self.note(_END, _row_values(answer))
-        self.note(_KEEP, _answer_values(answer))
+        usage, cost = answer.usage, answer.cost
+        state = "done" if answer.error is None else "error"
+        tokens = (
+            usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cached_tokens, usage.reasoning_tokens,
+            usage.cache_write_tokens,
+        )  # fmt: skip
+        costs = (None,) * 5 if cost is None else tuple(cost_members(cost).values())
+        self.transactions.note(_END, (answer.number, answer.id, state, answer.seconds, time(), *tokens, *costs))
+        members = answer.members if answer.error is None else {"error": answer.error}
+        self.transactions.note(_KEEP, (answer.number, encoded(members or {})))
         if then is not None:
-            self._commits.tell(partial(then, answer))
-
-    def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Adds an SQL statement to the next transaction. Statements that a task adds without an `await` in between
-        share a transaction.
-        """
-        self._commits.note(statement, values)
-
-    async def written(self) -> None:
-        """Waits until all statements that were added so far are on disk.
-
-        Raises:
-            JobPausedError: the statements can't be written to the file.
-        """
-        await self._commits.written()
-
-    async def commit(self) -> None:
-        """Commits the added statements in groups, until the task is cancelled or a commit fails. Then commits the
-        remaining statements.
-        """
-        await self._commits.commit()
+            self.transactions.tell(partial(then, answer))
 
     def close(self) -> None:
         """Closes the ledger file."""
@@ -241,38 +237,6 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _row_values(answer: Answer) -> tuple[Any, ...]:
-    usage, cost = answer.usage, answer.cost
-    priced: tuple[Any, ...] = (None,) * 5
-    if cost is not None:
-        day = None if cost.date is None else cost.date.isoformat()
-        priced = (f"{cost.amount:f}", cost.currency, cost.source, day, cost.estimated)
-    state = "done" if answer.error is None else "error"
-    tokens = (
-        usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cached_tokens, usage.reasoning_tokens,
-        usage.cache_write_tokens,
-    )  # fmt: skip
-    return (answer.number, answer.id, state, answer.seconds, time(), *tokens, *priced)
-
-
-def _answer_values(answer: Answer) -> tuple[Any, ...]:
-    members = answer.members if answer.error is None else {"error": answer.error}
-    return (answer.number, encoded(members or {}))
-
-
-def _read_answer(found: tuple[Any, ...]) -> Answer:
-    number, name, state, tries, seconds, line = found
-    members = json.loads(line)
-    reply, error = (members, None) if state == "done" else (None, members["error"])
-    return Answer(name, number, reply, error, tries, seconds or 0.0)
-
-
-def _line(found: tuple[Any, ...]) -> str:
-    """Converts a result row of `_ANSWERS` to a line for the output file. It doesn't parse the answer's JSON."""
-    _, name, _, tries, seconds, line = found
-    return f'{{"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}}}'
 
 
 def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:

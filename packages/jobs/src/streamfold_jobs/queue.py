@@ -80,8 +80,8 @@ class RowQueue:
         first, step = self.settings.shard
         rows = {"rows": self.rows.digest(), "shard": f"{first}/{step}"}
         before = self.ledger.settings()
-        count = int(before["count"]) if before.get("rows") == rows["rows"] and "count" in before else None
-        count = self.rows.check() if count is None else count
+        is_checked = before.get("rows") == rows["rows"] and "count" in before
+        count = int(before["count"]) if is_checked else self.rows.check()
         self.ledger.begin({**rows, "count": str(count), **identity})
         self._states = self.ledger.states(count)
         self.summary = self.ledger.summary(len(range(first, count, step)))
@@ -134,11 +134,10 @@ class RowQueue:
         ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))
         return numbers[:ended]
 
-    async def mark_sent(self, *rows: Row) -> None:
-        """Marks rows as sent in the ledger. When the method returns, the marks are on disk."""
-        for row in rows:
-            self.ledger.mark_sent(row.number, row.id)
-        self.note_sent(row.number for row in rows)
+    async def mark_sent(self, row: Row) -> None:
+        """Marks a row as sent in the ledger. When the method returns, the mark is on disk."""
+        self.ledger.mark_sent(row.number, row.id)
+        self.note_sent([row.number])
         await self.written()
 
     def note_sent(self, numbers: Iterable[int]) -> None:
@@ -146,14 +145,13 @@ class RowQueue:
         for number in numbers:
             self._states[number] = SENT
 
-    async def unmark(self, *rows: Row) -> None:
-        """Removes the marks of rows. The server rejected their requests without processing them, so the requests don't
-        count as tries.
+    async def unmark(self, row: Row) -> None:
+        """Removes the mark of a row. The server rejected the row's request without processing it, so the request
+        doesn't count as a try.
         """
-        for row in rows:
-            self.ledger.unmark(row.number)
-            self._states[row.number] = 0
-            self.give_up(row)
+        self.ledger.unmark(row.number)
+        self._states[row.number] = 0
+        self.give_up(row)
         await self.written()
 
     def give_up(self, row: Row) -> None:
@@ -163,7 +161,7 @@ class RowQueue:
 
     async def written(self) -> None:
         """Waits until all changes so far are on disk."""
-        await self.ledger.written()
+        await self.ledger.transactions.written()
 
     def record(self, answer: Answer) -> None:
         """Records the answer of a row. The row counts as ended when the answer is on disk."""
@@ -296,16 +294,12 @@ class JobBudget:
             self._known += 1
             self._highest = max(self._highest, answer.cost.amount)
 
-    def release(self, *numbers: int) -> None:
-        """Releases the reservations of rows."""
-        self._reserved.difference_update(numbers)
+    def release(self, number: int) -> None:
+        """Releases the reservation of a row."""
+        self._reserved.discard(number)
 
     def __str__(self) -> str:
-        limit, spent, mean = (_shown(amount) for amount in (self._limit or Decimal(0), self.spent, self._average))
+        amounts = [self._limit or Decimal(0), self.spent, self._average]
+        limit, spent, mean = [f"{amount:.9f}".rstrip("0").rstrip(".") for amount in amounts]
         units = ", ".join(self._summary.costs)
         return f"max_cost is {limit}, and {spent}{f' {units}' if units else ''} are spent; an answer costs about {mean}"
-
-
-def _shown(amount: Decimal) -> str:
-    text = f"{amount:.9f}"
-    return text.rstrip("0").rstrip(".")

@@ -211,7 +211,11 @@ class Rows:
             if (name := _name(count - 1, value)) is not None:
                 names.add(name)
         if again := names.repeated():
-            self._refuse_repeated(again)
+            places: dict[str, int] = {}
+            for number, value in enumerate(map(_value_or_none, self)):
+                name = None if value is None else _name(number, value)
+                if name is not None and hash(name) in again and (first := places.setdefault(name, number)) != number:
+                    raise ConfigError(f"{self.place(number)}: the id {name!r} is also the id of row {first + 1}")
         if count and not found:
             raise ConfigError(
                 f"{self._path or 'the rows'}: no row has a prompt. Each row needs one of: {', '.join(_CONVERSATION)}"
@@ -227,13 +231,6 @@ class Rows:
             named = [name for part in places if isinstance(name := part.get("model"), str) and name]
             found.add(named[0] if named else None)
         return found
-
-    def _refuse_repeated(self, hashes: set[int]) -> None:
-        places: dict[str, int] = {}
-        for number, value in enumerate(map(_value_or_none, self)):
-            name = None if value is None else _name(number, value)
-            if name is not None and hash(name) in hashes and (first := places.setdefault(name, number)) != number:
-                raise ConfigError(f"{self.place(number)}: the id {name!r} is also the id of row {first + 1}")
 
 
 class _DuplicateIds:
