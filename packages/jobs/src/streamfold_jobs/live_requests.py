@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from random import random
 from time import monotonic
 
@@ -64,13 +65,16 @@ class LiveBackend:
         self._requests = RowRequests(settings, pacing)
         self._answered = False
         self._denials = 0
-        self._denied: deque[tuple[int, Row, PermissionDeniedError]] = (
-            deque()
-        )  # since the last answer to a row that was sent later
+        # Since the last answer to a row that was sent later.
+        self._denied: deque[tuple[int, Row, PermissionDeniedError]] = deque()
 
     async def send_rows(self, queue: RowQueue) -> None:
+        async def stop_requests() -> None:
+            await queue.stopping.wait()
+            self._requests.stop()
+
         async with anyio.create_task_group() as watching:
-            watching.start_soon(self._watch, queue)
+            watching.start_soon(stop_requests)
             async with anyio.create_task_group() as workers:
                 for _ in range(queue.settings.concurrency):
                     workers.start_soon(self._worker, queue)
@@ -80,10 +84,6 @@ class LiveBackend:
                 self._own_errors(queue, self._denials)
             else:
                 self._pause(queue)
-
-    async def _watch(self, queue: RowQueue) -> None:
-        await queue.stopping.wait()
-        self._requests.stop()
 
     async def _worker(self, queue: RowQueue) -> None:
         try:
@@ -186,7 +186,7 @@ class RowRequests:
             PermissionDeniedError: the provider returned HTTP 403, because of the API key or because of this row.
         """
         tries = refusals = 0
-        rejected: list[tuple[Reply, Cost | None]] = []  # by the caller's check
+        rejected: tuple[Reply, Cost | None] | None = None  # by the caller's check, with all tries before it
         while (reservation := await self._reserve()) is not None:
             async with reservation:
                 if not await sending(row):
@@ -197,12 +197,17 @@ class RowRequests:
                     reply, cost = await self._reply(row, reservation)
                     reservation.answered(reply.rate_limit)
                     reservation.charge(reply.usage, cost)
-                    reply, cost = _with_rejected(rejected, reply, cost)
+                    if rejected is not None:
+                        before, spent = rejected
+                        if before.usage is not None:
+                            usage = before.usage if reply.usage is None else before.usage + reply.usage
+                            reply = replace(reply, usage=usage)
+                        cost = None if cost is None or spent is None else cost + spent
                     answer = row.answer(reply, cost, tries, monotonic() - began, self._settings.check)
                     again = self._settings.retry_checks and tries < self._settings.tries and not self._stopped
                     if answer.error is None or not again:
                         return answer
-                    rejected = [(reply, cost)]
+                    rejected = reply, cost
                     continue
                 except StreamfoldError as error:
                     if (partial := getattr(error, "partial", None)) is not None:
@@ -219,12 +224,14 @@ class RowRequests:
                         await unsent(row)
                         tries, refusals = tries - 1, refusals + 1
                         # A retry_after holds for all rows: the limiter waits. Otherwise only this row does.
-                        pause = 0.0 if error.retry_after is not None else _pause(refusals - 1, error)
+                        pause = 0.0 if error.retry_after is not None else _BACKOFF.delay(refusals - 1)
                     elif tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
                         seconds = monotonic() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)
+                    elif error.retry_after is not None:  # never less; jitter spreads rows that failed together
+                        pause = error.retry_after * (1 + random() / 4)  # noqa: S311 - not secrecy
                     else:
-                        pause = _pause(tries - 1, error)
+                        pause = _BACKOFF.delay(tries - 1)
             if not await self._wait(pause):
                 await unsent(row)
                 return None
@@ -277,27 +284,6 @@ class RowRequests:
                 self._idle.discard(scope)
 
 
-def _pause(before: int, error: StreamfoldError) -> float:
-    """Returns how many seconds to wait before a retry: the time that the server requested, or a growing backoff.
-
-    Random jitter of up to 25 percent spreads the retries of rows that failed together.
-    """
-    said: float | None = getattr(error, "retry_after", None)
-    if said is not None:  # never less
-        return said * (1 + random() / 4)  # noqa: S311 - not secrecy
-    return _BACKOFF.delay(before)
-
-
-def _with_rejected(
-    rejected: list[tuple[Reply, Cost | None]], reply: Reply, cost: Cost | None
-) -> tuple[Reply, Cost | None]:
-    for before, spent in rejected:
-        if before.usage is not None:
-            reply = replace(reply, usage=before.usage if reply.usage is None else before.usage + reply.usage)
-        cost = None if cost is None or spent is None else cost + spent
-    return reply, cost
-
-
 def _paused(error: StreamfoldError) -> JobPausedError:
     return JobPausedError(f"the job has paused, because no further row can be answered: {error}")
 
@@ -318,35 +304,28 @@ class Pacing:
     def __init__(self, model: ChatModel, rpm: float | None = None, tpm: float | None = None) -> None:
         check_number("rpm", rpm)
         check_number("tpm", tpm)
-        self._asked = model
+        self._given = model
         self._rpm, self._tpm = rpm, tpm
-        self._made: tuple[RateLimiter, ChatModel] | None = None
 
-    @property
+    @cached_property
     def limiter(self) -> RateLimiter:
         """The rate limiter. Raises ConfigError if the provider's API key is missing."""
-        return self._make()[0]
+        facts = get_model_info(self._given)
+        if facts is None or facts.direct is None:
+            return RateLimiter("job", rpm=self._rpm, tpm=self._tpm, store=MemoryLimitStore())
+        own = facts.direct.limiter
+        if own is not None and self._rpm is None and self._tpm is None:
+            return own
+        store = MemoryLimitStore() if own is None else own.store
+        return provider_limiter(facts.direct.profile, rpm=self._rpm, tpm=self._tpm, store=store)
 
-    @property
+    @cached_property
     def model(self) -> ChatModel:
         """The model whose requests wait for the limiter. Raises ConfigError if the provider's API key is missing."""
-        return self._make()[1]
-
-    def _make(self) -> tuple[RateLimiter, ChatModel]:
-        if self._made is None:
-            model = self._asked
-            facts = get_model_info(model)
-            if facts is None or facts.direct is None:
-                limiter = RateLimiter("job", rpm=self._rpm, tpm=self._tpm, store=MemoryLimitStore())
-            else:
-                direct = facts.direct
-                own = direct.limiter
-                if own is None or self._rpm is not None or self._tpm is not None:
-                    store = MemoryLimitStore() if own is None else own.store
-                    own = provider_limiter(direct.profile, rpm=self._rpm, tpm=self._tpm, store=store)
-                limiter, model = own, direct.with_limiter(own, patient=False)
-            self._made = limiter, model
-        return self._made
+        facts = get_model_info(self._given)
+        if facts is None or facts.direct is None:
+            return self._given
+        return facts.direct.with_limiter(self.limiter, patient=False)
 
 
 class _RowModel(BaseChatModel):

@@ -19,7 +19,6 @@ from streamfold.types import BatchClient
 
 from ..answers import Answer, error_members
 from ..queue import RowQueue
-from ..rows import Row
 from .submit import ProviderBatch, request_of, row_name, with_backoff
 
 _PIECE = 2**18
@@ -82,13 +81,6 @@ class Results:
                     self._places[number] = self._file.tell()
                     self._file.write(json.dumps(asdict(result)).encode() + b"\n")
 
-    def _result(self, number: int) -> BatchResult | None:
-        place = self._places.get(number)
-        if place is None:
-            return None
-        self._file.seek(place)
-        return BatchResult(**json.loads(self._file.readline()))
-
     def answers(self, queue: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
         """Yields an answer or an error for each row of the batch."""
         lost = _lost(self._batch, status)
@@ -98,22 +90,24 @@ class Results:
             except ConfigError as error:
                 yield Answer(str(number), number, error=error_members(error))
                 continue
-            result = self._result(number)
-            if result is None:
+            if number not in self._places:
                 yield Answer(row.id, number, error=lost, seconds=seconds)
+                continue
+            self._file.seek(self._places[number])
+            result = BatchResult(**json.loads(self._file.readline()))
+            try:
+                reply = request_of(self._client, queue.settings, row).reply(result)
+            except StreamfoldError as error:
+                yield Answer(row.id, number, error=error_members(error), seconds=seconds)
             else:
-                yield self._answer(queue, row, result, seconds)
-
-    def _answer(self, queue: RowQueue, row: Row, result: BatchResult, seconds: float) -> Answer:
-        try:
-            reply = request_of(self._client, queue.settings, row).reply(result)
-        except StreamfoldError as error:
-            return Answer(row.id, row.number, error=error_members(error), seconds=seconds)
-        return row.answer(reply, reply.cost, 1, seconds, queue.settings.check)
+                yield row.answer(reply, reply.cost, 1, seconds, queue.settings.check)
 
 
 def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:
-    said = f": {_told(status.problem)}" if status.problem else ""
+    problem = status.problem
+    if problem and not isinstance(problem, str):
+        problem = json.dumps(problem, ensure_ascii=False)[:500]
+    said = f": {problem}" if problem else ""
     if status.state == "failed":
         return {"type": "BatchFailed", "message": f"the provider's batch {batch.id} failed{said}"}
     return {
@@ -121,7 +115,3 @@ def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:
         "message": f"the provider's batch {batch.id} ended without a result for this row ({status.word}){said}",
         "retryable": True,
     }
-
-
-def _told(problem: Any) -> str:
-    return problem if isinstance(problem, str) else json.dumps(problem, ensure_ascii=False)[:500]

@@ -8,7 +8,6 @@ import anyio
 import anyio.lowlevel
 
 from streamfold import APIError, ConfigError, NotFoundError, StreamfoldError
-from streamfold.adapters import PreparedRequest
 from streamfold.adapters.batches import BatchStatus
 from streamfold.types import BatchClient, DirectModel
 
@@ -16,7 +15,7 @@ from ..answers import Answer, error_members
 from ..queue import RowQueue
 from ..settings import JobPausedError
 from .results import NotOurBatchError, Results
-from .submit import BatchBuilder, BatchStore, BatchSubmitter, Lines, PendingBatch, ProviderBatch, lines_of, request_of
+from .submit import BatchBuilder, BatchStore, BatchSubmitter, PendingBatch, ProviderBatch, request_of, row_name
 
 # Seconds between two requests for the status of a batch: at first, and at last.
 _FIRST_POLL = 1.0
@@ -118,11 +117,7 @@ class _BatchRun:
         batch = ProviderBatch(draft.key, account, model, len(draft.rows), time.time())
         await self._store.begin(batch, draft.rows)
         self._queue.note_sent(number for number, _ in draft.rows)
-
-        async def lines() -> tuple[bytes, PreparedRequest]:
-            return draft.lines(), draft.first
-
-        self._opened(await self._submitter.create(batch, lines, again=False))
+        self._opened(await self._submitter.create(batch, lambda: draft, again=False))
 
     def _opened(self, batch: ProviderBatch) -> None:
         self.open.append(batch)
@@ -135,23 +130,20 @@ class _BatchRun:
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
         """Creates a batch that an earlier run recorded in the ledger, unless the provider already has the batch."""
-        return await self._submitter.create(batch, self._lines_of(batch), again=True)
-
-    def _lines_of(self, batch: ProviderBatch) -> Lines:
         queue = self._queue
 
-        async def lines() -> tuple[bytes, PreparedRequest]:
-            wanted = {number for number, _ in self._store.rows_of(batch)}
-            requests = (
-                (number, request_of(self._client, queue.settings, queue.rows.parse(number, raw)))
-                for number, raw in queue.rows.select(wanted)
-            )
-            body, first = lines_of(requests, batch.key)
-            if first is None:
+        def build() -> PendingBatch:
+            draft = None
+            for number, raw in queue.rows.select({number for number, _ in self._store.rows_of(batch)}):
+                row = queue.rows.parse(number, raw)
+                request = request_of(self._client, queue.settings, row)
+                draft = draft or PendingBatch(batch.key, request.prepared)
+                draft.add(row, request.line(row_name(batch.key, number)))
+            if draft is None:
                 raise ConfigError(f"{queue.ledger.path}: the batch {batch.key} has no rows")
-            return body, first
+            return draft
 
-        return lines
+        return await self._submitter.create(batch, build, again=True)
 
     # --- fetching -----------------------------------------------------------------------------------------------------
 
@@ -170,9 +162,7 @@ class _BatchRun:
                     if not error.retryable or failed > _FAILED_POLLS:
                         raise
             self._update_status()
-            if not self.open:
-                return
-            if not wait:
+            if not (self.open and wait):
                 return
             with anyio.move_on_after(pause):
                 await self._queue.stopping.wait()

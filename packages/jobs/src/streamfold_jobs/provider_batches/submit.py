@@ -11,11 +11,11 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import partial
-from typing import IO, Any, TypeAlias, TypeVar
+from typing import IO, Any, TypeVar
 
 import anyio
 
@@ -25,7 +25,6 @@ from streamfold import (
     BadRequestError,
     ConfigError,
     NotFoundError,
-    RateLimitError,
     StreamfoldError,
 )
 from streamfold.adapters import PreparedRequest
@@ -38,7 +37,6 @@ from ..rows import Row
 from ..settings import JobSettings
 
 T = TypeVar("T")
-Lines: TypeAlias = Callable[[], Awaitable[tuple[bytes, PreparedRequest]]]
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS batch (key TEXT PRIMARY KEY, id TEXT, account TEXT NOT NULL, file TEXT,"
     " state TEXT NOT NULL, created REAL NOT NULL, asked REAL, model TEXT NOT NULL, rows INTEGER NOT NULL,"
@@ -119,12 +117,12 @@ class BatchStore:
         """Records a batch and marks its rows as sent, in one transaction. When the method returns, the transaction is
         on disk.
         """
-        self._ledger.note(_TABLE, ())
-        self._ledger.note(_SAVE, _values(batch))
+        self._ledger.transactions.note(_TABLE, ())
+        self._ledger.transactions.note(_SAVE, astuple(batch))
         for number, name in rows:
             self._ledger.mark_sent(number, name)
-            self._ledger.note(_OF_ROW, (batch.key, number))
-        await self._ledger.written()
+            self._ledger.transactions.note(_OF_ROW, (batch.key, number))
+        await self._ledger.transactions.written()
 
     async def save(self, batch: ProviderBatch, **changes: Any) -> ProviderBatch:
         """Records changed fields of a batch, and returns the changed batch. When the method returns, the changes are on
@@ -132,13 +130,9 @@ class BatchStore:
         """
         changed = replace(batch, **changes)
         if changed != batch:
-            self._ledger.note(_SAVE, _values(changed))
-            await self._ledger.written()
+            self._ledger.transactions.note(_SAVE, astuple(changed))
+            await self._ledger.transactions.written()
         return changed
-
-
-def _values(batch: ProviderBatch) -> tuple[Any, ...]:
-    return tuple(getattr(batch, name) for name in _NAMES)
 
 
 @dataclass(slots=True)
@@ -202,10 +196,9 @@ class BatchBuilder:
         self._open[request.group] = draft
         return full
 
-    def rest(self) -> Iterator[PendingBatch]:
-        """Yields the batches that aren't full, when no more requests follow."""
-        while self._open:
-            yield self._open.pop(next(iter(self._open)))
+    def rest(self) -> list[PendingBatch]:
+        """Returns the batches that aren't full, when no more requests follow."""
+        return list(self._open.values())
 
 
 def new_key() -> str:
@@ -225,15 +218,6 @@ def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchReq
     return client.request(ChatParams.read(row.messages, tools or None, row.tool_choice, options))
 
 
-def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, PreparedRequest | None]:
-    """Returns the requests of a batch as lines of JSON, and the first request."""
-    first, lines = None, []
-    for number, request in requests:
-        first = first or request.prepared
-        lines.append(request.line(row_name(key, number)) + b"\n")
-    return b"".join(lines), first
-
-
 class BatchSubmitter:
     """Creates the provider batches of a job.
 
@@ -247,11 +231,11 @@ class BatchSubmitter:
         self._store = store
         self.foreign: set[str] = set()
 
-    async def create(self, batch: ProviderBatch, lines: Lines, *, again: bool) -> ProviderBatch:
+    async def create(self, batch: ProviderBatch, build: Callable[[], PendingBatch], *, again: bool) -> ProviderBatch:
         """Creates a batch at the provider, and returns its new state after the provider has confirmed it.
 
         Args:
-            lines: returns the batch's requests as lines of JSON, and the first request.
+            build: returns the requests of the batch. Called at most once.
             again: true if an earlier run recorded the batch, and may have created it.
 
         Raises:
@@ -261,11 +245,15 @@ class BatchSubmitter:
             return await self._found(batch, found)
         if isinstance(api := self._api, UploadedBatchAPI):
             if batch.file is None:
-                file = again and await self._find_file(api, batch)
-                batch = await self._store.save(batch, file=file or await self._upload(api, batch, lines))
+                file = await self._find_file(api, batch) if again else None
+                if file is None:
+                    upload = api.upload(batch.key, build().lines())
+                    file = await with_backoff(partial(self._client.ask, upload, "an uploaded file", api.read_upload))
+                batch = await self._store.save(batch, file=file)
             call = api.create_from(batch.key, str(batch.file))
         else:
-            call = api.create(batch.key, *await lines())
+            draft = build()
+            call = api.create(batch.key, draft.lines(), draft.first)
         for pause in [*pauses(), None]:
             batch = await self._store.save(batch, asked=time.time())
             try:
@@ -283,10 +271,6 @@ class BatchSubmitter:
 
     async def _found(self, batch: ProviderBatch, status: BatchStatus) -> ProviderBatch:
         return await self._store.save(batch, id=status.id, state="created", word=status.word)
-
-    async def _upload(self, api: UploadedBatchAPI, batch: ProviderBatch, lines: Lines) -> str:
-        call = api.upload(batch.key, (await lines())[0])
-        return await with_backoff(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
 
     async def _find_file(self, api: UploadedBatchAPI, batch: ProviderBatch) -> str | None:
         """Returns the id of a batch's uploaded file; None if it isn't found. If the provider can't list files, the job
@@ -367,18 +351,13 @@ async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
     for pause in pauses():
         try:
             return await call()
-        except RateLimitError as error:
-            if not error.retryable:
-                raise
-            await anyio.sleep(max(pause, error.retry_after or 0.0))
         except APIError as error:
             if not error.retryable:
                 raise
-            await anyio.sleep(pause)
+            await anyio.sleep(max(pause, error.retry_after or 0.0))
     return await call()
 
 
 def _refused(error: APIError) -> bool:
     """Returns whether the error proves that the provider has not processed the HTTP request."""
-    status = getattr(error, "status_code", None)
-    return isinstance(error, APIStatusError) and status is not None and 400 <= status < 500 and status not in (408, 409)
+    return isinstance(error, APIStatusError) and 400 <= error.status_code < 500 and error.status_code not in (408, 409)
