@@ -6,9 +6,9 @@ unknown events and unknown fields are ignored. `engine/blocks.py` assembles the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ...deltas import (
@@ -67,9 +67,6 @@ STOP_REASONS: dict[str, FinishReason] = {
     "pause_turn": "unknown",  # the message is sent back unchanged, and continued
     "compaction": "unknown",  # the same, where the request asked to pause after one: it is returned to the caller
 }
-_CALL_MEMBERS = ("type", "id", "name", "input")
-_TEXT: dict[str, Any] = {"type": "text", "text": ""}
-_THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 
 
 class AnthropicEventReader:
@@ -81,54 +78,65 @@ class AnthropicEventReader:
         payload, failed = parse_or_text(event.data), event.event == "error"
         if not isinstance(payload, dict):
             return decode_odd_payload(payload, failed=failed)
-        if failed:
-            return [_failure(payload)]
-        out: list[Delta] = []
         kind = payload.get("type")
-        if "error" in payload and (payload["error"] or kind is None):  # beside anything else, the error wins
-            out.append(_failure(payload))
-        elif kind == "content_block_delta":  # as nearly every event
-            _piece(payload, out)
-        elif isinstance(kind, str) and (read := _EVENTS.get(kind)):
-            read(payload, out)
-            if self.cache_included:
-                _include_cache(out)
+        if failed or kind == "error" or payload.get("error") or ("error" in payload and kind is None):
+            return [_failure(payload)]  # beside anything else, the error wins
+        out: list[Delta] = []
+        match kind:
+            case "content_block_delta":  # as nearly every event
+                _piece(payload, out)
+            case "content_block_start":
+                _block_start(int_or_none(payload.get("index")), payload.get("content_block"), out)
+            case "content_block_stop":
+                out.append(BlockEnd(int_or_none(payload.get("index"))))
+            case "message_start":
+                message = _object(payload, "message")
+                out.append(MessageStart(str_or_none(message.get("id"))))
+                self._message(message, out)
+            case "message_delta":
+                _dropped_thinking(payload, out)
+                self._usage(payload, out)
+                _end(_object(payload, "delta"), out)
+                _add_extras(payload, ("context_management", "container"), out)
+            case "message_stop":
+                _add_extras(payload, ("amazon-bedrock-invocationMetrics",), out)
+                out.append(StreamEnd())
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
         if not isinstance(body, dict) or body.get("type") != "message":
             return [_failure(body)]
         out: list[Delta] = []
-        _message(body, out)
+        self._message(body, out)
         out.append(StreamEnd())
-        if self.cache_included:
-            _include_cache(out)
         return out
+
+    def _message(self, message: dict[str, Any], out: list[Delta]) -> None:
+        """Converts a complete message to deltas, or the message in `message_start`. If the response continues a
+        programmatic tool call, `message_start` contains the entire content."""
+        out.append(Meta(message.get("id"), message.get("model")))
+        blocks = message.get("content") or []
+        if not isinstance(blocks, list):
+            raise ValueError(f"content must be a list, not {type(blocks).__name__}")
+        for block in blocks:
+            _block_start(None, block, out)
+            out.append(BlockEnd(None))
+        if message.get("error"):
+            out.append(_failure({"error": message["error"]}))
+        _dropped_thinking(message, out)
+        _end(message, out)
+        self._usage(message, out)
+
+    def _usage(self, said: dict[str, Any], out: list[Delta]) -> None:
+        if isinstance(usage := said.get("usage"), dict):
+            out.append(UsageUpdate(non_empty(usage), _read_usage_with_cache if self.cache_included else _read_usage))
+            if isinstance(tools := usage.get("server_tool_use"), dict):
+                for name, number in tools.items():
+                    out.append(ToolRequests(str(name).removesuffix("_requests"), as_count(number) or 0))
 
 
 def _failure(payload: Any) -> Failure:
     return Failure(error_info(payload), payload)
-
-
-def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    message = _object(payload, "message")
-    out.append(MessageStart(str_or_none(message.get("id"))))
-    _message(message, out)
-
-
-def _message(message: dict[str, Any], out: list[Delta]) -> None:
-    """Converts a complete message to deltas, or the message in `message_start`. If the response continues a
-    programmatic tool call, `message_start` contains the entire content."""
-    out.append(Meta(message.get("id"), message.get("model")))
-    for block in _list(message, "content"):
-        out.append(_block(None, block))
-        _served(block, out)
-        out.append(BlockEnd(None))
-    if message.get("error"):
-        out.append(_failure({"error": message["error"]}))
-    _dropped_thinking(message, out)
-    _end(message, out)
-    _usage(message, out)
 
 
 def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
@@ -144,13 +152,8 @@ def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
                 out.append(Warn("reasoning_dropped", f"the provider left out the thinking {path} ({reason})"))
 
 
-def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    block = payload.get("content_block")
-    out.append(_block(int_or_none(payload.get("index")), block))
-    _served(block, out)
-
-
-def _served(block: Any, out: list[Delta]) -> None:
+def _block_start(number: int | None, block: Any, out: list[Delta]) -> None:
+    out.append(_block(number, block))
     match block:
         case {"type": "fallback", "to": {"model": str(model)}} if model:
             out.append(ServedBy(model))
@@ -169,7 +172,7 @@ def _block(number: int | None, value: Any) -> Block:
         case "tool_use":
             given = value.get("input")
             text = given if isinstance(given, str) else dump_compact(given) if given else ""
-            extra = {name: item for name, item in value.items() if name not in _CALL_MEMBERS}
+            extra = {name: item for name, item in value.items() if name not in ("type", "id", "name", "input")}
             call = ToolCallDelta(
                 None, str_or_none(value.get("id")), str_or_none(value.get("name")), text, extra=extra or None
             )
@@ -183,12 +186,12 @@ def _write_call(block: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 @lru_cache(64)
 def _text_block(number: int | None) -> Block:
-    return Block(number, "text", _TEXT, "text")
+    return Block(number, "text", {"type": "text", "text": ""}, "text")
 
 
 @lru_cache(64)
 def _thinking_block(number: int | None) -> Block:
-    return Block(number, "reasoning", _THINKING, "thinking")
+    return Block(number, "reasoning", {"type": "thinking", "thinking": ""}, "thinking")
 
 
 def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -210,23 +213,14 @@ def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
                     out.append(BlockPiece(number, "other", name, text))
 
 
-def _block_stop(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(BlockEnd(int_or_none(payload.get("index"))))
-
-
-def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
-    _dropped_thinking(payload, out)
-    _usage(payload, out)
-    _end(_object(payload, "delta"), out)
-    for name in ("context_management", "container"):
-        if payload.get(name) is not None:
-            out.append(ExtraPart(name, [non_empty(payload[name])], whole=True))
+def _add_extras(said: dict[str, Any], names: Iterable[str], out: list[Delta]) -> None:
+    for name in names:
+        if said.get(name) is not None:
+            out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:
-    for name in ("stop_sequence", "stop_details", "container"):
-        if said.get(name) is not None:
-            out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
+    _add_extras(said, ("stop_sequence", "stop_details", "container"), out)
     details = said.get("stop_details")
     if isinstance(details, dict) and isinstance(text := details.get("explanation"), str) and text:
         out.append(RefusalDelta(text))
@@ -244,82 +238,40 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
             out.append(Finish(meaning if listed else "unknown", reason, more=True, continues=reason == "pause_turn"))
 
 
-def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:
-    metrics = payload.get("amazon-bedrock-invocationMetrics")  # Bedrock
-    if metrics is not None:
-        out.append(ExtraPart("amazon-bedrock-invocationMetrics", [non_empty(metrics)], whole=True))
-    out.append(StreamEnd())
+def _read_usage(numbers: Mapping[str, Any], *, cache_included: bool = False) -> Usage:
+    """Returns the token counts of a usage object. Adds the tokens of steps that the top-level counts omit. Such steps
+    are a compaction, an advisor, or a model that was replaced.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
+    """
+    usage = _read_counts(numbers, cache_included)
+    steps = [_read_counts(step, cache_included) for step in unlisted_steps(numbers)]
+    if not steps:
+        return usage
+    billed = sum(steps[1:], steps[0])
+    return replace(billed, reasoning_tokens=usage.reasoning_tokens, raw=numbers)
 
 
-def _error(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(_failure(payload))
+_read_usage_with_cache = partial(_read_usage, cache_included=True)
 
 
-_EVENTS = {
-    "message_start": _message_start,
-    "content_block_start": _block_start,
-    "content_block_stop": _block_stop,
-    "message_delta": _message_delta,
-    "message_stop": _message_stop,
-    "error": _error,
-}
-
-
-def _usage(said: dict[str, Any], out: list[Delta]) -> None:
-    if isinstance(usage := said.get("usage"), dict):
-        out.append(UsageUpdate(non_empty(usage), _read_usage))
-        if isinstance(tools := usage.get("server_tool_use"), dict):
-            for name, number in tools.items():
-                out.append(ToolRequests(str(name).removesuffix("_requests"), as_count(number) or 0))
-
-
-def _read_usage(numbers: dict[str, Any]) -> Usage:
+def _read_counts(numbers: Mapping[str, Any], cache_included: bool) -> Usage:
     """Adds the cached tokens to `input_tokens`, because Anthropic's `input_tokens` doesn't include them.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """
-    return _with_steps(_read_counts(numbers), _read_counts)
-
-
-def _include_cache(deltas: list[Delta]) -> None:
-    for number, delta in enumerate(deltas):
-        if isinstance(delta, UsageUpdate):
-            deltas[number] = replace(delta, read=_read_usage_with_cache)
-
-
-def _read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
-    return _with_steps(_read_counts_with_cache(numbers), _read_counts_with_cache)
-
-
-def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usage:
-    """Adds the tokens of steps that the top-level usage omits to the usage. Such steps are a compaction, an advisor, or
-    a model that was replaced.
-
-    https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
-    """
-    steps = [read(step) for step in unlisted_steps(usage.raw)]
-    if not steps:
-        return usage
-    billed = sum(steps[1:], steps[0])
-    return replace(billed, reasoning_tokens=usage.reasoning_tokens, raw=usage.raw)
-
-
-def _read_counts(numbers: Mapping[str, Any]) -> Usage:
-    said, output = count_or_none(numbers, "input_tokens"), count_or_none(numbers, "output_tokens")
-    read, written = (
-        count_or_none(numbers, "cache_read_input_tokens"),
-        count_or_none(numbers, "cache_creation_input_tokens"),
-    )
-    cached = [count_or_zero(numbers, f"cache_{kind}_input_tokens") for kind in ("read", "creation")]
-    counted = None if said is None or None in cached else said + (read or 0) + (written or 0)
+    counted, output = count_or_none(numbers, "input_tokens"), count_or_none(numbers, "output_tokens")
+    if counted is not None and not cache_included:
+        read, written = (count_or_zero(numbers, f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
+        counted = None if read is None or written is None else counted + read + written
     details = numbers.get("output_tokens_details")
     return Usage(
         input_tokens=counted,
         output_tokens=output,
         total_tokens=None if counted is None or output is None else counted + output,
-        cached_tokens=read,
+        cached_tokens=count_or_none(numbers, "cache_read_input_tokens"),
         reasoning_tokens=count_or_none(details, "thinking_tokens") if isinstance(details, Mapping) else None,
-        cache_write_tokens=written,
+        cache_write_tokens=count_or_none(numbers, "cache_creation_input_tokens"),
         raw=numbers,
         details=_details(numbers),
     )
@@ -337,24 +289,10 @@ def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
     return {name: number for name, number in found.items() if number is not None}
 
 
-def _read_counts_with_cache(numbers: Mapping[str, Any]) -> Usage:
-    read = _read_counts(numbers)
-    said = count_or_none(numbers, "input_tokens")
-    total = None if said is None or read.output_tokens is None else said + read.output_tokens
-    return replace(read, input_tokens=said, total_tokens=total)
-
-
 def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
     value = payload.get(name)
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"{name} must be an object, not {type(value).__name__}")
-    return value
-
-
-def _list(payload: dict[str, Any], name: str) -> list[Any]:
-    value = payload.get(name) or []
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, not {type(value).__name__}")
     return value
