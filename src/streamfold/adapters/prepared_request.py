@@ -38,6 +38,11 @@ class PreparedRequest:
     prefix: str | None = None
 
 
+def without_none(**members: Any) -> dict[str, Any]:
+    """Returns the arguments whose value isn't None, as the fields of a JSON object."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
     """Renames the fields of a request body. The fields stay in their order. A field whose new name is None is
     removed."""

@@ -153,8 +153,8 @@ def fit_history(
         repair: True to allow changes that affect the meaning of the conversation. Repairs never invent text of the
             model or results of a tool.
         open_calls: True to accept tool calls without results, because the conversation isn't sent to a model yet.
-        origin: the value of `Message.origin` for messages that this endpoint's model wrote. Tool call ids in these
-            messages stay as they are, because the endpoint accepts its own ids.
+        origin: the value of `Message.origin` for messages that this endpoint's model wrote. If `rules.ids` is "any",
+            tool call ids in these messages stay as they are, because the endpoint accepts its own ids.
 
     Raises:
         ConfigError: the provider would refuse the conversation. The error message lists all reasons, each with the
@@ -384,7 +384,7 @@ class _Fitting:
                     continue
                 if rules.unique_ids is None:
                     continue  # renumbered in any case
-                sent = call.id if own and rules.ids != "nine" else self._accepted_id(call.id)
+                sent = call.id if own and rules.ids == "any" else self._accepted_id(call.id)
                 if before is not None:
                     in_turn = before.turn is turn
                     where = "it" if in_turn else first[call.id].turn.name

@@ -34,11 +34,11 @@ def signed_turn(message: Message) -> str | None:
 def without_signed_reasoning(message: Message) -> Message:
     extras = {name: value for name, value in message.extras.items() if name not in _DETAILS}
     if isinstance(blocks := extras.get("blocks"), list):
-        extras["blocks"] = [block for block in blocks if not is_signed_block(block)]
+        extras["blocks"] = [block for block in blocks if not is_thinking_block(block)]
     return replace(message, extras=extras, reasoning=None)
 
 
-def is_signed_block(block: Any) -> bool:
+def is_thinking_block(block: Any) -> bool:
     return isinstance(block, Mapping) and block.get("type") in _SIGNED
 
 

@@ -1,17 +1,15 @@
-"""Encodes requests to the Messages API: the body, tools, thinking, messages with alternating roles, content blocks and
-tool call ids."""
+"""Encodes requests to the Messages API: the body, tools, thinking, messages with alternating roles and content
+blocks."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
-from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
+from ...requests import HostedForm, is_thinking_block, read_response_format, with_raw_tools, written_hosted
 from ...types import (
     INSTRUCTION_ROLES,
     AudioPart,
@@ -26,8 +24,9 @@ from ...types import (
     to_base64,
     tool_result_content,
 )
-from ..content_blocks import arguments_object, blocks_of, read_foreign_part
+from ..content_blocks import arguments_object, blocks_of, read_parts
 from ..encoding_report import EncodingReport
+from ..prepared_request import without_none
 from .bound_thinking import BINDING_BETA, SentTurn, bind_thinking, drop_mismatched, leave_out_thinking
 from .compaction import (
     ask_for_compaction,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_UNMARKED = ("thinking", "redacted_thinking")  # "thinking blocks cannot be cached directly"
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 SMALLEST_BUDGET = 1024
 _DEFAULT_LIMIT = 4096  # of an answer of an unknown model
@@ -63,8 +61,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if system:
         body["system"] = system
     sent: list[SentTurn] = []
-    with_blocks = [(n, message) for n, (_, message) in enumerate(talk) if "blocks" in message.extras]
-    start = max((n for n, message in with_blocks if is_signed_compaction(message, request)), default=0)
+    start = max((n for n, (_, message) in enumerate(talk) if is_signed_compaction(message, request)), default=0)
     talk = talk[start:]  # it stands for what came before, and the API refuses to have both
     body |= {"messages": encode_turns(talk, request, quirks, report, sent), "stream": request.stream}
     body |= hosted_members(request)
@@ -73,11 +70,10 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         body["tools"] = [_tool(tool, forms) for tool in request.tools]
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    stops = None if options.stop is None else options.stop_texts or None
-    sampling = {"temperature": options.temperature, "top_p": options.top_p, "stop_sequences": stops}
-    body |= {name: value for name, value in sampling.items() if value is not None}
+    stops = options.stop_texts or None
+    body |= without_none(temperature=options.temperature, top_p=options.top_p, stop_sequences=stops)
     body |= _thinking(request, quirks, max_tokens)
-    wanted = None if options.response_format is None else read_response_format(options.response_format)
+    wanted = read_response_format(options.response_format)
     if wanted is not None and wanted.schema is not None:
         form = {"type": "json_schema", "schema": dict(wanted.schema)}
         body["output_config"] = {**body.get("output_config", {}), "format": form}
@@ -221,8 +217,8 @@ def with_cache_control(mark: CacheMark) -> dict[str, Any]:
 
 
 def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
-    """Adds a cache mark to the last content block that may have one."""
-    at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
+    """Adds a cache mark to the last content block that may have one. The API refuses marks on thinking blocks."""
+    at = next((at for at in range(len(blocks) - 1, -1, -1) if not is_thinking_block(blocks[at])), None)
     if mark and at is not None:
         blocks[at] = {**blocks[at], **with_cache_control(mark)}
     return blocks
@@ -245,49 +241,35 @@ def _report(message: Message, where: str, request: Request, report: EncodingRepo
 
 
 def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    content = message.content
-    if isinstance(content, str):
-        if content:
-            yield {"type": "text", "text": content}
-        return
-    for at, part in enumerate(content or ()):
-        block = _block(part, f"{where}.content[{at}]")
+    for place, part in read_parts(message, where):
+        block = _block(part, place)
         if block.get("type") != "text" or block.get("text"):
             yield block
 
 
-def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
+def result_block(message: Message, where: str) -> dict[str, Any]:
     """Converts a tool result to a content block. The API accepts images and documents in results, but only text in
     results with `is_error`."""
     mark = with_cache_control(message.cache)
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
     if message.error and is_text:
         block["is_error"] = True
     elif message.error:
         message = Message("tool", tool_result_content(message), tool_call_id=message.tool_call_id)
-    if isinstance(message.content, str):
-        return {**block, "content": message.content} if message.content else block
-    blocks = list(_blocks(message, where))
-    return {**block, "content": blocks} if blocks else block  # an empty list is refused
+    content = message.content if isinstance(message.content, str) else list(_blocks(message, where))
+    return {**block, "content": content} if content else block  # an empty list is refused
 
 
 def _block(part: Any, where: str) -> dict[str, Any]:
-    if isinstance(part, Mapping):
-        part = read_foreign_part(part, where)
     match part:
         case TextPart(text):
             return {"type": "text", "text": text, **with_cache_control(part.cache)}
         case ImagePart():
-            return {"type": "image", "source": _image_source(part, where), **with_cache_control(part.cache)}
+            return {"type": "image", "source": _source(part, where), **with_cache_control(part.cache)}
         case FilePart():
-            title = {} if part.name is None else {"title": part.name}
-            return {
-                "type": "document",
-                "source": _document_source(part, where),
-                **title,
-                **with_cache_control(part.cache),
-            }
+            block = {"type": "document", "source": _source(part, where), **without_none(title=part.name)}
+            return {**block, **with_cache_control(part.cache)}
         case AudioPart():
             raise ConfigError(f"{where} is audio, which the Messages API doesn't support")
         case Mapping():
@@ -295,24 +277,17 @@ def _block(part: Any, where: str) -> dict[str, Any]:
     raise ConfigError(f"{where}: unknown content part {part!r:.80}")
 
 
-def _image_source(part: ImagePart, where: str) -> dict[str, Any]:
-    if part.file_id is not None:
-        return {"type": "file", "file_id": part.file_id}
-    if part.url is not None:
-        return {"type": "url", "url": part.url}
-    if part.media_type not in _IMAGES:
-        raise ConfigError(f"{where} is an image of the type {part.media_type}. Allowed: {', '.join(_IMAGES)}")
-    return {"type": "base64", "media_type": part.media_type, "data": to_base64(part.data or b"")}
-
-
-def _document_source(part: FilePart, where: str) -> dict[str, Any]:
+def _source(part: ImagePart | FilePart, where: str) -> dict[str, Any]:
     if part.file_id is not None:
         return {"type": "file", "file_id": part.file_id}
     if part.url is not None:
         return {"type": "url", "url": part.url}
     data, kind = part.data or b"", part.media_type or ""
-    if kind == "application/pdf":
+    binary = _IMAGES if isinstance(part, ImagePart) else ("application/pdf",)
+    if kind in binary:
         return {"type": "base64", "media_type": kind, "data": to_base64(data)}
+    if isinstance(part, ImagePart):
+        raise ConfigError(f"{where} is an image of the type {part.media_type}. Allowed: {', '.join(_IMAGES)}")
     if kind.startswith("text/") or kind == "application/json":
         try:
             return {"type": "text", "media_type": "text/plain", "data": data.decode()}
@@ -325,8 +300,6 @@ def _document_source(part: FilePart, where: str) -> dict[str, Any]:
 # #handling-tool-use-and-tool-result-content-blocks
 # https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
 
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_THINKING = ("thinking", "redacted_thinking")
 CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
 
 
@@ -366,19 +339,18 @@ def encode_turns(
     turns: list[dict[str, Any]] = []
     inline = inline_system_positions(messages) if quirks.inline_system else ()
     late = [f"messages[{at}]" for at, message in messages if message.role in INSTRUCTION_ROLES and at not in inline]
-    order: dict[str, int] = {}
-    for (at, message), ids in zip(messages, _api_ids([message for _, message in messages]), strict=True):
-        order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
-        report.ids |= {call.id: ids[call.id] for call in message.tool_calls}
+    order: dict[str, int] = {}  # of tool calls, by their ids
+    for at, message in messages:
         where = f"messages[{at}]"
         match message.role:
             case "assistant":
-                blocks = list(assistant_blocks(message, where, request, quirks, ids, report))
+                order |= {call.id: len(order) + nth for nth, call in enumerate(message.tool_calls)}
+                blocks = list(assistant_blocks(message, where, request, quirks, report))
                 role, blocks = "assistant", cache_last_block(blocks, message.cache)
                 sent.append(SentTurn(at, message, tuple(blocks)))
             case "tool":
                 _report(message, where, request, report)
-                role, blocks = "user", [result_block(message, ids[message.tool_call_id or ""], where)]
+                role, blocks = "user", [result_block(message, where)]
             case _:
                 role = "system" if at in inline else "user"
                 blocks = content_blocks(message, where, request, report)
@@ -392,8 +364,11 @@ def encode_turns(
         detail = f"{', '.join(late)}: a system message inside the conversation was sent as a user message"
         report.warn("history_mismatch", detail)
     for turn in turns:
-        if turn["role"] == "user":
-            turn["content"] = _results_first(turn["content"], order)
+        if turn["role"] == "user":  # results come first, in the order of their calls
+            results = [block for block in turn["content"] if block.get("type") == "tool_result"]
+            others = [block for block in turn["content"] if block.get("type") != "tool_result"]
+            results.sort(key=lambda block: order.get(block["tool_use_id"], len(order)))
+            turn["content"] = [*results, *others]
     if not turns:
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
     last = turns[-1]["content"][-1]
@@ -401,12 +376,6 @@ def encode_turns(
     if is_text and not (messages[-1][1].paused or asks_for_compaction(request)):
         last["text"] = last["text"].rstrip()  # "final assistant content cannot end with trailing whitespace"
     return turns
-
-
-def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
-    results = [block for block in blocks if block.get("type") == "tool_result"]
-    others = [block for block in blocks if block.get("type") != "tool_result"]
-    return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
 
 
 # --- the assistant's turns --------------------------------------------------------------------------------------------
@@ -417,7 +386,6 @@ def assistant_blocks(
     where: str,
     request: Request,
     quirks: AnthropicQuirks,
-    ids: Mapping[str, str],
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
     """Yields the content blocks for an assistant message. If this endpoint wrote the message, these are the original
@@ -428,7 +396,7 @@ def assistant_blocks(
         report.add_name_and_detail(message, where)
         if not required and any(map(_lacks_signature, original)):
             report.reasoning.append(where)
-        yield from _sent(original, message, quirks, ids)
+        yield from _sent(original, message, quirks)
         return
     _report(replace(message, reasoning=None) if required else message, where, request, report)
     if required and (message.tool_calls or message.reasoning):
@@ -437,7 +405,7 @@ def assistant_blocks(
     for call in message.tool_calls:
         extra = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         extra = extra if request.came_from_here(message) else {}
-        yield {"type": "tool_use", **_call_members(call, ids), **extra}
+        yield {"type": "tool_use", **_call_members(call), **extra}
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
@@ -457,11 +425,9 @@ def _lacks_signature(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "thinking" and not block.get("signature")
 
 
-def _sent(
-    blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirks, ids: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
+def _sent(blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirks) -> Iterator[dict[str, Any]]:
     needs_thinking = quirks.thinking_history == "required" and message.tool_calls
-    if needs_thinking and not any(block["type"] in _THINKING for block in blocks):
+    if needs_thinking and not any(map(is_thinking_block, blocks)):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
     calls = iter(message.tool_calls)
     for came in blocks:
@@ -473,49 +439,10 @@ def _sent(
                 if not _lacks_signature(block) or quirks.thinking_history == "required":
                     yield {**block, "thinking": block.get("thinking", ""), "signature": block.get("signature") or ""}
             case "tool_use":
-                yield {**block, **_call_members(next(calls), ids)}
+                yield {**block, **_call_members(next(calls))}
             case _:
                 yield block
 
 
-def _call_members(call: ToolCall, ids: Mapping[str, str]) -> dict[str, Any]:
-    return {"id": ids[call.id], "name": call.name, "input": arguments_object(call)}
-
-
-# --- ids --------------------------------------------------------------------------------------------------------------
-
-
-def sent_id(call_id: str) -> str:
-    """Replaces the characters in a tool call's id that the API doesn't allow. With an invalid id in the conversation,
-    every later request would fail.
-
-    >>> sent_id("toolu_1"), sent_id("functions.f:0")
-    ('toolu_1', 'functions_f_0_d6bdd4de')
-    """
-    if _ID.fullmatch(call_id):
-        return call_id
-    mark = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)}_{mark}"
-
-
-def _api_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Returns, for each message, the ids that the request contains for its tool calls or tool results.
-
-    The API requires that ids are unique in the conversation. An id in an earlier message never depends on later
-    messages, because a changed beginning of the prompt would miss the prompt cache.
-    """
-    found: list[dict[str, str]] = []
-    taken: dict[str, int] = {}
-    ids: dict[str, str] = {}
-    for message in messages:
-        if message.role == "assistant":
-            ids = {}
-            for call in message.tool_calls:
-                sent = made = sent_id(call.id)
-                while sent in taken:
-                    taken[made] += 1
-                    sent = f"{made}_{taken[made]}"
-                taken[sent] = 1
-                ids[call.id] = sent
-        found.append(ids)
-    return found
+def _call_members(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "name": call.name, "input": arguments_object(call)}

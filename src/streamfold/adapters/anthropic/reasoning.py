@@ -9,7 +9,13 @@ from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
-from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
+from ...requests import (
+    drop_forced_tool_choice,
+    is_forced,
+    is_reasoning_enabled,
+    is_thinking_block,
+    refuse_if_strict,
+)
 from ...types import INSTRUCTION_ROLES, Message, ReplyWarning
 from ..chat.reasoning import disable_reasoning
 from ..encoding_report import EncodingReport
@@ -18,8 +24,6 @@ from .quirks import AnthropicQuirks
 
 if TYPE_CHECKING:
     from ...requests import Request
-
-_THINKING = ("thinking", "redacted_thinking")
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
@@ -54,7 +58,8 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
         return request, []
     loop = _open_loop(request.messages)
-    if not loop or any(_begins_with_thinking(message, request, quirks) for message in loop):
+    blocks = (assistant_blocks(message, "messages", request, quirks, EncodingReport()) for message in loop)
+    if not loop or any(is_thinking_block(next(found, None)) for found in blocks):
         return request, []
     detail = "the turns with answered tool calls have no signed thinking: thinking was turned off for this request"
     return _with_effort(request, "none"), [ReplyWarning("lost_reasoning", detail)]
@@ -67,12 +72,6 @@ def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
         return []
     loop = takewhile(lambda message: message.role != "user", turns)
     return [message for message in loop if message.role == "assistant"]
-
-
-def _begins_with_thinking(message: Message, request: Request, quirks: AnthropicQuirks) -> bool:
-    ids = {call.id: call.id for call in message.tool_calls}
-    blocks = assistant_blocks(message, "messages", request, quirks, ids, EncodingReport())
-    return next(blocks, {}).get("type") in _THINKING
 
 
 def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ConfigError
 from ...requests import HostedForm
 from ...types import CodeExecution, HostedMcpServer, UrlContext, WebSearch
+from ..prepared_request import without_none
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -18,13 +19,9 @@ MCP_BETA = "mcp-client-2025-11-20"
 FILES_BETA = "files-api-2025-04-14"
 
 
-def _given(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
-
-
 def _domains(tool: WebSearch | UrlContext) -> dict[str, Any]:
     allowed, blocked = tool.allowed_domains, tool.blocked_domains
-    return _given(
+    return without_none(
         max_uses=tool.max_uses,
         allowed_domains=list(allowed) if allowed else None,
         blocked_domains=list(blocked) if blocked else None,
@@ -33,7 +30,7 @@ def _domains(tool: WebSearch | UrlContext) -> dict[str, Any]:
 
 def _fetch(tool: UrlContext) -> dict[str, Any]:
     citations = None if tool.citations is None else {"enabled": tool.citations}
-    more = _given(citations=citations, max_content_tokens=tool.max_content_tokens)
+    more = without_none(citations=citations, max_content_tokens=tool.max_content_tokens)
     return {"type": "web_fetch_20260318", "name": "web_fetch", **_domains(tool), **more}
 
 
@@ -57,7 +54,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
     def search(tool: WebSearch) -> dict[str, Any]:
         location = {"type": "approximate", **tool.user_location} if tool.user_location else None
-        return {"type": web_search, "name": "web_search", **_domains(tool), **_given(user_location=location)}
+        return {"type": web_search, "name": "web_search", **_domains(tool), **without_none(user_location=location)}
 
     domains = ("max_uses", "allowed_domains", "blocked_domains")
     return {
@@ -74,7 +71,7 @@ def hosted_members(request: Request) -> dict[str, Any]:
     """Returns the request fields for MCP servers and for the container in which code runs."""
     out: dict[str, Any] = {}
     servers = [
-        {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
+        {"type": "url", **without_none(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
         for mcp in [tool.hosted for tool in request.tools]
         if isinstance(mcp, HostedMcpServer)
     ]
