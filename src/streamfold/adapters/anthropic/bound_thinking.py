@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ...errors import join_limited
-from ...requests import digest_of, is_signed_block
+from ...requests import digest_of, is_thinking_block
 from ...types import Message
 from ..encoding_report import EncodingReport
 
@@ -60,7 +60,7 @@ class SentTurn:
 
     @property
     def thinking(self) -> list[dict[str, Any]]:
-        return [block for block in self.blocks if is_signed_block(block)]
+        return [block for block in self.blocks if is_thinking_block(block)]
 
 
 def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
@@ -115,17 +115,15 @@ def drop_mismatched(body: dict[str, Any]) -> bool:
 def leave_out_thinking(body: dict[str, Any]) -> None:
     """Removes all thinking from the messages in the body."""
     _leave_out(
-        body["messages"], {id(block) for turn in body["messages"] for block in _blocks(turn) if is_signed_block(block)}
+        body["messages"],
+        {id(block) for turn in body["messages"] for block in _blocks(turn) if is_thinking_block(block)},
     )
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
-    changed = [
-        *(["the system prompt has changed"] if made.system != now.system else []),
-        *(["the tools have changed"] if made.tools != now.tools else []),
-        *([f"something in {between} has changed"] if made.messages != now.messages else []),
-    ]
-    return ", ".join(changed)
+    # In the order of `Prefix`, without `after`.
+    texts = "the system prompt has changed", "the tools have changed", f"something in {between} has changed"
+    return ", ".join(text for text, old, new in zip(texts, made, now, strict=False) if old != new)
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
@@ -137,7 +135,7 @@ def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
         for block in _blocks(turn):
             if turn["role"] == "assistant":
                 found[id(block)] = running.hexdigest()
-            if not is_signed_block(block):
+            if not is_thinking_block(block):
                 running.update(digest_of([turn["role"], _unmarked(block)]).encode())
     found[None] = running.hexdigest()
     return found

@@ -63,17 +63,17 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
     threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
     if threshold is None or asks_for_compaction(request):
         return {}
-    if any(is_signed_compaction(message, request) for message in request.messages):
+    signed = any(is_signed_compaction(message, request) for message in request.messages)
+    if signed:
         detail = "compact_threshold can't be combined with a requested compaction: call Provider.compact() again"
         changes.append(ReplyWarning("option_dropped", detail))
     elif threshold < _SMALLEST_THRESHOLD:
         detail = f"compact_threshold={threshold} was sent as {_SMALLEST_THRESHOLD}, the lowest accepted value"
         changes.append(ReplyWarning("option_changed", detail))
     refuse_if_strict(request.options, changes)
-    for change in changes:
-        report.warn(change.code, change.detail)
-        if change.code == "option_dropped":
-            return {}
+    report.changes += changes
+    if signed:
+        return {}
     trigger = {"type": "input_tokens", "value": max(threshold, _SMALLEST_THRESHOLD)}
     return {"context_management": {"edits": [{"type": _EDIT, "trigger": trigger}]}}
 
