@@ -66,6 +66,12 @@ def test_marks_in_dicts() -> None:
     assert body["messages"][0]["content"][0]["cache_control"] == {**EPHEMERAL, "ttl": "1h"}
 
 
+def test_one_mark_for_text_and_calls() -> None:
+    """The mark of an assistant message stands on its last block alone, also behind a text."""
+    talk = [user("Hi"), replace(assistant("I look.", tool_calls=[CALL]), cache=True), tool_result(CALL, "noon")]
+    assert ["cache_control" in block for block in sent(talk)["messages"][1]["content"]] == [False, True]
+
+
 @each_row("api", ["chat", "responses", "kimi", "gemini"])
 def test_other_apis(api: str) -> None:
     """Where caching is automatic a mark changes nothing that is sent, and is no warning."""
@@ -111,6 +117,14 @@ def test_no_more_than_four() -> None:
     (warning,) = found.warnings
     assert warning.code == "provider_data_dropped"
     assert "messages[1], messages[3], messages[5]" in warning.detail
+
+
+def test_a_mark_left_out_takes_that_of_its_last_part_along() -> None:
+    """A message and its last part have one mark, so neither is sent if it is one too many."""
+    marked = [user("Well,", TextPart("hi", cache=True), cache=True), assistant("Hello.")]
+    body = sent([*marked * 4, user("So?", cache=True)])
+    assert json.dumps(body).count("cache_control") == 4
+    assert "cache_control" not in json.dumps(body["messages"][0])
 
 
 @pytest.mark.parametrize(

@@ -401,7 +401,7 @@ def assistant_blocks(
     _report(replace(message, reasoning=None) if required else message, where, request, report)
     if required and (message.tool_calls or message.reasoning):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
-    yield from cache_last_block(list(_blocks(message, where)), message.cache)
+    yield from _blocks(message, where)
     for call in message.tool_calls:
         extra = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         extra = extra if request.came_from_here(message) else {}

@@ -41,12 +41,12 @@ def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarnin
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)
-    shared, own = list[str](), list[str]()
-    shared += [f"tools[{at}]" for at, tool in enumerate(request.tools) if tool.cache]
+    shared = [f"tools[{at}]" for at, tool in enumerate(request.tools) if tool.cache]
+    own: list[str] = []
     for at, message in enumerate(request.messages):
-        (shared if message.role in INSTRUCTION_ROLES else own).extend(_places(message, f"messages[{at}]"))
-    found = [*own[:-1], *shared, *own[-1:]]
-    dropped = found[: max(0, len(found) - most)]
+        places = shared if message.role in INSTRUCTION_ROLES else own
+        places += _places(message, f"messages[{at}]")
+    dropped = [*own[:-1], *shared, *own[-1:]][:-most]
     if not dropped:
         return request, []
     tools = tuple(
@@ -58,27 +58,25 @@ def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarnin
 
 
 def _is_marked(part: Any) -> bool:
-    return bool(part.get("cache_control") if isinstance(part, Mapping) else getattr(part, "cache", False))
+    return bool(part.get("cache_control") if isinstance(part, Mapping) else part.cache)
 
 
 def _places(message: Message, where: str) -> list[str]:
     parts = message.content if isinstance(message.content, tuple) else ()
+    if message.cache:  # this mark replaces that of the last part
+        parts = parts[:-1]
     found = [f"{where}.content[{at}]" for at, part in enumerate(parts) if _is_marked(part)]
-    if not message.cache:
-        return found
-    last = f"{where}.content[{len(parts) - 1}]"  # the mark of the message is that of its last part
-    return [*(place for place in found if place != last), where]
+    return [*found, where] if message.cache else found
 
 
 def _without(message: Message, where: str, dropped: list[str]) -> Message:
-    if where in dropped:
-        message = replace(message, cache=False)
-    if isinstance(message.content, tuple) and any(f"{where}.content[" in place for place in dropped):
-        parts = [
-            _unmarked(part) if f"{where}.content[{at}]" in dropped else part for at, part in enumerate(message.content)
-        ]
-        message = replace(message, content=tuple(parts))
-    return message
+    content = message.content
+    if isinstance(content, tuple):
+        parts = [_unmarked(part) if f"{where}.content[{at}]" in dropped else part for at, part in enumerate(content)]
+        if where in dropped and parts:
+            parts[-1] = _unmarked(parts[-1])
+        content = tuple(parts)
+    return replace(message, content=content, cache=message.cache and where not in dropped)
 
 
 def _unmarked(part: Any) -> Any:
