@@ -15,6 +15,7 @@ from streamfold import AllowedTools, Message, NamedTool, Provider, Tool, ToolCal
 from streamfold import user as user_says
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.recording import ReplayTransport
+from streamfold.requests import Family
 from streamfold.requests.request import Request
 from tables import each_row
 
@@ -142,6 +143,21 @@ def test_no_forced_choice_while_thinking(choice: Any) -> None:
     ):
         body, warnings = sent(NOT_THINKING, tools=[WEATHER], choice=choice, **options)
         assert (body["thinking"], warnings, body["tool_choice"]) == ({"type": "disabled"}, [], forced)
+
+
+def test_thinking_that_cannot_be_disabled() -> None:
+    """A model that always thinks gets no forced choice, even if the caller allows that thinking is disabled."""
+    options = {"disable_thinking_for_forced_tools": True}
+    request = Request.read("m", "x", [WEATHER], "required", options)
+    ready = ChatAdapter(NOT_THINKING).prepare(replace(request, family=Family(thinking="always")))
+    body = json.loads(ready.body)
+    assert (body["tool_choice"], "thinking" in body) == ("auto", False)
+    assert [(warning.code, warning.detail) for warning in ready.warnings] == [
+        (
+            "forced_choice_dropped",
+            "m doesn't accept a forced tool choice while thinking: tool_choice='auto' was sent",
+        )
+    ]
 
 
 @each_row(

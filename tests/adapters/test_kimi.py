@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -120,6 +120,22 @@ def test_thinking_switch(model: str, quirks: KimiQuirks | None, effort: str, wri
     """One option, written as the model and the endpoint take it; never two knobs at once."""
     changed = [] if effort == "none" or model == "kimi-k3" else ["option_changed"]  # a switch knows no grades
     assert encode(model=model, quirks=quirks, reasoning_effort=effort) == (written, changed)
+
+
+def test_tools_of_extra_body_are_added() -> None:
+    """Tools in `extra_body` are sent behind the request's own tools."""
+    raw = {"type": "builtin_function", "function": {"name": "$web_search"}}
+    body, warnings = encode(tools=[CLOCK], extra_body={"tools": [raw]})
+    assert (names(body), warnings) == (["get_time", "$web_search"], [])
+
+
+def test_effort_does_not_drop_the_switch_for_earlier_reasoning() -> None:
+    """If the server has to use the reasoning of earlier turns, the thinking switch says so, too."""
+    adapter = adapter_for("kimi-k2.6")
+    history = [user("Hi"), assistant("Hello", reasoning="Hm."), user("Bye")]
+    request, _ = adapter.rewrite(Request.read("kimi-k2.6", history, None, "auto", {"reasoning_effort": "high"}))
+    request = replace(request, family=replace(request.family, reasoning_back="all"))
+    assert adapter.encode(request, EncodingReport())["thinking"] == {"type": "enabled", "keep": "all"}
 
 
 @pytest.mark.parametrize(

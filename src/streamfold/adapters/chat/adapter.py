@@ -43,7 +43,7 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
         """Returns whether the server can continue a text. Servers with the message field `prefix` may first repeat the
         text."""
-        if not self.takes_partial:
+        if self.quirks.continues is None:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"
 
@@ -76,13 +76,9 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         resent = {id(message) for message, sent in zip(request.messages, back, strict=True) if sent}
 
         def has_other_content(message: Message) -> bool:
-            details = self.quirks.reasoning_details and request.came_from_here(message)
-            return bool(
-                sent_extras(message)
-                or returned_members(message, request, self.quirks)
-                or (message.reasoning and id(message) in resent)
-                or (details and message.extras.get("reasoning_details"))
-            )
+            if message.reasoning and id(message) in resent:
+                return True
+            return bool(sent_extras(message) or returned_members(message, request, self.quirks))
 
         return HistoryRules(
             roles,
@@ -96,11 +92,11 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         request, changes = super().rewrite(request)
-        only: list[ReplyWarning] = []
         if not self.quirks.allowed_tools:
             request, only = only_allowed_tools(request)
+            changes += only
         request, free = self._forced_choice(request)
-        return request, [*changes, *only, *free]
+        return request, [*changes, *free]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        return fit_forced_choice(request, self.quirks)
+        return (request, []) if self.quirks.forced_while_thinking else fit_forced_choice(request)

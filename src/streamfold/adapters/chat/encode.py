@@ -12,8 +12,6 @@ from ...types import (
     TURN_EXTRAS,
     AllowedTools,
     AudioPart,
-    Content,
-    ContentPart,
     FilePart,
     HostedTool,
     ImagePart,
@@ -39,53 +37,20 @@ if TYPE_CHECKING:
 # Content parts in the spelling of Chat Completions, which Kimi shares and the Responses API does not.
 # https://platform.openai.com/docs/api-reference/chat/create is the format.
 
-_MEDIA = (ImagePart, FilePart, AudioPart)
-_WORDS: dict[type[ContentPart], str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
+_WORDS: dict[type, str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
 
 
-def encode_part(part: Any, where: str) -> dict[str, Any]:
-    """Converts a content part to the format of Chat Completions. Returns a dict unchanged. Raises ConfigError if the
-    API doesn't support the content part."""
-    match part:
-        case TextPart(text):
-            return {"type": "text", "text": text}
-        case ImagePart():
-            return {"type": "image_url", "image_url": _image(part, where)}
-        case FilePart():
-            return {"type": "file", "file": _file(part, where)}
-        case AudioPart(data=bytes(data), media_type=str(media_type)):
-            return {
-                "type": "input_audio",
-                "input_audio": {"data": to_base64(data), "format": audio_format(media_type)},
-            }
-        case AudioPart():
-            how = "URL" if part.url is not None else "file_id"
-            raise ConfigError(f"{where} is audio by {how}, and Chat Completions accepts only its bytes")
-    if part.get("type") in _RESPONSES_PARTS:
-        raise ConfigError(f"{where} is an {part['type']!r}, which only the adapter 'responses' can send")
-    return dict(part)
+def image_url(part: ImagePart) -> str:
+    return part.data_url if part.url is None else part.url
 
 
-def _image(part: ImagePart, where: str) -> dict[str, Any]:
-    if part.file_id is not None:
-        raise ConfigError(f"{where} is an image by file_id, and Chat Completions accepts only a URL or bytes")
-    url = part.url if part.url is not None else part.data_url
-    return {"url": url} if part.detail is None else {"url": url, "detail": part.detail}
-
-
-def _file(part: FilePart, where: str) -> dict[str, Any]:
-    if part.url is not None:
-        raise ConfigError(f"{where} is a file by URL, and Chat Completions accepts only bytes or a file_id")
-    if part.file_id is not None:
-        return {"file_id": part.file_id}
+def file_data(part: FilePart) -> dict[str, str]:
+    """Returns the fields with a file's bytes, which Chat Completions and the Responses API share."""
     # Bytes without a name are taken for nothing: "Missing required parameter: 'messages[1].content[1].file.file_id'"
     # (openai/openai-agents-python#1513).
-    return {"filename": part.name or _name(part), "file_data": part.data_url}
-
-
-def _name(part: FilePart) -> str:
-    return "file.pdf" if part.media_type == "application/pdf" else "file"
+    name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
+    return {"filename": name, "file_data": part.data_url}
 
 
 def check_media_roles(message: Message, where: str) -> None:
@@ -97,7 +62,7 @@ def check_media_roles(message: Message, where: str) -> None:
     if message.role in ("user", "tool") or isinstance(message.content, str | None):
         return
     for at, part in enumerate(message.content):
-        if isinstance(part, _MEDIA):
+        if type(part) in _WORDS:
             raise ConfigError(
                 f"{where}.content[{at}] is {_WORDS[type(part)]} in a message of the role {message.role!r}: this"
                 " API accepts it only from users"
@@ -158,11 +123,6 @@ class ChatRequestWriter:
 
         return OPENROUTER
 
-    @property
-    def takes_partial(self) -> bool:
-        """True if the request's last message may be an incomplete text, which the model continues."""
-        return self.quirks.continues is not None
-
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
@@ -188,9 +148,9 @@ class ChatRequestWriter:
             "stop": options.stop,
             self.quirks.seed_field: options.seed,
             "parallel_tool_calls": options.parallel_tool_calls,
-            **effort_members(request, self.quirks),
+            **self._effort_members(request),
             "reasoning_split": self.quirks.reasoning_split or None,
-            "response_format": self._response_format(options.response_format),
+            "response_format": encode_response_format(options.response_format),
         }
         body.update({name: value for name, value in said.items() if value is not None})
         if self.quirks.continues == "continue_final_message" and request.messages[-1].partial:
@@ -199,22 +159,24 @@ class ChatRequestWriter:
         body.update(with_raw_tools(body, options.extra_body))
         return body
 
+    def _effort_members(self, request: Request) -> dict[str, Any]:
+        return effort_members(request, self.quirks)
+
     def _messages(self, request: Request, back: list[bool], report: EncodingReport) -> list[dict[str, Any]]:
         unsigned = unsigned_calls(request) if self.quirks.call_signatures else frozenset()
-        placeholders = list[str]()
         messages: list[dict[str, Any]] = []
+        replaced: list[str] = []
         for number, (at, message) in enumerate(request.numbered):
-            self._report_unsent(message, f"messages[{at}]", request, back[number], report)
+            where = f"messages[{at}]"
+            self._report_unsent(message, where, request, back[number], report)
             if message.reasoning is not None and not back[number]:
                 message = replace(message, reasoning=None)
             if number in unsigned:
-                placeholders.append(f"messages[{at}]")
+                replaced.append(where)
                 message = _with_placeholder(message, request)
-            messages.append(self._message(message, f"messages[{at}]", request))
-        if placeholders:
-            detail = (
-                f"{', '.join(placeholders)}: tool calls lack this model's thought signature: a placeholder was sent"
-            )
+            messages.append(self._message(message, where, request))
+        if replaced:
+            detail = f"{', '.join(replaced)}: tool calls lack this model's thought signature: a placeholder was sent"
             report.warn("lost_reasoning", detail)
         return messages
 
@@ -224,15 +186,11 @@ class ChatRequestWriter:
         if message.name and not self.quirks.message_names:
             report.members.append(f"{where}.name")
         here = request.came_from_here(message)
-        details = message.extras.get("reasoning_details") if self.quirks.reasoning_details and here else None
         returned = returned_members(message, request, self.quirks)
-        if "thinking_blocks" in returned:
-            details = message.extras["thinking_blocks"]
+        details = returned.get("thinking_blocks") or returned.get("reasoning_details")
         if message.reasoning and not (_says(details, message.reasoning) if details else back):
             report.reasoning.append(where)
         sent = {*sent_extras(message), *returned}
-        if details and "thinking_blocks" not in returned:
-            sent.add("reasoning_details")
         if self.quirks.reasoning_field == "reasoning_part" and here:
             sent.add("reasoning_parts")  # with the reasoning, or dropped as reasoning
         extras = message.extras.items()
@@ -243,25 +201,28 @@ class ChatRequestWriter:
             report.members += [f"{where}.tool_calls[{number}].extra" for number, call in calls if call.extra]
 
     def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
-        if message.partial and not self.takes_partial:
+        quirks, here = self.quirks, request.came_from_here(message)
+        if message.partial and quirks.continues is None:
             raise ConfigError(f"{where} is partial, and this provider can't continue a text: remove partial")
         check_media_roles(message, where)
-        out: dict[str, Any] = {"role": message.role, "content": self._content(tool_result_content(message), where)}
-        out.update(sent_extras(message))
-        if message.partial and self.quirks.continues == "prefix":
-            out["prefix"] = True
+        content: Any = tool_result_content(message)
+        if isinstance(content, tuple):
+            content = [self._part(part, f"{where}.content[{at}]") for at, part in enumerate(content)]
+        out: dict[str, Any] = {"role": message.role, "content": content, **sent_extras(message)}
+        if message.partial and quirks.continues in ("prefix", "partial"):
+            out[quirks.continues] = True
+        returned = returned_members(message, request, quirks)
         if message.role == "assistant":
-            if message.content is None and message.reasoning and not message.tool_calls:
+            if content is None and message.reasoning and not message.tool_calls:
                 out["content"] = ""  # reasoning alone; many servers refuse null without calls
-            out.update(self._sent_reasoning(message, request, out["content"]))
-        for name in returned_members(message, request, self.quirks):
-            pieces = message.extras[name]
-            if name == "thinking_blocks":
-                out[name] = merge_reasoning_details(pieces)
-                continue
-            is_text = all(isinstance(piece, str) for piece in pieces)
-            out[name] = "".join(pieces) if is_text else pieces[-1]
-        if message.name and self.quirks.message_names:
+            reasoning = message.reasoning
+            if reasoning is None and message.tool_calls and quirks.reasoning_required:
+                reasoning = ""
+            if reasoning is not None and "reasoning_details" not in returned:
+                parts = message.extras.get("reasoning_parts") if here else None
+                out.update(reasoning_members(reasoning, out["content"], quirks, parts))
+        out.update(returned)
+        if message.name and quirks.message_names:
             out["name"] = message.name
         if message.tool_call_id is not None:
             out["tool_call_id"] = message.tool_call_id
@@ -269,29 +230,36 @@ class ChatRequestWriter:
             out["refusal"] = message.refusal
         if message.tool_calls:
             # Gemini refuses a call without its signature, and others an unknown member.
-            came_from_here = request.came_from_here(message)
-            out["tool_calls"] = [_call(call, call.extra if came_from_here else None) for call in message.tool_calls]
+            out["tool_calls"] = [_call(call, call.extra if here else None) for call in message.tool_calls]
         return out
 
-    def _sent_reasoning(self, message: Message, request: Request, content: Any) -> dict[str, Any]:
-        """Returns the message fields for the reasoning of an assistant message. streamfold sends `reasoning_details`
-        unchanged to the endpoint that wrote them. Other endpoints get the reasoning as text."""
-        details = message.extras.get("reasoning_details")
-        if self.quirks.reasoning_details and details and request.came_from_here(message):
-            return {"reasoning_details": merge_reasoning_details(details)}
-        reasoning = message.reasoning
-        if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
-            reasoning = ""
-        parts = message.extras.get("reasoning_parts") if request.came_from_here(message) else None
-        return {} if reasoning is None else reasoning_members(message, reasoning, content, self.quirks, parts)
-
-    def _content(self, content: Content, where: str) -> str | list[dict[str, Any]] | None:
-        if not isinstance(content, tuple):
-            return content
-        return [self._part(part, f"{where}.content[{at}]") for at, part in enumerate(content)]
-
     def _part(self, part: Any, where: str) -> dict[str, Any]:
-        return encode_part(part, where)
+        """Converts a content part to the format of Chat Completions. Returns a dict unchanged."""
+        match part:
+            case TextPart(text):
+                return {"type": "text", "text": text}
+            case ImagePart(file_id=str()):
+                raise ConfigError(f"{where} is an image by file_id, and Chat Completions accepts only a URL or bytes")
+            case ImagePart():
+                detail = {} if part.detail is None else {"detail": part.detail}
+                return {"type": "image_url", "image_url": {"url": image_url(part), **detail}}
+            case FilePart(url=str()):
+                raise ConfigError(f"{where} is a file by URL, and Chat Completions accepts only bytes or a file_id")
+            case FilePart(file_id=str(file_id)):
+                return {"type": "file", "file": {"file_id": file_id}}
+            case FilePart():
+                return {"type": "file", "file": file_data(part)}
+            case AudioPart(data=bytes(data), media_type=str(media_type)):
+                return {
+                    "type": "input_audio",
+                    "input_audio": {"data": to_base64(data), "format": audio_format(media_type)},
+                }
+            case AudioPart():
+                how = "URL" if part.url is not None else "file_id"
+                raise ConfigError(f"{where} is audio by {how}, and Chat Completions accepts only its bytes")
+        if part.get("type") in _RESPONSES_PARTS:
+            raise ConfigError(f"{where} is an {part['type']!r}, which only the adapter 'responses' can send")
+        return dict(part)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if (hosted := written_hosted(tool, self.hosted_forms)) is not None:
@@ -316,15 +284,17 @@ class ChatRequestWriter:
             case _:
                 return choice
 
-    def _response_format(self, wanted: Any) -> dict[str, Any] | None:
-        read = read_response_format(wanted)
-        if read is None:
-            return None
-        if read.schema is None:
-            return {"type": "json_object"}
-        said = {"description": read.description, "strict": read.strict}
-        given = {name: value for name, value in said.items() if value is not None}
-        return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **given}}
+
+def encode_response_format(wanted: Any) -> dict[str, Any] | None:
+    """Converts the option `response_format` to the format of Chat Completions."""
+    read = read_response_format(wanted)
+    if read is None:
+        return None
+    if read.schema is None:
+        return {"type": "json_object"}
+    said = {"description": read.description, "strict": read.strict}
+    given = {name: value for name, value in said.items() if value is not None}
+    return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **given}}
 
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -365,11 +335,21 @@ def sent_extras(message: Message) -> dict[str, Any]:
     return extras
 
 
-def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
-    """Returns the names of fields that the endpoint sent with this message and requires in later requests."""
-    if not quirks.returned_members or not request.came_from_here(message):
-        return []
-    return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]
+def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> dict[str, Any]:
+    """Returns the fields that the endpoint sent with this message and requires in later requests."""
+    if not request.came_from_here(message):
+        return {}
+    out: dict[str, Any] = {}
+    if quirks.reasoning_details and (details := message.extras.get("reasoning_details")):
+        out["reasoning_details"] = merge_reasoning_details(details)
+    for name in quirks.returned_members:
+        pieces = message.extras.get(name)
+        if name == "thinking_blocks" and isinstance(pieces, list):
+            out[name] = merge_reasoning_details(pieces)
+        elif isinstance(pieces, list):
+            is_text = all(isinstance(piece, str) for piece in pieces)
+            out[name] = "".join(pieces) if is_text else pieces[-1]
+    return out
 
 
 def _says(details: Any, reasoning: str) -> bool:

@@ -77,8 +77,8 @@ class ChatQuirks:
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
             streamfold replaces any other id, and always by the same new id.
         continues: how a request asks the server to continue the last message: with the message field `prefix` (Mistral,
-            DeepSeek's beta), or with the request field `continue_final_message` (vLLM, SGLang). With None, the server
-            can't continue a text.
+            DeepSeek's beta) or `partial` (Kimi), or with the request field `continue_final_message` (vLLM, SGLang).
+            With None, the server can't continue a text.
         refused_members: the request fields that the server refuses. If a framework's settings contain such a field, an
             error is raised.
         hosted_tools: the format of hosted tools on this API. OpenAI supports no hosted tools in Chat Completions.
@@ -119,4 +119,4 @@ class ChatQuirks:
     call_signatures: bool = False
     refused_members: tuple[str, ...] = ()
     hosted_tools: Literal["none", "openrouter"] = "none"
-    continues: Literal["prefix", "continue_final_message"] | None = None
+    continues: Literal["prefix", "partial", "continue_final_message"] | None = None

@@ -52,22 +52,21 @@ def keep_only_tools(
     return replace(request, tools=tools, tool_choice=mode), warnings
 
 
-def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Replaces a tool choice that the server would refuse.
+def fit_forced_choice(request: Request) -> tuple[Request, list[ReplyWarning]]:
+    """Replaces a forced tool choice, which the server would refuse while the model thinks.
 
     Without this change, servers respond with status 400 and an error such as "Thinking mode does not support this
     tool_choice" (DeepSeek), "The tool_choice parameter does not support being set to required or object in thinking
     mode" (DashScope).
     """
-    if quirks.forced_while_thinking or not is_forced(request) or not may_reason(request):
+    if not is_forced(request) or not may_reason(request):
         return request, []
-    if request.options.disable_thinking_for_forced_tools:
-        return disable_reasoning(request)
+    why = "doesn't accept a forced tool choice while thinking"
+    if request.family.thinking != "always":
+        if request.options.disable_thinking_for_forced_tools:
+            return disable_reasoning(request)
+        why += " (reasoning_effort='none', or disable_thinking_for_forced_tools=True)"
     warnings: list[ReplyWarning] = []
-    why = (
-        "doesn't accept a forced tool choice while thinking"
-        " (reasoning_effort='none', or disable_thinking_for_forced_tools=True)"
-    )
     return drop_forced_tool_choice(request, why, warnings), warnings
 
 
@@ -116,31 +115,28 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
     return 0
 
 
-def reasoning_members(
-    message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
-) -> dict[str, Any]:
+def reasoning_members(reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None) -> dict[str, Any]:
     """Returns the message fields that contain an assistant message's reasoning, in the endpoint's format.
 
     Args:
+        content: the message's content as Chat Completions has it.
         parts: the reasoning parts that the endpoint sent, with their signatures.
     """
-    match quirks.reasoning_field:
-        case None:
-            return {}
-        case "think_tag":
-            text = content if isinstance(content, str) else ""
-            return {"content": f"<think>{reasoning}</think>{text}"} if reasoning else {}
-        case "thinking_part":
-            if not reasoning or message.partial:
-                return {}
-            said = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
-            return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]}
-        case "reasoning_part":
-            texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
-            summary = merge_summaries(parts or []) or [{"type": "summary_text", "text": reasoning}]
-            return {"content": [{"type": "reasoning", "summary": summary}, *texts]} if reasoning else {}
-        case field:
-            return {field: reasoning}
+    field = quirks.reasoning_field
+    if field is None:
+        return {}
+    if field not in ("think_tag", "thinking_part", "reasoning_part"):
+        return {field: reasoning}
+    if not reasoning:
+        return {}
+    if field == "think_tag":
+        text = content if isinstance(content, str) else ""
+        return {"content": f"<think>{reasoning}</think>{text}"}
+    texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
+    if field == "thinking_part":
+        return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *texts]}
+    summary = merge_summaries(parts or []) or [{"type": "summary_text", "text": reasoning}]
+    return {"content": [{"type": "reasoning", "summary": summary}, *texts]}
 
 
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
-from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, drop_forced_tool_choice, schema_rules
-from ...types import AudioPart, FilePart, Message, NamedTool, ReplyWarning, Tool
+from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, schema_rules
+from ...types import AudioPart, FilePart, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.quirks import ReasoningField
-from ..chat.reasoning import disable_reasoning, keep_only_tools, may_reason
+from ..chat.reasoning import fit_forced_choice, keep_only_tools, may_reason
 from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
 
@@ -39,11 +39,13 @@ class KimiQuirks(ChatQuirks):
             inference engines accept only the old name.
         reasoning_field: the message field that contains earlier reasoning. Kimi requires this field.
         result_images: True if tool results may contain images, as MoonshotAI/kimi-cli sends them.
+        continues: how a request asks Kimi to continue the last message. The continuation doesn't repeat the message.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: ReasoningField | None = "reasoning_content"
     result_images: bool = True
+    continues: Literal["prefix", "partial", "continue_final_message"] | None = "partial"
     hosted: bool = True
     counts_tokens: bool = False
 
@@ -60,10 +62,6 @@ class KimiAdapter(ChatAdapter):
     name = "kimi"
     maker = "moonshot"
     Quirks = KimiQuirks
-
-    @property
-    def takes_partial(self) -> bool:
-        return True
 
     quirks: KimiQuirks
     keeps_reasoning = True  # the hosted API refuses calls of any turn without it, while it thinks
@@ -115,32 +113,37 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, tool_name=_NAME, schemas=schema_rules("kimi", None, ""), strict_output=False)
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
+        if self.hosted and not request.family.efforts:
+            return fit_forced_choice(request)
         choice = request.tool_choice
-        if choice in ("auto", "none") or not self.hosted or not may_reason(request):
-            return request, []
-        if request.family.efforts:  # K3 takes `required`, and no named choice: required, with only that tool to choose
-            return (
-                keep_only_tools(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
-            )
-        if request.options.disable_thinking_for_forced_tools and request.family.thinking in ("default", None):
-            return disable_reasoning(request)
-        warnings: list[ReplyWarning] = []
-        return drop_forced_tool_choice(
-            request, "doesn't accept a forced tool choice while thinking", warnings
-        ), warnings
+        if self.hosted and isinstance(choice, NamedTool) and may_reason(request):  # K3 accepts only "required" here
+            return keep_only_tools(request, [choice.name], "required")
+        return request, []
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
-    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+    def _effort_members(self, request: Request) -> dict[str, Any]:
         effort = request.options.reasoning_effort
-        body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)), report)
-        body["messages"] = list(_renumbered(body["messages"], report))
+        if effort is None:
+            return {}
+        if request.family.efforts:
+            return {"reasoning_effort": effort}
+        if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
+            return {"chat_template_kwargs": {"thinking": effort != "none"}}
+        return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+
+    def _messages(self, request: Request, back: list[bool], report: EncodingReport) -> list[dict[str, Any]]:
+        messages = list(_renumbered(super()._messages(request, back, report), report))
+        for message in messages:
+            if message["role"] == "assistant":
+                message["content"] = message["content"] or None
         if self.hosted and may_reason(request):
-            _mark_reasoning(body["messages"])
-        if effort is not None:
-            body.update(self._thinking(effort, bool(request.family.efforts)))
-        body.update(request.options.extra_body)  # once more: it wins over ours
-        return body
+            # Else: "thinking is enabled but reasoning_content is missing in assistant tool call message"
+            # (MoonshotAI/kimi-cli#2141).
+            for message in messages:
+                if message.get("tool_calls"):
+                    message.setdefault("reasoning_content", "")
+        return messages
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request that counts tokens: https://platform.moonshot.ai/docs/api/estimate."""
@@ -154,21 +157,6 @@ class KimiAdapter(ChatAdapter):
 
     def read_count(self, body: Any) -> int:
         return required_count(body.get("data") if isinstance(body, Mapping) else None, "total_tokens")
-
-    def _thinking(self, effort: str, has_levels: bool) -> dict[str, Any]:
-        if has_levels:
-            return {"reasoning_effort": effort}
-        if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
-            return {"chat_template_kwargs": {"thinking": effort != "none"}}
-        return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
-
-    def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
-        out = super()._message(message, where, request)
-        if message.partial:
-            out["partial"] = True  # the answer goes on after this text, and does not repeat it
-        if message.role == "assistant" and not out["content"]:
-            out["content"] = None
-        return out
 
     def _part(self, part: Any, where: str) -> dict[str, Any]:
         if isinstance(part, FilePart | AudioPart):
@@ -219,15 +207,3 @@ def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> I
             yield {**message, "tool_call_id": ids.popleft() if len(ids) > 1 else ids[0]}
         else:
             yield message
-
-
-def _mark_reasoning(messages: list[dict[str, Any]]) -> None:
-    """Adds an empty `reasoning_content` to messages with tool calls but without reasoning, because the hosted API
-    requires this field.
-
-    Without it, the API responds "thinking is enabled but reasoning_content is missing in assistant tool call message"
-    (MoonshotAI/kimi-cli#2141).
-    """
-    for message in messages:
-        if message.get("role") == "assistant" and message.get("tool_calls"):
-            message.setdefault("reasoning_content", "")
